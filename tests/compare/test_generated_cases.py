@@ -86,15 +86,3 @@ def test_the_command_asks_them_beside_the_others() -> None:
     wrong = CliRunner().invoke(cli, ["compare", "--model", str(MODEL), "--generate", "1"])
     assert wrong.exit_code == 2
     assert "--model replaces them" in wrong.output
-
-
-def test_hypothesis_is_imported_only_when_asked_for() -> None:
-    code = "import sys, splitops.comparison.driver.comparing; print('hypothesis' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.stdout == "False\n", done.stderr
-
-
-def test_without_hypothesis_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "splitops.comparison.cases.drawing", None)
-    with pytest.raises(CompareError, match=r"splitops\[compare\]"):
-        generated(1)

@@ -32,7 +32,7 @@ _STATES: Final = {"no-result": "no result", "absent": "not installed", "failed":
 @click.option("--case", "cases", multiple=True, metavar="ID", help="Run only this case and its baseline. "
               "Repeatable.")  # fmt: skip
 @click.option("--generate", type=click.IntRange(0, 9999), default=0, metavar="N", help="Run N more cases, "
-              "drawn by Hypothesis.")  # fmt: skip
+              "drawn at random.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of --generate.")
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Run an implementation of "
               "another environment too: its name, and the Python of that environment.")  # fmt: skip

@@ -1,16 +1,12 @@
-"""Records that Hypothesis draws: every row, element type, rank and place, with sizes at their boundaries."""
+"""Records drawn at random: every row, element type, rank and place, with sizes at their boundaries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from itertools import count as counting
 from itertools import pairwise
-from typing import Any, Final, TypeVar
-
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+from random import Random
+from typing import Any, Final
 
 from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengths, part_names
 from splitops.comparison.records import Record
@@ -21,150 +17,105 @@ from splitops.spec.sizes.rules import SizeRule
 
 Pair = tuple[Record, Record | None]
 """A record, and the valid one that it was before something of it was changed to break a rule."""
-T = TypeVar("T")
 
-_BATCH: Final = 100
-"""So many are drawn at once: the first records of a seed do not depend on how many are wanted."""
 _SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 17, 31, 32, 33)
 _LARGE: Final = (2**31 - 1, 2**31, 2**32 + 4, 2**53 + 2)
 """Sizes of data that is empty on another axis."""
 _MOST_PARTS: Final = 9
-_COIN: Final = st.booleans()
 _FOREIGN: Final = ("int32", "bfloat16", "float8_e4m3fn")
 """Types of which rows lack some."""
 
 
-def drawn(number: int) -> Iterator[Pair]:
-    """Yield the records of a seed, without end: the same for the same releases of splitops and Hypothesis."""
-    for batch in counting():
-        yield from _batch(number, batch)
+def drawn(seed: int) -> Iterator[Pair]:
+    """Yield the records of a seed, without end: valid ones, and as many that were changed to break a rule."""
+    choices = Random(seed)  # noqa: S311 - no secret
+    while True:
+        row = choices.choice(SCHEMAS)
+        right = _valid(choices, row)
+        yield (right, None) if _yes(choices) else (choices.choice(list(_broken(row, right))), right)
 
 
-@cache
-def _batch(number: int, batch: int) -> Sequence[Pair]:
-    found: list[Pair] = []
-
-    @seed(f"{number}/{batch}")
-    @settings(
-        max_examples=_BATCH,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(pairs())
-    def keep(pair: Pair) -> None:
-        found.append(pair)
-
-    keep()
-    return found
+def _yes(choices: Random) -> bool:
+    return choices.random() < 0.5
 
 
-class _Choices:
-    """What is drawn, by booleans alone.
-
-    Hypothesis draws numbers also from the source of its importer, so that a seed would give other ones
-    elsewhere.
-    """
-
-    def __init__(self, draw: st.DrawFn) -> None:
-        self._draw = draw
-
-    def yes(self) -> bool:
-        return self._draw(_COIN)
-
-    def one(self, values: Sequence[T]) -> T:
-        bits = (len(values) - 1).bit_length()
-        index = sum(self.yes() << place for place in range(bits))
-        return values[index % len(values)]
-
-
-@st.composite
-def pairs(draw: st.DrawFn) -> Pair:
-    """Draw a valid record, and change half of them so that they break a rule."""
-    choices = _Choices(draw)
-    row = choices.one(SCHEMAS)
-    right = _valid(choices, row)
-    return (right, None) if choices.yes() else (choices.one(list(_broken(row, right))), right)
-
-
-def _valid(choices: _Choices, row: OperatorSchema) -> Record:
-    count = choices.one(range(1, _MOST_PARTS + 1))
-    counted = not row.lengths or (row.count is not None and choices.yes())
-    chunked = row.scalar_rule is not None and choices.yes()
-    alone = chunked and choices.yes()
-    large = not alone and choices.one(range(8)) == 0
-    size = choices.one(_LARGE if large else _SIZES)
+def _valid(choices: Random, row: OperatorSchema) -> Record:
+    count = choices.choice(range(1, _MOST_PARTS + 1))
+    counted = not row.lengths or (row.count is not None and _yes(choices))
+    chunked = row.scalar_rule is not None and _yes(choices)
+    alone = chunked and _yes(choices)
+    large = not alone and choices.choice(range(8)) == 0
+    size = choices.choice(_LARGE if large else _SIZES)
     if counted and row.count_rule is SizeRule.EVEN:
         size -= size % count
     shape, axis = _placed(choices, size, empty=large)
     more = _told(choices, row)
     if counted:
-        given_late = row.axis.given is Given.INPUT and choices.yes()
+        given_late = row.axis.given is Given.INPUT and _yes(choices)
         return _declared(choices, row, by_count(row, shape, count, axis, constant=not given_late, **more))
     if alone:
         return _declared(choices, row, by_count(row, shape, 1, axis, **more), size)
     own_input = input_of_lengths(row)
     stated = row.lengths[0].given is Given.ATTRIBUTE
-    constant = own_input is None or (stated and large) or choices.yes()
+    constant = own_input is None or (stated and large) or _yes(choices)
     if own_input is not None and not stated and not large:
         takes = row.types_of(row.inputs[row.input_index(own_input.name)])
         fitting = [name for name in ("int64", "int32") if ELEMENT_TYPES[name] in takes]
-        more["lengths_dtype"] = choices.one(fitting)
+        more["lengths_dtype"] = choices.choice(fitting)
     if chunked:
         least = max(1, -(-size // _MOST_PARTS))
-        chunk = max(least, choices.one((size, size - 1, size + 1, size // 2, least)))
+        chunk = max(least, choices.choice((size, size - 1, size + 1, size // 2, least)))
         record = by_lengths(row, shape, chunk, axis, constant=constant, **more)
         return _declared(choices, row, record, -(-size // chunk))
     lengths = _cut(choices, size, count)
-    if row.lengths_rule is SizeRule.REMAINDER and choices.yes():
-        lengths[choices.one(range(count))] = -1
+    if row.lengths_rule is SizeRule.REMAINDER and _yes(choices):
+        lengths[choices.choice(range(count))] = -1
     return _declared(choices, row, by_lengths(row, shape, lengths, axis, constant=constant, **more), count)
 
 
-def _placed(choices: _Choices, size: int, *, empty: bool) -> tuple[tuple[int, ...], int | None]:
+def _placed(choices: Random, size: int, *, empty: bool) -> tuple[tuple[int, ...], int | None]:
     """Return a shape with an axis of a size, and the axis; None where that is the first one."""
-    others = [choices.one((1, 2, 3)) for _ in range(choices.one(range(empty, 4)))]
+    others = [choices.choice((1, 2, 3)) for _ in range(choices.choice(range(empty, 4)))]
     others[:empty] = [0] * empty
-    place = choices.one(range(len(others) + 1))
+    place = choices.choice(range(len(others) + 1))
     rank = len(others) + 1
     axes = (place, place - rank) if place else (0, -rank, None)
-    return (*others[:place], size, *others[place:]), choices.one(axes)
+    return (*others[:place], size, *others[place:]), choices.choice(axes)
 
 
-def _told(choices: _Choices, row: OperatorSchema) -> dict[str, Any]:
+def _told(choices: Random, row: OperatorSchema) -> dict[str, Any]:
     """Return what else a record says: the type, what is known, how the axis is given."""
     types = sorted(kind.name for kind in row.types_of(row.inputs[0]))
-    told: dict[str, Any] = {"dtype": choices.one(types), "dynamic": choices.yes()}
+    told: dict[str, Any] = {"dtype": choices.choice(types), "dynamic": _yes(choices)}
     if row.axis.given is Given.INPUT:
         ranks = row.inputs[row.input_index(row.axis.name)].ranks
-        told["axis_dtype"] = choices.one(("int64", "int32"))
-        told["axis_shape"] = choices.one(((), (1,))) if ranks is None or 1 in ranks else ()
-        told["special"] = choices.one((None, None, "unranked", "constant-data"))
-    if row.keepdims is not None and choices.yes():
-        told["attributes"] = {row.keepdims.name: choices.one((0, 1))}
+        told["axis_dtype"] = choices.choice(("int64", "int32"))
+        told["axis_shape"] = choices.choice(((), (1,))) if ranks is None or 1 in ranks else ()
+        told["special"] = choices.choice((None, None, "unranked", "constant-data"))
+    if row.keepdims is not None and _yes(choices):
+        told["attributes"] = {row.keepdims.name: choices.choice((0, 1))}
     return told
 
 
-def _cut(choices: _Choices, size: int, count: int) -> list[int]:
+def _cut(choices: Random, size: int, count: int) -> list[int]:
     """Return so many lengths of an axis: parts alike, empty or of one element."""
     places = [(0, size, 1, size - 1, size * part // count) for part in range(1, count)]
-    cuts = [0, *sorted(min(max(choices.one(own), 0), size) for own in places), size]
+    cuts = [0, *sorted(min(max(choices.choice(own), 0), size) for own in places), size]
     return [end - begin for begin, end in pairwise(cuts)]
 
 
-def _declared(choices: _Choices, row: OperatorSchema, record: Record, parts: int = 0) -> Record:
+def _declared(choices: Random, row: OperatorSchema, record: Record, parts: int = 0) -> Record:
     """Leave out an output that may be, or read the elements of a sequence of so many parts."""
     if row.gives_sequence:
-        if parts and choices.yes():
+        if parts and _yes(choices):
             return replace(record, special="elements", outputs=part_names(min(parts, 2)))
         return record
     names = record.outputs
-    if row.domain or len(names) < 2 or choices.yes():
+    if row.domain or len(names) < 2 or _yes(choices):
         return record
-    if row.count_attribute in record.attributes and choices.yes():
+    if row.count_attribute in record.attributes and _yes(choices):
         return replace(record, outputs=names[:-1])
-    place = choices.one(range(len(names)))
+    place = choices.choice(range(len(names)))
     return replace(record, outputs=(*names[:place], "", *names[place + 1 :]))
 
 
@@ -223,5 +174,8 @@ def _unfit(row: OperatorSchema, right: Record) -> Iterator[Record]:
 def _wrong(lengths: list[int]) -> Iterator[list[int]]:
     first, *rest = lengths
     yield [-2, *rest]
-    yield [first + 1, *rest] if -1 not in lengths else [-1, -1, *rest]
+    if -1 not in lengths:
+        yield [first + 1, *rest]
+    elif rest:
+        yield [-1] * len(lengths)
     yield [*rest, first, 1 + max(lengths)]

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of, outputs_of
+from splitops.comparison.cases.drawing import drawn
 from splitops.comparison.cases.forms import part_names, plain
 from splitops.comparison.cases.invalid import invalid_records
 from splitops.comparison.cases.neighbours import NEIGHBOURS
@@ -65,24 +66,16 @@ def listed() -> Mapping[str, Listed]:
 
 
 def generated(number: int, seed: int = 0) -> dict[str, Listed]:
-    """Return so many cases that are not listed, drawn by Hypothesis, by their names.
+    """Return so many cases that are not listed, drawn at random, by their names.
 
     Args:
         number: so many; the first ones of a seed do not depend on it.
-        seed: gives the same cases for the same releases of splitops and Hypothesis.
-
-    Raises:
-        CompareError: Hypothesis is not installed.
+        seed: gives the same cases for the same release of splitops.
 
     Examples:
         >>> list(generated(2, seed=7))
         ['generated/7/0', 'generated/7/1']
     """
-    try:
-        from splitops.comparison.cases.drawing import drawn
-    except ImportError as error:
-        raise CompareError("to generate cases takes Hypothesis: pip install 'splitops[compare]'") from error
-
     found: dict[str, Listed] = {}
     had = set(listed())
     records = drawn(seed)
@@ -101,9 +94,9 @@ def find(name: str) -> Listed:
     Raises:
         CompareError: there is none.
     """
-    drawn = re.fullmatch(r"generated/(\d{1,18})/(\d{1,4})", name, re.ASCII)
-    if drawn is not None:
-        seed, index = map(int, drawn.groups())
+    place = re.fullmatch(r"generated/(\d{1,18})/(\d{1,4})", name, re.ASCII)
+    if place is not None:
+        seed, index = map(int, place.groups())
         name = f"generated/{seed}/{index}"
         return generated(index + 1, seed)[name]
     if name not in listed():

@@ -56,9 +56,9 @@ def compare(
         implementations: names, such as ``"onnxruntime"``; None is all that are installed.
         operators: such as ``"Split-18"``, ``"VariadicSplit"``; none is all.
         cases: names of cases; none is all that are listed.
-        generate: so many cases more, which Hypothesis draws; of them, too, those of ``operators`` alone are
+        generate: so many cases more, drawn at random; of them, too, those of ``operators`` alone are
             asked. They are named ``"generated/SEED/INDEX"``.
-        seed: of these; it gives the same cases for the same releases of splitops and Hypothesis.
+        seed: of these; it gives the same cases for the same release of splitops.
         model: a model that is asked in the place of our cases: each of its splits cut out, with the sizes
             and values that it has for the inputs, and the model as a whole.
         inputs: of the model, arrays by name; None makes some.
@@ -78,8 +78,7 @@ def compare(
         ``environment["stopped"]`` True.
 
     Raises:
-        CompareError: there is no such implementation, setting, case or operator, or none at all, or
-            Hypothesis is needed and not installed.
+        CompareError: there is no such implementation, setting, case or operator, or none at all.
         ModelError: the model cannot be read, or no inputs can be made for it.
 
     Examples:
