@@ -86,6 +86,32 @@ def test_stacked_experts_transposed_and_interleaved(tmp_path: Path, groups: int)
             np.testing.assert_array_equal(found[f"{name}.bias"], bias[expert][at])
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_transposed_parts_lie_along_any_axis(tmp_path: Path, axis: int) -> None:
+    whole = numbered(6, 12, 9)
+    found = parts_of(tmp_path, {"a.qkv.w": whole}, rule(transpose=True, axis=axis, groups=1))
+    for name, part in zip("qkv", np.split(whole.swapaxes(1, 2), 3, axis), strict=True):
+        np.testing.assert_array_equal(found[f"a.{name}.w"], part)
+
+
+@pytest.mark.parametrize("experts", [None, 2])
+def test_a_scalar_of_the_whole_belongs_to_each_part(tmp_path: Path, experts: int | None) -> None:
+    """As the scale of a quantised weight: copied, and one again where all are equal."""
+    parts = [f"*.{{e}}.{each}.{{leaf}}" if experts else f"*.{each}.{{leaf}}" for each in "qkv"]
+    plan = rule(parts=parts, stack=experts is not None)
+    scales = np.arange(2.0, 4.0) if experts else np.array(2.0)
+    found = parts_of(tmp_path, {"a.qkv.scale": scales}, plan)
+    assert {name: float(value) for name, value in found.items()} == {
+        f"a.{f'{expert}.' if experts else ''}{each}.scale": 2.0 + expert
+        for expert in range(experts or 1)
+        for each in "qkv"
+    }
+    first = next(iter(found))
+    model = save(tmp_path / "other", found | {first: np.array(7.0)}, CONFIG)
+    with pytest.raises(PlanError, match=r"the copies in .* differ, so neither is taken"):
+        refit(model, plan, invert=True)
+
+
 def test_what_is_renamed_and_what_stays(tmp_path: Path) -> None:
     plan = {"version": 1, "rule": [{"fused": "model.*.w", "parts": ["*.weight"]}]}
     found = parts_of(
@@ -132,10 +158,9 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
         (rule(), False, {"a.qkv.w": (32, 16)}, "an axis of size 32 is not 3 equal parts"),
         (rule(groups=4), False, {"a.qkv.w": (30, 4)}, "are not 4 equal groups"),
         (rule(axis=2), False, {"a.qkv.w": (30, 4)}, "has no such axes"),
-        (rule(), False, {"a.qkv.w": ()}, "has no such axes"),
         (rule(sections=["heads"]), False, {"a.qkv.w": (3,)}, "1 sections of 3 parts"),
         (rule(sections=["heads", 1, 1]), False, {"a.qkv.w": (3,)}, "name 'heads' is neither"),
-        (rule(transpose=True, axis=1), False, {"a.qkv.w": (3, 3)}, "cut along the axis before the last"),
+        (rule(transpose=True, axis=1), False, {"a.qkv.w": (4, 3)}, "an axis of size 4 is not 3 equal parts"),
         (rule(), False, {"a.b.w": (3,)}, "has a name of the plan, such as '*.qkv.{leaf}'"),
         (rule(), False, {"a.qkv.w": (3,), "a.q.w": (1,)}, "2 tensors would have the name 'a.q.w'"),
         (rule(parts=["*.q.w"]), False, {"a.qkv.w": (3,)}, "must have each of *, {leaf} once"),

@@ -233,7 +233,7 @@ def test_pieces_of_packed_elements_end_between_bytes(tmp_path):
     sharding.merge(tmp_path / "pieces").run(tmp_path / "out", sync=False)
     assert (tmp_path / "out" / "model.safetensors").read_bytes()[-2:] == bytes([0, 0])
     write([2, 1], [[0, 0], [0, 1]])
-    with pytest.raises(PlanError, match="a piece goes through 2 elements in 1 bytes"):
+    with pytest.raises(PlanError, match="a cut goes through 2 elements in 1 bytes"):
         sharding.merge(tmp_path / "pieces").run(tmp_path / "again", sync=False)
 
 

@@ -215,7 +215,7 @@ def of_cut(**fields):
         (of_cut(shards=[None, None]), "no rank holds anything"),
         (of_cut(shards=[{"size": 9, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
         (of_cut(shards=[{"size": 1, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
-        (of_cut(shards=[{"size": 3, "pieces": [[0, 2, 0], [2, 1, 1]]}, None]), "pieces of a cut overlap"),
+        (of_cut(shards=[{"size": 3, "pieces": [[0, 2, 0], [2, 1, 1]]}, None]), "at [0] and [1]"),
         (of_cut(shards=[{"size": 0, "pieces": [[0, 0, 0]]}, None]), "pieces of a cut overlap"),
         (lambda d: d["files"][0].update(name="../x"), "does not name a file inside"),
         (lambda d: d["files"][0]["literals"][0].update(base64="?"), "are not base64"),

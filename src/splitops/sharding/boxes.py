@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from splitops.errors import PlanError, brief
-from splitops.files.extents import Extent, contiguous, walked
-from splitops.files.tensors import StoredTensor
+from splitops.files.extents import Extent, contiguous, inverse, walked
+from splitops.files.tensors import StoredTensor, Unit
 
 _MOST_CELLS = 1 << 20
 
@@ -33,8 +33,13 @@ class Box(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> None:
+def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = False) -> None:
     """Reject boxes that do not give every element of a shape exactly once.
+
+    Args:
+        boxes: the pieces.
+        shape: of the whole.
+        part: whether elements may be left out.
 
     Raises:
         PlanError: one lies outside, two overlap, or something is left out; it says where.
@@ -47,7 +52,7 @@ def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> None:
     filled = [box for box in boxes if math.prod(box.shape)]
     _reject_overlaps(filled)
     held = sum(math.prod(box.shape) for box in filled)
-    if held < math.prod(shape):
+    if held < math.prod(shape) and not part:
         gap = _gap(filled, shape)
         where = f"nothing is at {brief(gap)}" if gap is not None else "something is left out"
         raise PlanError(f"the pieces hold {held} elements of shape {brief(shape)}: {where}")
@@ -106,28 +111,50 @@ def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> Ite
     Raises:
         PlanError: the piece begins or ends inside of a byte.
     """
-    whole = tensor.shape
-    if not math.prod(box.shape):
+    steps, own = (
+        [math.prod(shape[axis + 1 :]) for axis in range(len(shape))] for shape in (tensor.shape, box.shape)
+    )
+    begin = sum(at * step for at, step in zip(box.begin, steps, strict=True))
+    for extent in strided(tensor, begin, list(zip(box.shape, steps, own, strict=True))):
+        yield inverse(extent)._replace(source=source, offset=offset + extent.target_offset)
+
+
+def strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
+    """Yield which bytes of a tensor (source 0) are those of another (target 0), in long runs.
+
+    Args:
+        tensor: whose elements they are.
+        begin: the first of them.
+        walks: of each axis of the other, how many positions it has, and how many elements lie from one to the
+            next: in the tensor, and in the other one.
+
+    Raises:
+        PlanError: a run begins or ends inside of a byte.
+    """
+    if not all(count for count, _, _ in walks):
         return
-    cut = [axis for axis, size in enumerate(whole) if box.shape[axis] != size] or [0]
-    first, last = cut[0], cut[-1]
-    strides = [math.prod(whole[axis + 1 :]) for axis in range(len(whole))]
-    run = math.prod(box.shape[last:])
-    # What is walked: the axes before the first cut as one, and those up to the last one; as the count, the
-    # steps in the whole and in the piece.
-    walks = [(math.prod(whole[:first]), math.prod(whole[first:]), run * math.prod(box.shape[first:last]))]
-    walks += [
-        (box.shape[a], strides[a], run * math.prod(box.shape[a + 1 : last])) for a in range(first, last)
-    ]
-    at = sum(begin * step for begin, step in zip(box.begin, strides, strict=True))
-    begin = contiguous(source, offset, 0, _bytes(at, tensor), _bytes(run, tensor))
+    apart: list[tuple[int, int, int]] = []
+    for count, step, own in walks:
+        if count == 1:
+            continue
+        if apart and apart[-1][1:] == (count * step, count * own):
+            apart[-1] = (apart[-1][0] * count, step, own)
+        else:
+            apart.append((count, step, own))
+    run = apart.pop()[0] if apart and apart[-1][1:] == (1, 1) else 1
+    unit = tensor.unit
     yield from walked(
-        begin, [(n, _bytes(own, tensor), _bytes(step, tensor)) for n, step, own in walks if n > 1]
+        contiguous(0, unit_bytes(begin, unit), 0, 0, unit_bytes(run, unit)),
+        [(count, unit_bytes(step, unit), unit_bytes(own, unit)) for count, step, own in apart],
     )
 
 
-def _bytes(elements: int, tensor: StoredTensor) -> int:
-    unit = tensor.unit
+def unit_bytes(elements: int, unit: Unit) -> int:
+    """Return the bytes of so many elements.
+
+    Raises:
+        PlanError: they end inside of a byte.
+    """
     if elements % unit.elements:
-        raise PlanError(f"a piece goes through {unit.elements} elements in {unit.bytes} bytes")
+        raise PlanError(f"a cut goes through {unit.elements} elements in {unit.bytes} bytes")
     return elements // unit.elements * unit.bytes

@@ -16,6 +16,7 @@ from splitops.errors import PlanError, RuleError, SplitError, brief
 from splitops.files.extents import Extent, contiguous
 from splitops.files.tensors import StoredTensor, Unit, part_extents
 from splitops.native import Plan, SplitPlan
+from splitops.sharding.boxes import unit_bytes
 
 MAX_RANKS: Final = 1 << 16
 
@@ -216,9 +217,7 @@ def _asked(operator: str, size: int, domain: str | None = None, **arguments: obj
         raise PlanError(error.message) from error
 
 
-def shard_extents(
-    tensor: StoredTensor, cut: Cut, rank: int, file: int, offset: int, stride: int | None = None
-) -> list[Extent]:
+def shard_extents(tensor: StoredTensor, cut: Cut, rank: int, file: int, offset: int) -> list[Extent]:
     """Return which bytes of a tensor go to the rank's tensor in a file.
 
     Args:
@@ -227,7 +226,6 @@ def shard_extents(
         rank: a rank that holds some of it.
         file: the position of the target.
         offset: where the rank's tensor begins in it.
-        stride: bytes from one row of the rank's tensor to the next; None where they follow each other.
 
     Raises:
         PlanError: a cut goes through elements that share a byte.
@@ -240,8 +238,6 @@ def shard_extents(
         raise PlanError(f"{tensor.label}, {tensor.code}: {error.message}") from error
     return [
         Extent(0, e.offset, e.stride, file, offset + e.target_offset, e.target_stride, e.run, e.runs)
-        if stride is None or e.runs == 1
-        else e._replace(target=file, target_offset=offset + e.target_offset, target_stride=stride)
         for e in found
     ]
 
@@ -255,13 +251,7 @@ def _in_rank(cut: Cut, rank: int, shape: tuple[int, ...], size: int, unit: Unit)
     tensor = StoredTensor("", shape, "packed", unit, 0, size)
     begins, sizes, ats = zip(*shard.pieces, strict=True) if shard.pieces else ((), (), ())
     step = math.prod(shape[axis + 1 :])
-    row = _bytes(shard.size * step, unit)
-    places = [(0, _bytes(at * step, unit)) for at in ats]
+    row = unit_bytes(shard.size * step, unit)
+    places = [(0, unit_bytes(at * step, unit)) for at in ats]
     found = part_extents(tensor, Plan(shape, axis, begins, sizes), places)
     return tuple(e._replace(target_stride=row) if e.runs > 1 else e for e in found)
-
-
-def _bytes(elements: int, unit: Unit) -> int:
-    if elements % unit.elements:
-        raise PlanError(f"a cut goes through {unit.elements} elements in {unit.bytes} bytes")
-    return elements // unit.elements * unit.bytes

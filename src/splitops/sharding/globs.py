@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -22,6 +23,46 @@ def matched(glob: str, name: str) -> dict[str, str] | None:
     """
     found = compiled(glob).match(name)
     return None if found is None else found.groupdict()
+
+
+def captured(glob: str, name: str) -> dict[str, str] | None:
+    """Return what a glob captures of a name, with the text of its only ``*``; None where it does not match.
+
+    Examples:
+        >>> captured("*.mlp.{leaf}", "layers.3.mlp.weight")
+        {'leaf': 'weight', '*': 'layers.3'}
+    """
+    pattern = compiled(glob)
+    found = pattern.match(name)
+    if found is None:
+        return None
+    texts = [found[number] for number in range(1, pattern.groups + 1)]
+    named = pattern.groupindex
+    star = [text for number, text in enumerate(texts, 1) if number not in named.values()]
+    return {**found.groupdict(), **({"*": star[0]} if star else {})}
+
+
+def filled(glob: str, captures: Mapping[str, str]) -> str:
+    """Return the name that a glob with captured texts is.
+
+    Examples:
+        >>> filled("*.mlp.up.{leaf}", {"leaf": "weight", "*": "layers.3"})
+        'layers.3.mlp.up.weight'
+    """
+    return "".join(
+        captures[token[1] or "*"] if token[1] or token[0] == "*" else token[0]
+        for token in _TOKEN.finditer(glob)
+    )
+
+
+def tokens(glob: str) -> list[str]:
+    """Return the tokens of a glob that stand for texts, in their order.
+
+    Examples:
+        >>> tokens("*.mlp.{leaf}")
+        ['*', '{leaf}']
+    """
+    return [token[0] for token in _TOKEN.finditer(glob) if token[0][0] in "*?{}"]
 
 
 @lru_cache(maxsize=4096)
@@ -51,4 +92,4 @@ def compiled(glob: str) -> re.Pattern[str]:
         return re.compile(rf"{first}\Z", re.DOTALL)
     *middle, last = rest
     # The first place of a middle piece is as good as any later one: what stands between is any text.
-    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in middle) + rf".*{last}\Z", re.DOTALL)
+    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in middle) + rf"(.*){last}\Z", re.DOTALL)

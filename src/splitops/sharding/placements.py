@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from splitops.errors import PlanError, shown
 from splitops.files.extents import Extent, contiguous
-from splitops.files.formats import TargetFile
+from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.files.tensors import StoredTensor
+from splitops.sharding.boxes import Box, prove_boxes
 from splitops.sharding.checkpoint import WholeFile
 from splitops.sharding.cuts import Cut
 
@@ -24,6 +25,34 @@ class Laid(NamedTuple):
 
     files: tuple[TargetFile, ...]
     extents: tuple[tuple[Extent, ...], ...]
+
+
+class Filing:
+    """Files of safetensors that are laid out one after the other, with the bytes that each tensor gives them.
+
+    Attributes:
+        files: those that were added.
+        extents: of each tensor, as in :class:`Laid`.
+    """
+
+    def __init__(self, tensors: int) -> None:
+        """Begin with no file, for so many tensors."""
+        self.files: list[TargetFile] = []
+        self.extents: list[list[Extent]] = [[] for _ in range(tensors)]
+
+    def add(
+        self, name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]
+    ) -> tuple[int, list[int]]:
+        """Lay out a file; return its position, and where each of the tensors begins in it."""
+        form = format_named("safetensors")
+        laid = form.lay_out(tensors, Contents(form, (), (), metadata), name)
+        self.files += laid.files
+        return len(self.files) - 1, laid.places[:, 1].tolist()
+
+    @property
+    def laid(self) -> Laid:
+        """All files."""
+        return Laid(tuple(self.files), tuple(map(tuple, self.extents)))
 
 
 @dataclass(frozen=True)
@@ -93,18 +122,13 @@ def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
         return
     if not 0 <= cut.axis < len(shape):
         raise PlanError(f"a cut along axis {cut.axis} of shape {shown(shape)}")
-    for shard in cut.shards:
-        if shard is not None:
-            _prove_pieces([(piece.at, piece.size) for piece in shard.pieces], shard.size, whole=False)
-    pieces = [(piece.begin, piece.size) for _, piece in cut.holders if piece is not None]
-    _prove_pieces(pieces, shape[cut.axis], whole=True)
-
-
-def _prove_pieces(pieces: Sequence[tuple[int, int]], size: int, *, whole: bool) -> None:
-    end = 0
-    for begin, count in sorted(pieces):
-        if begin < end or count < 1 or (whole and begin > end):
-            raise PlanError(f"pieces of a cut overlap or leave something out, at {min(begin, end)} of {size}")
-        end = begin + count
-    if end > size or (whole and end < size):
-        raise PlanError(f"pieces of a cut end at {end} of {size}")
+    held = [shard for shard in cut.shards if shard is not None]
+    if any(piece.size < 1 for shard in held for piece in shard.pieces):
+        raise PlanError("pieces of a cut overlap or are empty")
+    pieces = [piece for _, piece in cut.holders if piece is not None]
+    try:
+        for shard in held:
+            prove_boxes(tuple(Box((p.at,), (p.size,)) for p in shard.pieces), (shard.size,), part=True)
+        prove_boxes(tuple(Box((p.begin,), (p.size,)) for p in pieces), (shape[cut.axis],))
+    except PlanError as error:
+        raise PlanError(f"pieces of a cut: {error.message}") from error

@@ -11,11 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from splitops.files.extents import Extent
-from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut, Piece, Shard, shard_extents
-from splitops.sharding.placements import Laid, Placements, shard_of
+from splitops.sharding.placements import Filing, Laid, Placements, shard_of
 
 NAME: Final = re.compile(r"shard-(\d{5,})-model-(\d{5,})-of-(\d{5,})\.safetensors")
 """The files of a distributed checkpoint: the rank from 1 on, the part, how many parts there are."""
@@ -32,18 +30,15 @@ class _Distributed:
     def lay_out(self, placements: Placements) -> Laid:
         held = _members(placements)
         parts = max((part for _, part in held), default=0) + 1
-        files: list[TargetFile] = []
-        extents: list[list[Extent]] = [[] for _ in placements.tensors]
-        form = format_named("safetensors")
+        filing = Filing(len(placements.tensors))
         for (rank, part), members in sorted(held.items()):
             pieces = [shard_of(placements.tensors[i], cut, 0) for i, cut, _ in members]
-            offsets = [begin for _, _, begin in members]
+            begins = [begin for _, _, begin in members]
             name = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
-            laid = form.lay_out(pieces, Contents(form, (), (), _metadata(pieces, offsets)), name)
-            for (i, cut, _), (_, offset) in zip(members, laid.places.tolist(), strict=True):
-                extents[i] += shard_extents(placements.tensors[i], cut, 0, len(files), offset)
-            files += laid.files
-        return Laid(tuple(files), tuple(map(tuple, extents)))
+            number, offsets = filing.add(name, pieces, _metadata(pieces, begins))
+            for (i, cut, _), offset in zip(members, offsets, strict=True):
+                filing.extents[i] += shard_extents(placements.tensors[i], cut, 0, number, offset)
+        return filing.laid
 
 
 _Member = tuple[int, Cut, tuple[int, ...]]

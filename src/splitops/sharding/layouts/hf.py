@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.files.extents import Extent
 from splitops.files.folders import INDEX, index_text
-from splitops.files.formats import Contents, TargetFile, format_named
+from splitops.files.formats import TargetFile
 from splitops.sharding.cuts import shard_extents
-from splitops.sharding.placements import Laid, Placements, shard_of
+from splitops.sharding.placements import Filing, Laid, Placements, shard_of
 
 _SUFFIX: Final = ".safetensors"
 
@@ -30,12 +29,10 @@ class _HuggingFace:
         return tuple(folder_name(rank, ranks) for rank in range(ranks))
 
     def lay_out(self, placements: Placements) -> Laid:
-        files: list[TargetFile] = []
-        extents: list[list[Extent]] = [[] for _ in placements.tensors]
+        filing = Filing(len(placements.tensors))
         by_file: list[list[int]] = [[] for _ in placements.files]
         for index, tensor in enumerate(placements.tensors):
             by_file[tensor.file].append(index)
-        form = format_named("safetensors")
         for rank, folder in enumerate(self.homes(placements.ranks)):
             index_of: dict[str, str] = {}
             total = 0
@@ -45,17 +42,16 @@ class _HuggingFace:
                     continue
                 shards = [shard_of(placements.tensors[i], placements.cuts[i], rank) for i in held]
                 name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
-                laid = form.lay_out(shards, Contents(form, (), (), file.metadata), f"{folder}/{name}")
-                for i, (_, offset) in zip(held, laid.places.tolist(), strict=True):
+                number, offsets = filing.add(f"{folder}/{name}", shards, file.metadata)
+                for i, offset in zip(held, offsets, strict=True):
                     tensor, cut = placements.tensors[i], placements.cuts[i]
-                    extents[i] += shard_extents(tensor, cut, rank, len(files), offset)
-                files += laid.files
+                    filing.extents[i] += shard_extents(tensor, cut, rank, number, offset)
                 index_of |= {shard.name: name for shard in shards}
                 total += sum(shard.size for shard in shards)
             if set(index_of.values()) - {"model.safetensors"}:
                 text = index_text(index_of, total)
-                files.append(TargetFile(f"{folder}/model{INDEX}", len(text), ((0, text),)))
-        return Laid(tuple(files), tuple(map(tuple, extents)))
+                filing.files.append(TargetFile(f"{folder}/model{INDEX}", len(text), ((0, text),)))
+        return filing.laid
 
 
 LAYOUT: Final = _HuggingFace()

@@ -6,70 +6,47 @@ The names, shapes and bytes are those of its ``sharded_state``, for the models o
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from splitops.errors import PlanError, brief, shown
-from splitops.files.extents import Extent
-from splitops.files.formats import Contents, Layout, TargetFile, format_named
+from splitops.errors import PlanError
 from splitops.files.tensors import StoredTensor
-from splitops.sharding.cuts import Cut, shard_extents
-from splitops.sharding.placements import Laid, Placements, shard_of
+from splitops.sharding.cuts import shard_extents
+from splitops.sharding.expressions import Names
+from splitops.sharding.fusing import FusionRule, Group, fused, grouped
+from splitops.sharding.placements import Filing, Laid, Placements, shard_of
 
 _LARGEST: Final = 5 << 30
 """Bytes of tensors after which a rank's file is full, unless one tensor is larger."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Fusion:
-    """Tensors that are one in the engine.
-
-    Attributes:
-        name: of each of them, with groups ``before``, ``part``, ``after`` and perhaps ``expert``.
-        parts: what ``part`` can be, in the order in which they are joined.
-        joined: the name of the one.
-    """
-
-    name: re.Pattern[str]
-    parts: tuple[str, ...]
-    joined: str
-
-
-def _fusion(parts: tuple[str, ...], joined: str, expert: str = "") -> _Fusion:
-    name = rf"(?P<before>.*\.){expert}(?P<part>{'|'.join(parts)})\.(?P<after>.+)"
-    return _Fusion(re.compile(name), parts, joined)
-
-
-_EXPERT: Final = r"(?<=experts\.)(?P<expert>\d{1,9})\."
-_FUSIONS: Final = (
-    _fusion(("gate_proj", "up_proj"), "{before}routed_experts.w13_{after}", _EXPERT),
-    _fusion(("w1", "w3"), "{before}routed_experts.w13_{after}", _EXPERT),
-    _fusion(("down_proj",), "{before}routed_experts.w2_{after}", _EXPERT),
-    _fusion(("w2",), "{before}routed_experts.w2_{after}", _EXPERT),
-    _fusion(("q_proj", "k_proj", "v_proj"), "{before}qkv_proj.{after}"),
-    _fusion(("gate_proj", "up_proj"), "{before}gate_up_proj.{after}"),
+_EXPERT: Final = "*.experts.{e}."
+_STACK: Final = "*.experts.routed_experts."
+_RULES: Final = (
+    *(
+        FusionRule(
+            f"{_STACK}{name}_{{leaf}}", tuple(f"{_EXPERT}{part}.{{leaf}}" for part in parts), stack=True
+        )
+        for name, *parts in (
+            ("w13", "gate_proj", "up_proj"),
+            ("w13", "w1", "w3"),
+            ("w2", "down_proj"),
+            ("w2", "w2"),
+        )
+    ),
+    FusionRule("*.qkv_proj.{leaf}", ("*.q_proj.{leaf}", "*.k_proj.{leaf}", "*.v_proj.{leaf}")),
+    FusionRule("*.gate_up_proj.{leaf}", ("*.gate_proj.{leaf}", "*.up_proj.{leaf}")),
     # One module under two names, of which vLLM saves the first: the router, tied embeddings.
-    _fusion(("gate",), "{before}experts.gate.{after}", r"(?<=\.mlp\.)"),
-    _fusion(("embed_tokens",), "lm_head.{after}", r"(?<=^model\.)"),
+    FusionRule("*.mlp.experts.gate.{leaf}", ("*.mlp.gate.{leaf}",)),
+    FusionRule("lm_head.{leaf}", ("model.embed_tokens.{leaf}",)),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Tensors of the source that are one of a rank.
+class _Held(NamedTuple):
+    """A tensor of a rank: by position of what it is made from, where that begins in it."""
 
-    Attributes:
-        name: of the one.
-        members: positions of the tensors, by expert, then in the order in which they are joined.
-        stacked: whether each expert is an entry of a new first axis.
-    """
-
-    name: str
-    members: tuple[tuple[int, ...], ...]
-    stacked: bool = False
+    tensor: StoredTensor
+    places: list[tuple[int, int]]
 
 
 class _Serving:
@@ -80,131 +57,75 @@ class _Serving:
 
     def lay_out(self, placements: Placements) -> Laid:
         groups = _groups([tensor.name for tensor in placements.tensors])
-        files: list[TargetFile] = []
-        extents: list[list[Extent]] = [[] for _ in placements.tensors]
+        filing = Filing(len(placements.tensors))
         for rank in range(placements.ranks):
-            held = [(group, tensor) for group in groups for tensor in _joined(placements, group, rank)]
+            held = [made for group in groups for made in _held(placements, group, rank)]
             for part, some in enumerate(_parts(held)):
-                laid = _file([tensor for _, tensor in some], f"model-rank-{rank}-part-{part}.safetensors")
-                for (group, tensor), (_, offset) in zip(some, laid.places.tolist(), strict=True):
-                    for i, extent in _extents(placements, group, tensor, rank, len(files), offset):
-                        extents[i].append(extent)
-                files += laid.files
-        return Laid(tuple(files), tuple(map(tuple, extents)))
+                name = f"model-rank-{rank}-part-{part}.safetensors"
+                number, offsets = filing.add(name, [made.tensor for made in some], {"format": "pt"})
+                for made, offset in zip(some, offsets, strict=True):
+                    for i, at in made.places:
+                        tensor, cut = placements.tensors[i], placements.cuts[i]
+                        filing.extents[i] += shard_extents(tensor, cut, rank, number, offset + at)
+        return filing.laid
 
 
 LAYOUT: Final = _Serving()
 
 
-def _file(tensors: Sequence[StoredTensor], name: str) -> Layout:
-    form = format_named("safetensors")
-    return form.lay_out(tensors, Contents(form, (), (), {"format": "pt"}), name)
-
-
-def _parts(held: Sequence[tuple[_Group, StoredTensor]]) -> Iterator[list[tuple[_Group, StoredTensor]]]:
+def _parts(held: Sequence[_Held]) -> Iterator[list[_Held]]:
     """Yield what goes to the files of a rank, of which there is at least one."""
-    some: list[tuple[_Group, StoredTensor]] = []
+    some: list[_Held] = []
     total = 0
-    for group, tensor in held:
-        if some and total + tensor.size > _LARGEST:
+    for made in held:
+        if some and total + made.tensor.size > _LARGEST:
             yield some
             some, total = [], 0
-        some.append((group, tensor))
-        total += tensor.size
+        some.append(made)
+        total += made.tensor.size
     yield some
 
 
-def _groups(names: Sequence[str]) -> list[_Group]:
+def _groups(names: Sequence[str]) -> list[int | Group]:
     """Return the tensors of a rank, in the order of the source.
 
     Parts without the others keep their names, and so does what would get the name of another tensor.
     """
-    found: dict[str, dict[int, dict[int, int]]] = {}
-    wanted: dict[str, int] = {}
-    for index, name in enumerate(names):
-        for fusion in _FUSIONS:
-            match = fusion.name.fullmatch(name)
-            if match is not None:
-                joined = fusion.joined.format(**match.groupdict())
-                row = found.setdefault(joined, {}).setdefault(int(match.groupdict().get("expert", -1)), {})
-                row[fusion.parts.index(match["part"])] = index
-                wanted[joined] = len(fusion.parts)
-                break
-    groups: dict[int, _Group] = {}
-    taken: set[int] = set()
     own = set(names)
-    for joined, rows in found.items():
-        if joined in own or any(len(row) != wanted[joined] for row in rows.values()):
-            continue
-        members = tuple(tuple(row[part] for part in sorted(row)) for _, row in sorted(rows.items()))
-        every = [i for row in members for i in row]
-        groups[min(every)] = _Group(joined, members, stacked=-1 not in rows)
-        taken.update(every)
-    return [
-        groups[i] if i in groups else _Group(name, ((i,),))
-        for i, name in enumerate(names)
-        if i in groups or i not in taken
-    ]
+    found: list[int | Group] = []
+    for group in grouped(_RULES, names):
+        if isinstance(group, Group):
+            experts = {expert for expert, _ in group.members}
+            if group.name in own or len(group.members) < len(experts) * len(_RULES[group.rule].parts):
+                found += group.members.values()
+                continue
+        found.append(group)
+    return sorted(found, key=lambda each: each if isinstance(each, int) else min(each.members.values()))
 
 
-def _rows(placements: Placements, group: _Group, rank: int) -> list[tuple[int, ...]]:
-    """Return the members of which a rank holds some: of experts that are placed, its own."""
-    return [row for row in group.members if any(placements.cuts[i].shards[rank] is not None for i in row)]
-
-
-def _axis(cut: Cut) -> int:
-    return cut.axis or 0
-
-
-def _joined(placements: Placements, group: _Group, rank: int) -> Iterator[StoredTensor]:
+def _held(placements: Placements, group: int | Group, rank: int) -> Iterator[_Held]:
     """Yield the tensor of a group that a rank holds, at no place yet; nothing where it holds none."""
-    rows = _rows(placements, group, rank)
-    if not rows:
+    members = {(0, 0): group} if isinstance(group, int) else group.members
+    own = {place: i for place, i in members.items() if placements.cuts[i].shards[rank] is not None}
+    shards = {i: shard_of(placements.tensors[i], placements.cuts[i], rank) for i in own.values()}
+    if isinstance(group, int):
+        yield from (_Held(shard, [(group, 0)]) for shard in shards.values())
         return
-    shapes = {_shape(placements, group, row, rank) for row in rows}
-    if len(shapes) > 1:
-        raise PlanError(
-            f"{shown(group.name)} stacks tensors of shapes {brief(sorted(shapes))} on rank {rank}"
-        )
-    shape = shapes.pop()
-    first = placements.tensors[rows[0][0]]
-    yield first._replace(
-        name=group.name,
-        shape=(len(rows), *shape) if group.stacked else shape,
-        size=sum(shard_of(placements.tensors[i], placements.cuts[i], rank).size for row in rows for i in row),
-    )
+    if not own:
+        return
+    experts = sorted({expert for expert, _ in own})  # of those that are placed, the rank's own
+    numbers = {expert: number for number, expert in enumerate(experts)}
+    of_rank = {(numbers[expert], part): i for (expert, part), i in own.items()}
+    rule = _RULES[group.rule]
+    first = [shards[i].shape for (expert, _), i in sorted(of_rank.items()) if expert == 0]
+    if len(first) == len(rule.parts) and all(first):
+        rule = replace(rule, sections=tuple(shape[0] for shape in first))
+    try:
+        made, pieces = fused(rule, replace(group, members=of_rank), shards, Names({}, {}), _reject)
+    except PlanError as error:
+        raise PlanError(f"rank {rank}: {error.message}") from error
+    yield _Held(made, [(i, extents[0].target_offset if extents else 0) for i, extents in pieces])
 
 
-def _shape(placements: Placements, group: _Group, row: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return the shape of tensors joined along the axis that they are cut along."""
-    cuts, tensors = [placements.cuts[i] for i in row], [placements.tensors[i] for i in row]
-    found = [cut.shape(tensor.shape, rank) for cut, tensor in zip(cuts, tensors, strict=True)]
-    shapes = [shape for shape in found if shape is not None]
-    axis = _axis(cuts[0])
-    kinds = {(cut.axis, tensor.code) for cut, tensor in zip(cuts, tensors, strict=True)}
-    others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
-    if len(shapes) < len(row) or len(kinds) > 1 or len(others) > 1:
-        raise PlanError(
-            f"{shown(group.name)} joins {', '.join(shown(tensor.name) for tensor in tensors)}, "
-            f"which do not fit: shapes {brief(found)} on rank {rank}"
-        )
-    if len(row) == 1:
-        return shapes[0]
-    return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
-
-
-def _extents(
-    placements: Placements, group: _Group, joined: StoredTensor, rank: int, file: int, offset: int
-) -> Iterator[tuple[int, Extent]]:
-    """Yield which bytes of which tensors go to the joined one at an offset of a file."""
-    rows = _rows(placements, group, rank)
-    entry = joined.size // len(rows)
-    for number, row in enumerate(rows):
-        at = offset + number * entry
-        for i in row:
-            tensor, cut = placements.tensors[i], placements.cuts[i]
-            shard = shard_of(tensor, cut, rank)
-            lines = max(1, math.prod(shard.shape[: _axis(cut)]))
-            for extent in shard_extents(tensor, cut, rank, file, at, entry // lines):
-                yield i, extent
-            at += shard.size // lines
+def _reject(one: int, other: int) -> None:
+    raise PlanError("scalars have no axis along which they could be joined")
