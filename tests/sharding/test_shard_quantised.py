@@ -401,7 +401,7 @@ SQUARE = {f"{COLUMNS}.weight": (4, 4)}
     [
         ({f"{ROWS}.weight": (4, 24), f"{ROWS}.weight_scale": (4, 3)}, NVFP4, "unit of 16"),
         ({f"{ROWS}.weight_scale": (4, 3)}, NVFP4, r"\[1, 3\] ranks would do"),
-        (SQUARE, {"quant_method": "modelopt", "quant_algo": "FP8"}, "quant_algo 'FP8'"),
+        (SQUARE, {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, "quant_algo 'W4A8_AWQ'"),
         (SQUARE, compressed("marlin-24"), "format 'marlin-24'"),
         (SQUARE, compressed("float-quantized", strategy="token"), "strategy 'token'"),
         ({f"{COLUMNS}.weight_packed": (4, 4)}, compressed("pack-quantized", num_bits=3), "3 bits are not"),

@@ -1,7 +1,7 @@
 """How quantisation stores a module's weight: which tensors there are, and how each is cut with the others.
 
 Weights, zeros and scales are cut at the same elements, never inside of a packed word, a group or a block.
-Nothing is guessed that a configuration leaves out.
+Nothing is guessed that a configuration leaves out. ``tables/quantised.toml`` has the kinds of storage.
 """
 
 from __future__ import annotations
@@ -10,11 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
+from splitops.sharding.tables import table
 
 RuleDocument = Mapping[str, Any]
-_WHOLE: Final = {"replicate": True}
+_Stated = Mapping[str, Any]
+_Values = dict[str, Any]
 _OUT: Final = frozenset({"colwise", "colwise_rep", "colwise_gather_output"})
 _IN: Final = frozenset({"rowwise", "rowwise_rep", "rowwise_split_input"})
+_SINGLE: Final = (
+    *("weight_shape", "weight_scale_2", "weight_global_scale", "input_global_scale", "input_scale"),
+    *("input_zero_point", "output_scale", "k_scale", "v_scale"),
+)
+"""Tensors of a module that are of all of its weight."""
 
 
 def rules_of_module(
@@ -38,11 +45,12 @@ def rules_of_module(
         if not isinstance(method, str) or method not in _METHODS:
             raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: write a plan")
         if word in _OUT or word in _IN:
-            made = list(_METHODS[method](word in _OUT, stated, names, module))
-            for rule in made:
-                matches = [rule["match"]] if isinstance(rule["match"], str) else rule["match"]
-                known |= {match.rpartition(".")[2] for match in matches}
-            yield from made
+            for rule in _rules(word in _OUT, *_METHODS[method](word in _OUT, stated, names), names):
+                known |= {leaf.rpartition(".")[2] for leaf in rule["match"]}
+                yield {
+                    **rule,
+                    "match": [leaf if "." in leaf else f"{module}.{leaf}" for leaf in rule["match"]],
+                }
     strange = next((name for name in names if name.rpartition(".")[2] not in known), None)
     if strange is not None:
         raise PlanError(
@@ -51,158 +59,99 @@ def rules_of_module(
     yield {"match": [f"{module}.weight", f"{module}.bias"], "hf": word}
 
 
-def _number(stated: Mapping[str, Any], key: str, *, least: int = 1) -> int:
+def _rules(out: bool, kind: str, values: _Values, names: Sequence[str]) -> Iterator[RuleDocument]:
+    """Yield the rules of a kind of storage, with the last names of tensors; none without a kind."""
+    if not kind:
+        return
+    stored = table("quantised.toml")[kind]
+    if "plain" in stored:
+        own, ending = set(names), values.get(stored["plain"], stored["plain"]).removeprefix("weight")
+        plain = [name for name in names if name.endswith(".weight") and f"{name}{ending}" not in own]
+        if plain:
+            yield {"match": plain, "hf": "colwise" if out else "rowwise"}
+    for said in stored["out" if out else "in"]:
+        rule = {key: values[value] if isinstance(value, str) else value for key, value in said.items()}
+        yield {**rule, "match": [values.get(leaf, leaf) for leaf in said["match"]]}
+    if whole := [*stored.get("whole", ()), *values.get("single", ())]:
+        yield {"match": whole, "replicate": True}
+
+
+def _number(stated: _Stated, key: str, *, least: int = 1) -> int:
     found = stated.get(key)
     if type(found) is not int or found < least or found > 1 << 31:
         raise PlanError(f"quantization_config declares {key} = {shown(found)}")
     return found
 
 
-def _packing(stated: Mapping[str, Any]) -> tuple[int, int]:
+def _packing(stated: _Stated) -> _Values:
     """Return how many numbers are in a word of 32 bits, and how many share a scale: 0 for a whole column."""
     bits = _number(stated, "bits")
     if bits not in (2, 4, 8):
         raise PlanError(f"{bits} bits are not a whole part of a word of 32: write a plan")
-    group = _number(stated, "group_size", least=-1)
-    return 32 // bits, max(0, group)
+    return {"pack": 32 // bits, "group": max(0, _number(stated, "group_size", least=-1))}
 
 
-def _awq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
-    """Weights (in, out / pack), zeros (in / group, out / pack), scales (in / group, out)."""
+def _awq(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
     if str(stated.get("version", "gemm")).lower() != "gemm":
         raise PlanError(f"nothing is known of version {shown(stated['version'])} of AWQ: write a plan")
-    pack, group = _packing(stated)
-    weight, zeros, scales = (f"{module}.{leaf}" for leaf in ("qweight", "qzeros", "scales"))
-    if out:
-        yield {"match": [weight, zeros], "axis": 1, "pack": pack}
-        yield {"match": scales, "axis": 1, "unit": pack}
-    else:
-        yield {"match": weight, "axis": 0, "group_size": group or 1}
-        yield {"match": [zeros, scales], **({"axis": 0, "pack": group} if group else _WHOLE)}
+    values = _packing(stated)
+    return "awq" if values["group"] else "awq by column", values
 
 
-def _gptq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
-    """Weights (in / pack, out), zeros (in / group, out / pack), scales (in / group, out), groups (in)."""
-    pack, group = _packing(stated)
-    weight, zeros, scales, groups = (f"{module}.{leaf}" for leaf in ("qweight", "qzeros", "scales", "g_idx"))
-    if out:
-        yield {"match": [weight, scales], "axis": 1, "unit": pack}
-        yield {"match": zeros, "axis": 1, "pack": pack}
-        yield {"match": groups, **_WHOLE}
-    elif stated.get("desc_act") or not group:  # rows of any group are anywhere: each rank needs all scales
-        yield {"match": weight, "axis": 0, "pack": pack}
-        yield {"match": [zeros, scales], **_WHOLE}
-        yield {"match": groups, "axis": 0, "unit": pack}
-    else:
-        yield {"match": weight, "axis": 0, "pack": pack, "group_size": group}
-        yield {"match": [zeros, scales], "axis": 0, "pack": group}
-        yield {"match": groups, "axis": 0, "group_size": group, "unit": pack}
+def _gptq(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
+    values = _packing(stated)
+    return "gptq in any order" if stated.get("desc_act") or not values["group"] else "gptq", values
 
 
-def _fp8(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
-    """Weights (out, in), scales of their blocks; without blocks, one scale of the whole weight."""
-    scales = [
-        f"{module}.{leaf}" for leaf in ("weight_scale_inv", "weight_scale", "input_scale", "activation_scale")
-    ]
+def _fp8(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
     if stated.get("weight_block_size") is None:
-        yield {"match": scales, **_WHOLE}
-        return
-    yield from _blocks(out, stated, "weight_block_size", names, module, "_scale_inv")
-    yield {"match": scales[2:], **_WHOLE}
+        return "tensor", {}
+    return "blocks", {"scales": "weight_scale_inv", **_block(stated, "weight_block_size")}
 
 
-def _blocks(
-    out: bool, stated: Mapping[str, Any], key: str, names: Sequence[str], module: str, scale: str
-) -> Iterator[RuleDocument]:
-    """Weights (out, in), scales of their blocks; the sizes of a block are declared by a key."""
+def _block(stated: _Stated, key: str) -> _Values:
+    """Return the sizes of a block."""
     block = stated.get(key)
     if not (isinstance(block, list) and len(block) == 2 and all(type(n) is int and n > 0 for n in block)):
         raise PlanError(f"quantization_config declares {key} = {shown(block)}")
-    yield from _plain(out, names, scale)
-    axis, unit = (-2, block[0]) if out else (-1, block[1])
-    yield {"match": f"{module}.weight", "axis": axis, "unit": unit}
-    yield {"match": f"{module}.weight{scale}", "axis": axis, "pack": unit}
+    return {"rows": block[0], "columns": block[1]}
 
 
-def _plain(out: bool, names: Sequence[str], scale: str) -> Iterator[RuleDocument]:
-    """Yield the rule of the weights that have no scale, as they were not converted."""
-    own = set(names)
-    plain = [name for name in names if name.endswith(".weight") and f"{name}{scale}" not in own]
-    if plain:
-        yield {"match": plain, "hf": "colwise" if out else "rowwise"}
+def _modelopt(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
+    """NVFP4 as transformers and ModelOpt write it, two numbers in a byte and a scale for each 16; FP8."""
+    match stated.get("quant_algo", "NVFP4"):
+        case "NVFP4":
+            return "groups", {"weights": "weight", "pack": 2, "unit": 1, "group": 16, "single": _SINGLE}
+        case "FP8":
+            return "tensor", {"single": _SINGLE}
+    raise PlanError(f"nothing is known of quant_algo {shown(stated['quant_algo'])}: write a plan")
 
 
-_SINGLE: Final = (
-    *("weight_shape", "weight_scale_2", "weight_global_scale", "input_global_scale", "input_scale"),
-    *("input_zero_point", "output_scale", "k_scale", "v_scale"),
-)
-"""Tensors of a module that are of all of its weight."""
-
-
-def _grouped(
-    out: bool, module: str, weight: str, scales: Sequence[str], pack: int, group: int
-) -> Iterator[RuleDocument]:
-    """Weights (out, in / pack), scales (out, in / group)."""
-    beside = [f"{module}.{leaf}" for leaf in scales]
-    if out:
-        yield {"match": [f"{module}.{weight}", *beside], "axis": 0}
-    else:
-        yield {"match": f"{module}.{weight}", "axis": 1, "pack": pack, "group_size": group}
-        yield {"match": beside, "axis": 1, "pack": group}
-    yield {"match": [f"{module}.{leaf}" for leaf in _SINGLE], **_WHOLE}
-
-
-def _fp4(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
-    """NVFP4 as transformers and ModelOpt write it: two numbers in a byte, a scale for each 16."""
-    if stated.get("quant_algo", "NVFP4") != "NVFP4":
-        raise PlanError(f"nothing is known of quant_algo {shown(stated['quant_algo'])}: write a plan")
-    yield from _plain(out, names, "_scale")
-    yield from _grouped(out, module, "weight", ("weight_scale",), 2, 16)
-
-
-def _compressed(
-    out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
-) -> Iterator[RuleDocument]:
+def _compressed(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
     """Weights of compressed-tensors: packed words or numbers, with scales of rows, groups or blocks."""
     weights = _scheme(stated)
     packed = any(name.endswith(".weight_packed") for name in names)
     form, strategy = str(stated.get("format")), weights.get("strategy")
-    scales = ["weight_scale"]
+    values: _Values = {"weights": "weight_packed" if packed else "weight", "single": _SINGLE}
     if form in ("nvfp4-pack-quantized", "mxfp4-pack-quantized"):
-        yield from _grouped(out, module, "weight_packed", scales, 2, 16 if form.startswith("nv") else 32)
-        return
+        group = 16 if form.startswith("nv") else 32
+        return "groups", {**values, "weights": "weight_packed", "pack": 2, "unit": 1, "group": group}
     if form not in ("pack-quantized", "float-quantized", "int-quantized", "naive-quantized"):
         raise PlanError(f"nothing is known of format {shown(form)} of compressed-tensors: write a plan")
-    pack = _packing({"bits": weights.get("num_bits"), "group_size": -1})[0] if packed else 1
-    zeros, index = f"{module}.weight_zero_point", f"{module}.weight_g_idx"
+    pack = _packing({"bits": weights.get("num_bits"), "group_size": -1})["pack"] if packed else 1
     if strategy == "block":
-        yield from _blocks(out, weights, "block_structure", names, module, "_scale")
-        yield {"match": [f"{module}.{leaf}" for leaf in _SINGLE], **_WHOLE}
-        return
-    if not packed:
-        yield from _plain(out, names, "_scale")
-    leaf = "weight_packed" if packed else "weight"
+        return "blocks", {**values, "scales": "weight_scale", **_block(weights, "block_structure")}
     if strategy not in ("tensor", "channel", "group"):
         raise PlanError(f"nothing is known of strategy {shown(strategy)} of compressed-tensors: write a plan")
+    values |= {"pack": pack, "unit": pack if any(n.endswith(".weight_zero_point") for n in names) else 1}
     every = strategy == "tensor" or (strategy == "channel" and not out)  # each rank needs all scales
     every |= not out and any(name.endswith(".weight_g_idx") for name in names)  # the rows of any group
-    rows = [f"{module}.weight_scale", *([] if packed else [zeros])]
-    if out:
-        unit = pack if any(name.endswith(".weight_zero_point") for name in names) else 1
-        yield {"match": [f"{module}.{leaf}", *([] if every else rows)], "axis": 0, "unit": unit}
-        yield {"match": [zeros], **(_WHOLE if every else {"axis": 0, "pack": pack})}
-        yield {"match": index, **_WHOLE}
-    elif every:
-        yield {"match": f"{module}.{leaf}", "axis": 1, "pack": pack}
-        yield {"match": index, "axis": 0, "unit": pack}
-    else:
-        yield from _grouped(
-            out, module, leaf, ("weight_scale", "weight_zero_point"), pack, _number(weights, "group_size")
-        )
-    yield {"match": [*rows, zeros, *(f"{module}.{leaf}" for leaf in _SINGLE)], **_WHOLE}
+    if every or out:
+        return "groups in any order" if every else "groups", values
+    return "groups", {**values, "group": _number(weights, "group_size")}
 
 
-def _scheme(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+def _scheme(stated: _Stated) -> _Stated:
     """Return how all weights are quantised, which must be one way."""
     groups = stated.get("config_groups")
     found = [each.get("weights") for each in groups.values()] if isinstance(groups, dict) else []
@@ -211,19 +160,17 @@ def _scheme(stated: Mapping[str, Any]) -> Mapping[str, Any]:
     return found[0]
 
 
-def _mxfp4(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
+def _mxfp4(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
     """Only experts have blocks, of which each rank has whole ones; other modules are not quantised."""
-    yield from ()
+    return "", {}
 
 
-_METHODS: Final[
-    Mapping[Any, Callable[[bool, Mapping[str, Any], Sequence[str], str], Iterator[RuleDocument]]]
-] = {
+_METHODS: Final[Mapping[Any, Callable[[bool, _Stated, Sequence[str]], tuple[str, _Values]]]] = {
     "awq": _awq,
     "gptq": _gptq,
     "fp8": _fp8,
     "mxfp4": _mxfp4,
-    "nvfp4": _fp4,
-    "modelopt": _fp4,
+    "nvfp4": _modelopt,
+    "modelopt": _modelopt,
     "compressed-tensors": _compressed,
 }

@@ -23,9 +23,10 @@ _GPT_OSS: Final = {
 
 
 @cache
-def table() -> Mapping[str, Any]:
-    """Return the table: plans, and which of them each architecture and model type has."""
-    found: dict[str, Any] = json.loads(files(__package__).joinpath("transformers.json").read_text("utf-8"))
+def table(name: str) -> Mapping[str, Any]:
+    """Return a table by the name of its file."""
+    text = files(__package__).joinpath(name).read_text("utf-8")
+    found: dict[str, Any] = json.loads(text) if name.endswith(".json") else tomllib.loads(text)
     return found
 
 
@@ -43,7 +44,7 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
         config.get("model_type") == "gpt_oss"
     ):  # has a plan for experts alone, by which their blocks are cut too
         return _GPT_OSS
-    known = table()
+    known = table("transformers.json")
     architectures, kind = config.get("architectures"), config.get("model_type")
     named = architectures if isinstance(architectures, list) else []
     for names, key in (*((known["architectures"], name) for name in named), (known["model_types"], kind)):
@@ -70,7 +71,7 @@ def known_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
             "the scales of quantised weights would have to be cut too: write a plan (--plan FILE)"
         )
     kind = config.get("model_type")
-    models = tomllib.loads(files(__package__).joinpath("fusions.toml").read_text("utf-8"))["model"]
+    models = table("fusions.toml")["model"]
     for model in models:
         if kind in model["types"] and all(config.get(k) == v for k, v in model.get("when", {}).items()):
             rules: Sequence[Mapping[str, Any]] = model["rule"]
