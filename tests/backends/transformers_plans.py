@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from splitops.errors import PlanError
@@ -17,7 +18,9 @@ from splitops.files import StoredTensor
 from splitops.files.tensors import Unit
 from splitops.sharding.auto import auto_plan
 from splitops.sharding.plan_language import cuts_of, rules_of
-from splitops.sharding.tables import generate
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from dev.tools import transformers_plans as generate
 
 RANKS = 2
 TAKEN_APART = "taken apart as they are loaded"

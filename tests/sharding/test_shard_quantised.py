@@ -347,6 +347,7 @@ KINDS = {
         fp4("weight", 16, F8, weight_scale_2=0.5, input_scale=2.0),
         {"quant_method": "modelopt", "quant_algo": "NVFP4"},
     ),
+    "modelopt fp8": (plain(F8, 64, 1 << 20), {"quant_method": "modelopt", "quant_algo": "FP8"}),
     "compressed nvfp4": (fp4("weight_packed", 16, F8), compressed("nvfp4-pack-quantized", num_bits=4)),
     "compressed mxfp4": (fp4("weight_packed", 32, np.uint8), compressed("mxfp4-pack-quantized", num_bits=4)),
     "groups of 4 bits": (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from splitops.errors import PlanError, shown
-from splitops.sharding.engines import MODELS, prove_known
+from splitops.sharding.engines import engine_plan
 from splitops.sharding.globs import matched
 from splitops.sharding.quantised import rules_of_module
 from splitops.sharding.tables import declared_plan
@@ -30,7 +30,7 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
         {'match': ['lm_head.weight', 'lm_head.bias'], 'hf': 'colwise_gather_output'}
         {'match': '*', 'replicate': True}
     """
-    declared = MODELS[prove_known(config)] if layout == "vllm" else declared_plan(config)
+    declared = engine_plan(config) if layout == "vllm" else declared_plan(config)
     rules: list[Mapping[str, Any]] = []
     taken: set[str] = set()
     for glob, said in declared.items():

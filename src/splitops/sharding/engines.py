@@ -1,92 +1,23 @@
-"""The models that the layout ``vllm`` knows, and how vLLM cuts them.
-
-Source: the loaders and layers of vLLM :data:`RELEASE`. A model whose loader has not been read is rejected.
-"""
+"""The models that the layout ``vllm`` knows, and how vLLM cuts them: ``tables/vllm.toml``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from splitops.errors import PlanError, shown
-
-RELEASE: Final = "0.33.0"
-"""The release of vLLM whose source was read."""
-
-_Says = Mapping[str, Any]
-_HEADS: Final = {"unit": "head_dim", "even": True}
-_COLUMNS: Final = {"hf": "colwise", "even": True}
-_ROWS: Final = {"hf": "rowwise", "even": True}
-_VOCABULARY: Final = {"axis": 0, "pad_to": 64, "even": True}
-_WHOLE: Final = {"replicate": True}
-_ENDS: Final[Mapping[str, _Says]] = {"model.embed_tokens": _VOCABULARY, "lm_head": _VOCABULARY}
-_ATTENTION: Final[Mapping[str, _Says]] = {
-    "self_attn.q_proj": {"hf": "colwise", **_HEADS},
-    "self_attn.k_proj": {"hf": "colwise", "replicate": True, **_HEADS},
-    "self_attn.v_proj": {"hf": "colwise", "replicate": True, **_HEADS},
-    "self_attn.o_proj": _ROWS,
-}
-_FUSED_ATTENTION: Final[Mapping[str, _Says]] = {
-    "self_attn.qkv_proj": {
-        "axis": 0,
-        "sections": [
-            "num_attention_heads * head_dim",
-            "num_key_value_heads * head_dim",
-            "num_key_value_heads * head_dim",
-        ],
-        "replicate": [1, 2],
-        **_HEADS,
-    },
-    "self_attn.o_proj": _ROWS,
-}
-_GATED: Final[Mapping[str, _Says]] = {
-    "mlp.gate_proj": _COLUMNS,
-    "mlp.up_proj": _COLUMNS,
-    "mlp.down_proj": _ROWS,
-}
-_FUSED_GATED: Final[Mapping[str, _Says]] = {
-    "mlp.gate_up_proj": {"axis": 0, "sections": ["intermediate_size", "intermediate_size"], "even": True},
-    "mlp.down_proj": _ROWS,
-}
+from splitops.sharding.tables import table
 
 
-def _modules(*layers: Mapping[str, _Says]) -> Mapping[str, _Says]:
-    """Return the rules of a model's modules, by globs, from those of its layers."""
-    inside = {f"model.layers.*.{name}": rule for each in layers for name, rule in each.items()}
-    return MappingProxyType({**_ENDS, **inside})
+def engine_plan(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return how vLLM cuts the modules of a model, by globs of their names.
 
-
-_DENSE: Final = _modules(_ATTENTION, _GATED)
-MODELS: Final[Mapping[str, Mapping[str, _Says]]] = MappingProxyType(
-    {
-        "LlamaForCausalLM": _DENSE,
-        "MistralForCausalLM": _DENSE,
-        "Qwen2ForCausalLM": _DENSE,
-        "Qwen3ForCausalLM": _DENSE,
-        "Phi3ForCausalLM": _modules(_FUSED_ATTENTION, _FUSED_GATED),
-        "MixtralForCausalLM": _modules(
-            _ATTENTION,
-            {
-                "block_sparse_moe.gate": _WHOLE,
-                "block_sparse_moe.experts.*.w1": _COLUMNS,
-                "block_sparse_moe.experts.*.w3": _COLUMNS,
-                "block_sparse_moe.experts.*.w2": _ROWS,
-            },
-        ),
-        "Qwen3MoeForCausalLM": _modules(
-            _ATTENTION,
-            {
-                "mlp.gate": _WHOLE,
-                "mlp.experts.*.gate_proj": _COLUMNS,
-                "mlp.experts.*.up_proj": _COLUMNS,
-                "mlp.experts.*.down_proj": _ROWS,
-            },
-            _GATED,
-        ),
-    }
-)
-"""By architecture, how the modules are cut that have tensors of rank 2 or more, by globs of their names."""
+    Raises:
+        PlanError: as :func:`prove_known`.
+    """
+    known = table("vllm.toml")
+    parts = known["models"][prove_known(config)]
+    return {glob: rule for part in parts for glob, rule in known["modules"][part].items()}
 
 
 def prove_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
@@ -106,10 +37,11 @@ def prove_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
     """
     named = config.get("architectures")
     found = named[0] if isinstance(named, list) and len(named) == 1 else None
-    if not isinstance(found, str) or found not in MODELS:
+    known = table("vllm.toml")
+    if not isinstance(found, str) or found not in known["models"]:
         raise PlanError(
-            f"layout vllm does not know architectures {shown(named)}: it knows {', '.join(MODELS)}, as vLLM "
-            f"{RELEASE} loads them; write the layout hf instead (--layout hf)"
+            f"layout vllm does not know architectures {shown(named)}: it knows {', '.join(known['models'])}, "
+            f"as vLLM {known['release']} loads them; write the layout hf instead (--layout hf)"
         )
     if "quantization_config" in config:
         raise PlanError(

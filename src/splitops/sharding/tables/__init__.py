@@ -1,6 +1,6 @@
 """The plans that configurations of transformers declare, by the kind of model: a table that ships with us.
 
-``python -m splitops.sharding.tables.generate`` makes it from an installed transformers, which nothing else
+``python -m dev.tools.transformers_plans`` makes it from an installed transformers, which nothing else
 imports.
 """
 

@@ -1,4 +1,4 @@
-"""Make the table of plans from an installed transformers: ``python -m splitops.sharding.tables.generate``.
+"""Make the table of plans from an installed transformers: ``python -m dev.tools.transformers_plans``.
 
 Each architecture is built without memory, on PyTorch's meta device, with few layers: from its default
 configuration, and from one that mixes the kinds of layers that it can have. The plans that these give their
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import shown
+from splitops.sharding import tables
 from splitops.sharding.words import WORDS
 
 _KINDS: Final = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM")
@@ -224,9 +225,9 @@ def written(found: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write the table beside this module, and list what was left out."""
+    """Write the table into the package, and list what was left out."""
     found: Mapping[str, Any] = table(lambda line: print(line, file=sys.stderr))
-    Path(__file__).with_name("transformers.json").write_text(written(found), encoding="utf-8")
+    (Path(tables.__file__).parent / "transformers.json").write_text(written(found), encoding="utf-8")
     print(f"{len(found['plans'])} plans of {len(found['architectures'])} architectures")
 
 
