@@ -14,32 +14,14 @@ from splitops.errors import PlanError
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import shard_extents
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import FusionRule, Group, fused, grouped
+from splitops.sharding.fusing import Group, fused, grouped, rules_of
 from splitops.sharding.placements import Filing, Laid, Placements, shard_of
+from splitops.sharding.tables import table
 
 _LARGEST: Final = 5 << 30
 """Bytes of tensors after which a rank's file is full, unless one tensor is larger."""
 
-_EXPERT: Final = "*.experts.{e}."
-_STACK: Final = "*.experts.routed_experts."
-_RULES: Final = (
-    *(
-        FusionRule(
-            f"{_STACK}{name}_{{leaf}}", tuple(f"{_EXPERT}{part}.{{leaf}}" for part in parts), stack=True
-        )
-        for name, *parts in (
-            ("w13", "gate_proj", "up_proj"),
-            ("w13", "w1", "w3"),
-            ("w2", "down_proj"),
-            ("w2", "w2"),
-        )
-    ),
-    FusionRule("*.qkv_proj.{leaf}", ("*.q_proj.{leaf}", "*.k_proj.{leaf}", "*.v_proj.{leaf}")),
-    FusionRule("*.gate_up_proj.{leaf}", ("*.gate_proj.{leaf}", "*.up_proj.{leaf}")),
-    # One module under two names, of which vLLM saves the first: the router, tied embeddings.
-    FusionRule("*.mlp.experts.gate.{leaf}", ("*.mlp.gate.{leaf}",)),
-    FusionRule("lm_head.{leaf}", ("model.embed_tokens.{leaf}",)),
-)
+_RULES: Final = rules_of({"version": 1, **table("vllm.toml")["fusion"]}, "vllm.toml")
 
 
 class _Held(NamedTuple):
