@@ -118,7 +118,7 @@ def grouped(rules: Sequence[FusionRule], names: Sequence[str]) -> list[int | Gro
     """Return the tensors that are parts by groups, at the place of the first one, and others by position.
 
     Raises:
-        PlanError: the number of an expert is no number.
+        PlanError: an expert has a name where the plan has a number.
     """
     made: list[int | Group] = []
     found: dict[tuple[int, str], Group] = {}
