@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 
@@ -10,10 +11,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import load_file, save, save_file
 
 import splitops
+from splitops import native
 from splitops.errors import FileError, SplitError
+from splitops.files.formats import safetensors as st_format
 
 
 def file_of(header: object, data: bytes = b"", length: int | None = None) -> bytes:
@@ -142,6 +147,58 @@ def test_what_the_reference_rejects_is_rejected(tmp_path, name):
         safetensors.deserialize(MALFORMED[name])
     with pytest.raises(FileError, match=r"x\.safetensors"):
         splitops.files.open(tmp_path / "x.safetensors")
+
+
+def text_of(header: object, compact: bool, **metadata: object) -> bytes:
+    separators = (",", ":") if compact else (" ,\n", " : ")
+    return json.dumps(metadata | header, ensure_ascii=False, separators=separators).encode() + b"  "
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> bytes:
+    """Headers as they are usual, in any order, and what small changes make of them."""
+    kinds = st.tuples(
+        st.text('ab.é"\\\n', max_size=3),
+        st.sampled_from([*st_format._TYPES]),
+        st.lists(st.integers(0, 4), max_size=3),
+    )
+    header, end = {}, 0
+    for name, code, shape in draw(st.lists(kinds, max_size=5)):
+        size = math.prod(shape) * st_format._TYPES[code].bits // 8
+        header[name] = entry(code, shape, [end, end + size])
+        end += size if header[name]["data_offsets"] == [end, end + size] else 0
+    items = draw(st.permutations([*header.items()]))
+    metadata = {"__metadata__": {"a}": '"{'}} if draw(st.booleans()) else {}
+    text = text_of(dict(items), draw(st.booleans()), **metadata)
+    for _ in range(draw(st.integers(0, 2))):
+        at, size = draw(st.integers(0, len(text))), draw(st.integers(0, 3))
+        piece = draw(
+            st.sampled_from([b"", b"0", b"-", b"}", b"]", b'"', b",", b"\xff", b"\\", b"9" * 18, b"{"])
+        )
+        text = text[:at] + piece + text[at + size :]
+    return text
+
+
+@given(headers())
+@settings(max_examples=200)
+def test_a_header_that_is_read_at_once_is_what_the_careful_reader_finds(text):
+    found = st_format._usual(text, 8 + len(text))
+    if found is not None:
+        careful = st_format._any(text, 8 + len(text))
+        assert found == careful
+        assert [list(map(type, tensor)) for tensor in found[0]] == [
+            list(map(type, tensor)) for tensor in careful[0]
+        ]
+
+
+@pytest.mark.skipif(not native.available, reason="without the compiled core there is one reader")
+@pytest.mark.parametrize("compact", [True, False])
+def test_usual_headers_are_read_at_once(compact):
+    header = {"é": entry("BF16", [], [6, 8]), "a.b": entry("U8", [2, 3], [0, 6])}
+    metadata = {"__metadata__": {"config": '{"a": [1, "\\n"]}'}}
+    names = [tensor.name for tensor in st_format._usual(text_of(header, compact, **metadata), 8)[0]]
+    assert names == ["a.b", "é"]
+    assert st_format._usual(b"{}", 10) == ([], {})
 
 
 @pytest.mark.parametrize("name", OURS_ALONE)

@@ -2,8 +2,8 @@
 
 Runs of 64 KiB and more go from file to file through one buffer. Shorter runs that lie in the same rows of a
 file are read together, a block of rows at a time, each to where it is written from, and written together: a
-split in 4096 columns reads its source once. So are neighbouring stretches of less than a block, such as many
-small tensors. The bytes are moved by :mod:`splitops.native.files`.
+split in 4096 columns reads its source once. Stretches of less than a block that are neighbours in a target,
+such as small tensors, are written together. The bytes are moved by :mod:`splitops.native.files`.
 """
 
 from __future__ import annotations
@@ -135,15 +135,11 @@ def _end(extent: Extent, size: int) -> Extent:
 
 
 def _together(found: Table, block: int) -> Iterator[Pass]:
-    """Yield stretches of less than a block, those that are near each other in a source in one pass."""
-    if not len(found):
-        return
-    found = found[np.lexsort((found[:, 1], found[:, 0]))]
+    """Yield stretches of less than a block, neighbours in a target in one pass: it costs more to write."""
+    found = found[np.lexsort((found[:, 4], found[:, 3]))]
     blocks = (np.cumsum(found[:, 6]) - found[:, 6]) // block
-    new = (np.diff(found[:, 0]) != 0) | (np.diff(blocks) != 0)
-    number = np.cumsum(np.concatenate(([0], new)))
-    found = found[np.lexsort((found[:, 4], found[:, 3], number))]
-    for group in np.split(found, np.flatnonzero(new) + 1):
+    new = (np.diff(found[:, 3]) != 0) | (np.diff(blocks) != 0)
+    for group in np.split(found, np.flatnonzero(new) + 1) if len(found) else ():
         yield Pass(Extents(group), 1)
 
 
@@ -190,7 +186,10 @@ def _groups(extents: Sequence[Extent], widest: int) -> list[list[Extent]]:
 
 
 def _lanes(extents: Sequence[Extent], gap: int, widest: int | None = None) -> list[_Lane]:
-    """Return the lanes that extents are read in: rows equally far apart, with gaps of bounded width."""
+    """Return the lanes that extents are read in: rows equally far apart, with gaps of bounded width.
+
+    Without a gap they are those that are written in, where none may have the bytes of another one.
+    """
     order = sorted(
         range(len(extents)),
         key=lambda i: (extents[i].source, extents[i].runs, extents[i].stride, extents[i].offset),
@@ -203,7 +202,7 @@ def _lanes(extents: Sequence[Extent], gap: int, widest: int | None = None) -> li
         extent = extents[index]
         if before is not None and not (
             (extent.source, extent.runs, extent.stride) == (before.source, before.runs, before.stride)
-            and extent.offset <= end + gap
+            and (extent.offset <= end + gap if gap else extent.offset == end)
             and extent.offset + extent.run - base <= min(extent.stride, widest or extent.stride)
         ):
             lanes.append(_Lane(before.source, base, before.stride, end - base, tuple(members)))

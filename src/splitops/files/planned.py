@@ -205,6 +205,10 @@ class PlannedFiles:
     def digest(self, memory: int) -> str:
         """Return a digest that differs for plans whose tasks differ."""
         digest = hashlib.sha256(self.copies.identity().encode())
-        digest.update(repr([(target.name, target.size, target.literals) for target in self.targets]).encode())
-        digest.update(repr(memory).encode())
+        said: list[object] = [memory]
+        for target in self.targets:
+            said += [target.name, target.size, *((offset, len(data)) for offset, data in target.literals)]
+            for _, data in target.literals:
+                digest.update(data)
+        digest.update(repr(said).encode())
         return digest.hexdigest()

@@ -85,7 +85,8 @@ class StoredTensor(NamedTuple):
 
 def stretches_of(tensors: Sequence[StoredTensor]) -> Table:
     """Return where the bytes of tensors are: of each a row of the file, the offset and the size."""
-    return np.array([(each.file, each.offset, each.size) for each in tensors], np.int64).reshape(-1, 3)
+    columns = zip(*((each.file, each.offset, each.size) for each in tensors), strict=True)
+    return np.array([np.array(column, np.int64) for column in columns], np.int64).reshape(3, -1).T
 
 
 def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]) -> list[Extent]:

@@ -191,6 +191,10 @@ def crc32(data: _Bytes, before: int = 0) -> int:
     return zlib.crc32(data.data, before)
 
 
+def read_header(text: bytes, bits: dict[str, int], start: int) -> None:
+    """See ``splitops.native.files``: not read here."""
+
+
 def sync_files(files: Sequence[int]) -> int:
     """See ``splitops.native.files``."""
     try:

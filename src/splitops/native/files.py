@@ -38,5 +38,15 @@ Raises ValueError for tables that are not consistent; nothing is read or written
 crc32 = _implementation.crc32
 """``crc32(data, before=0)``: zlib's checksum of a one-dimensional uint8 array behind what gave ``before``."""
 
+read_header = _implementation.read_header
+"""``read_header(text, bits, start)``: the header of a safetensors file, as its usual writers write it.
+
+``bits`` are those of an element of each type; ``start`` is where the tensors' bytes begin.
+
+Returns columns in the order of the bytes: names, which may repeat, shapes, types, offsets and sizes. Behind
+them are the metadata as JSON, which has not been read, or None. Returns None for a header with anything
+unusual or wrong in it, and without the core: a reader in Python says what it is.
+"""
+
 sync_files = _implementation.sync_files
 """``sync_files(files)``: make the data of descriptors durable; 0 or an errno."""

@@ -13,7 +13,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import repeat
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
+from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 _MAX_HEADER: Final = 100_000_000
@@ -67,6 +69,7 @@ _CODES: Final = {element_type.name: code for code, element_type in _TYPES.items(
 _KINDS: Final = {
     code: (kind, unit_of(kind), None if kind.packed else kind.numpy) for code, kind in _TYPES.items()
 }
+_BITS: Final = {code: kind.bits for code, kind in _TYPES.items()}
 _RANKS: Final = {code: rank for rank, code in enumerate(_TYPES)}
 
 
@@ -82,11 +85,10 @@ class _Safetensors:
         if source.path.name.endswith(INDEX):
             return joined(shards_of(source)[0], source)
         try:
-            start, header = _header(source)
-            metadata = _metadata(header.pop(_METADATA, None))
-            tensors = [_tensor(name, entry, start) for name, entry in header.items()]
-            tensors.sort(key=lambda tensor: (tensor.offset, tensor.size))
-            _reject_gaps(tensors, start, source)
+            raw = _header(source)
+            start = 8 + len(raw)
+            tensors, metadata = _usual(raw, start) or _any(raw, start)
+            _reject_other_size(tensors, start, source)
         except _MalformedError as error:
             raise FileError(f"{source.name}: {error}") from error
         return Contents(self, tuple(tensors), (source,), metadata)
@@ -108,13 +110,19 @@ class _Safetensors:
             tensor = tensors[names.index(twice)]
             raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
         order = sorted(range(len(tensors)), key=names.__getitem__)  # that of the bytes in UTF-8
-        order.sort(key=lambda index: -_RANKS[tensors[index].code])
-        sizes = np.array([tensor.size for tensor in tensors], np.int64)[order]
+        order.sort(key=[-_RANKS[tensor.code] for tensor in tensors].__getitem__)
+        ordered = [tensors[index] for index in order]
+        sizes = np.array([tensor.size for tensor in ordered], np.int64)
         ends = np.cumsum(sizes)
+        begins = ends - sizes
+        quoted, shapes = (
+            map(_quoted, map(names.__getitem__, order)),
+            (_listed(each.shape) for each in ordered),
+        )
+        rows = zip(quoted, ordered, shapes, begins.tolist(), ends.tolist(), strict=True)
         entries = [
-            f'{_quoted(names[index])}:{{"dtype":"{tensors[index].code}",'
-            f'"shape":{_listed(tensors[index].shape)},"data_offsets":[{begin},{end}]}}'
-            for index, begin, end in zip(order, (ends - sizes).tolist(), ends.tolist(), strict=True)
+            f'{key}:{{"dtype":"{each.code}","shape":{shape},"data_offsets":[{begin},{end}]}}'
+            for key, each, shape, begin, end in rows
         ]
         metadata = like.metadata if like.format is self else {}
         if metadata:
@@ -130,7 +138,7 @@ class _Safetensors:
         head = len(text).to_bytes(8, "little") + text
         size = start + int(sizes.sum())
         made = np.zeros((len(tensors), 2), np.int64)
-        made[order, 1] = start + ends - sizes
+        made[order, 1] = start + begins
         return Layout((TargetFile(name, size, ((0, head),)),), made)
 
     def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
@@ -248,7 +256,7 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
     return Contents(FORMAT, tuple(tensors), tuple(sources), metadata)
 
 
-def _header(source: Source) -> tuple[int, dict[str, Any]]:
+def _header(source: Source) -> bytes:
     if source.size < 8:
         raise _MalformedError(f"it has {source.size} bytes, and a safetensors file has at least 8")
     length = int.from_bytes(source.read(0, 8), "little")
@@ -259,7 +267,43 @@ def _header(source: Source) -> tuple[int, dict[str, Any]]:
     raw = source.read(8, length)
     if not raw.startswith(b"{"):
         raise _MalformedError("its header does not begin with {")
-    return 8 + length, _parsed(raw, "its header")
+    return raw
+
+
+_Read = tuple[list[StoredTensor], Mapping[str, str]]
+
+
+def _usual(raw: bytes, start: int) -> _Read | None:
+    """Return the tensors of a header without anything unusual, and the metadata; None for another one."""
+    found = read_header(raw, _BITS, start)
+    if found is None:
+        return None
+    names, shapes, codes, offsets, sizes, said = found
+    if len(set(names)) < len(names):
+        return None
+    try:
+        metadata = _metadata(None if said is None else _parsed(said, _METADATA))
+    except _MalformedError:
+        return None
+    kinds, units, dtypes = ([_KINDS[code][field] for code in codes] for field in range(3))
+    rest = repeat(0), repeat(False), repeat(None)
+    rows = zip(names, shapes, codes, units, offsets, sizes, kinds, dtypes, *rest, strict=False)
+    return list(map(partial(tuple.__new__, StoredTensor), rows)), metadata
+
+
+def _any(raw: bytes, start: int) -> _Read:
+    """Return the tensors of any header in the order of their bytes, and the metadata."""
+    header = _parsed(raw, "its header")
+    metadata = _metadata(header.pop(_METADATA, None))
+    tensors = [_tensor(name, entry, start) for name, entry in header.items()]
+    tensors.sort(key=lambda tensor: (tensor.offset, tensor.size))
+    end = start
+    for tensor in tensors:
+        if tensor.offset != end:
+            what = "a hole before" if tensor.offset > end else "an overlap with"
+            raise _MalformedError(f"its data have {what} tensor {shown(tensor.name)}, at byte {end}")
+        end += tensor.size
+    return tensors, metadata
 
 
 def _parsed(raw: bytes, what: str) -> Any:
@@ -343,13 +387,8 @@ def _are_sizes(value: Any) -> bool:
     return not value or (min(value) >= 0 and max(value) < _UINT64)
 
 
-def _reject_gaps(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
-    end = start
-    for tensor in tensors:
-        if tensor.offset != end:
-            what = "a hole before" if tensor.offset > end else "an overlap with"
-            raise _MalformedError(f"its data have {what} tensor {shown(tensor.name)}, at byte {end}")
-        end += tensor.size
+def _reject_other_size(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
+    end = tensors[-1].offset + tensors[-1].size if tensors else start
     size = size_of(source, end)
     if end != size:
         what = "is truncated" if size < end else "goes on after its data"

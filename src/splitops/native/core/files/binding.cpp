@@ -7,6 +7,7 @@
 #include "python/gil.h"
 #include "files/crc32.h"
 #include "files/extent_copy.h"
+#include "files/safetensors.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -90,6 +91,7 @@ void add_functions(nb::module_ &m) {
           "target_files"_a.none(), "threads"_a, "tick"_a);
     m.def("crc32", checksum, "data"_a, "before"_a = 0, nb::kw_only(), "table"_a = false);
     m.def("sync_files", sync, "files"_a);
+    add_safetensors(m);
 }
 
 }  // namespace splitops::files
