@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator, validators
 from splitops import SplitError
 from splitops.comparison import protocol
 from splitops.comparison.reports.differing import differences
-from splitops.comparison.reports.expecting import expectations, judge, read_expectations
+from splitops.comparison.reports.expecting import expectations, read_expectations, unexpected
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.worker import storage
@@ -101,8 +101,8 @@ def test_an_edited_report(data: Any) -> None:
     assert page.encode()
     assert json.dumps(to_sarif(found, "0")).encode()
     old = protocol.read_report(written(measured()))
-    assert all(map(str, differences(old, found).new))
-    assert not judge(found, expectations(found)).new
+    assert all(map(str, differences(old, found)["new"]))
+    assert not unexpected(found, expectations(found)).new
 
 
 @settings(max_examples=60, deadline=None)
@@ -113,7 +113,7 @@ def test_edited_expectations(data: Any) -> None:
         path = Path(folder, "expected.toml")
         path.write_text(toml(rows), "utf-8", "replace")
         try:
-            judge(synthetic_report(4, 3), read_expectations(path), ["split-18/ceil/1"])
+            unexpected(synthetic_report(4, 3), read_expectations(path), ["split-18/ceil/1"])
         except SplitError as error:
             assert_one_line(error)
 

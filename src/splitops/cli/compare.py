@@ -17,7 +17,7 @@ from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.comparison import Report
-    from splitops.comparison.reports.expecting import Judgement
+    from splitops.comparison.reports.expecting import Unexpected
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NOT_STARTED: Final = 3
@@ -113,7 +113,7 @@ def command(
     from splitops.comparison.cases import listed
     from splitops.comparison.driver.comparing import chosen_cases, compare
     from splitops.comparison.records import CompareError, State, parse_column, parse_setting
-    from splitops.comparison.reports.expecting import judge, read_expectations
+    from splitops.comparison.reports.expecting import read_expectations, unexpected
     from splitops.comparison.reports.exporting import write_tests
     from splitops.comparison.reports.html import require_jinja
     from splitops.comparison.reports.reading import read_report
@@ -164,7 +164,7 @@ def command(
             allow_links=allow_links,
             tell=_tell,
         )
-        judgement = None if expected is None else judge(report, expected, listed())
+        surprise = None if expected is None else unexpected(report, expected, listed())
         if repro is not None and out is not None:
             _reproduce(report, repro, column, out)
     except CompareError as error:
@@ -176,13 +176,13 @@ def command(
         _print(report)
     if old is not None and not as_json:
         _print_differences(old, report)
-    if judgement is not None:
-        _print_judgement(judgement)
+    if surprise is not None:
+        _print_unexpected(surprise)
     say_written(html, sarif, out, stderr=as_json)
     if report.environment["stopped"]:
         ctx.exit(_INTERRUPTED)
-    if judgement is not None:
-        ctx.exit(judgement.exit_code)
+    if surprise is not None:
+        ctx.exit(surprise.exit_code)
     if any(peer.state in (State.FAILED, State.ABSENT) for peer in report.peers):
         ctx.exit(_NOT_STARTED)
     ctx.exit(int(bool(report.findings)))
@@ -273,21 +273,18 @@ def _print_differences(old: Report, report: Report) -> None:
     from splitops.comparison.reports.differing import differences
 
     found, screen = differences(old, report), console()
-    for name, (before, now) in found.releases.items():
-        screen.print(one_line(f"{name}: {before} -> {now}"), soft_wrap=True)
-    for heading, changes in (("new", found.new), ("fixed", found.fixed), ("changed", found.changed)):
-        screen.print(f"{heading}: {len(changes)}", style="bold")
-        for change in changes:
-            screen.print(one_line(f"  {change}"), soft_wrap=True)
+    for line in found.pop("releases"):
+        screen.print(one_line(line), soft_wrap=True)
+    for heading, lines in found.items():
+        screen.print(f"{heading}: {len(lines)}", style="bold")
+        for line in lines:
+            screen.print(one_line(f"  {line}"), soft_wrap=True)
 
 
-def _print_judgement(judgement: Judgement) -> None:
+def _print_unexpected(found: Unexpected) -> None:
     screen = console(stderr=True)
-    for case, peer, words in judgement.new:
-        screen.print(one_line(f"new: {case} {peer}: {words}"), soft_wrap=True)
-    for gone in judgement.gone:
-        screen.print(one_line(f"gone: {gone}"), soft_wrap=True)
-    for name in judgement.missing:
-        screen.print(one_line(f"did not start: {name}"), soft_wrap=True)
-    if judgement.exit_code == 0:
+    for heading, lines in (("new", found.new), ("gone", found.gone), ("did not start", found.missing)):
+        for line in lines:
+            screen.print(one_line(f"{heading}: {line}"), soft_wrap=True)
+    if found.exit_code == 0:
         screen.print("all as expected")

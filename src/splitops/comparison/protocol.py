@@ -26,7 +26,9 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 MAX_LINE: Final = 64 << 20
 """So many bytes a message has at most."""
 _MAX_TENSOR: Final = 1 << 32
-_PLACES: Final = {"report": ("report", None), "reply": ("messages", "reply")}
+_PLACES: Final = {
+    "report": ("report", None), "reply": ("messages", "reply"), "list of expectations": ("expected", None),
+}  # fmt: skip
 
 
 class ProtocolError(Exception):
@@ -35,15 +37,15 @@ class ProtocolError(Exception):
 
 @cache
 def schema(name: str) -> Any:
-    """Return a JSON Schema: ``"messages"`` or ``"report"``."""
+    """Return a JSON Schema: ``"messages"``, ``"report"`` or ``"expected"``."""
     return json.loads((files("splitops.comparison") / "schemas" / f"{name}.json").read_bytes())
 
 
-def validate(found: Any, what: str) -> None:
-    """Prove that a value is a ``"report"`` or the ``"reply"`` of an implementation.
+def validate(found: Any, what: str, this: str = "this is") -> None:
+    """Prove that a value is a ``"report"``, the ``"reply"`` of a process or a ``"list of expectations"``.
 
     Raises:
-        CompareError: it is not.
+        CompareError: it is not; the message begins with ``this``.
     """
     name, definition = _PLACES[what]
     whole = schema(name)
@@ -51,7 +53,7 @@ def validate(found: Any, what: str) -> None:
     if wrong is not None:
         place, text = wrong
         at = f" at {one_line(place.lstrip('.'), 100)}" if place else ""
-        raise CompareError(f"this is not a {what} of a comparison: it {one_line(text, 300)}{at}")
+        raise CompareError(f"{this} not a {what} of a comparison: it {one_line(text, 300)}{at}")
 
 
 def read_report(content: bytes) -> Report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
@@ -131,8 +131,7 @@ def _onnx_model(record: Record) -> onnx.ModelProto:
             graph.input.append(_value(name, record.lengths_dtype, array.shape))
         names.append(name)
     names += [""] if record.special == "absent" else []
-    read = _READERS.get(record.special or "", _sequence if row_of(record).gives_sequence else _parts)
-    read(record, graph, names)
+    _read_parts(record, graph, names)
     imports = [helper.make_opsetid("", opset_of(record))]
     version = max(
         4, helper.find_min_ir_version_for(imports, ignore_unknown=True)
@@ -162,90 +161,74 @@ def _declare(
         graph.output.append(_value(name, dtype or record.dtype, [f"{name}_{axis}" for axis in range(rank)]))
 
 
-def _parts(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    _add_split(record, graph, inputs, record.outputs)
-    _declare(record, graph)
+def _read_parts(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    """Add a split, and what its special record reads the parts by."""
+    row, axis = row_of(record), record.axis or 0
+    match record.special:
+        case "elements":
+            drops = row.keepdims and record.attributes.get(row.keepdims.name) == 0 and record.lengths is None
+            _add_split(record, graph, inputs, ["s"])
+            for index, name in enumerate(record.outputs):
+                _constant(graph, f"i{index}", index)
+                graph.node.append(helper.make_node("SequenceAt", ["s", f"i{index}"], [name]))
+            _declare(record, graph, rank=len(record.shape) - bool(drops))
+        case "length":
+            _add_split(record, graph, inputs, ["s"])
+            graph.node.append(helper.make_node("SequenceLength", ["s"], [record.outputs[0]]))
+            _declare(record, graph, "int64", 0)
+        case "transposed":
+            _read_each(record, graph, inputs, "Transpose", perm=_order(record))
+        case "packed":
+            _read_each(record, graph, inputs, "Cast", dtype="int32", to=TensorProto.INT32)
+        case "reversed":
+            bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis % len(record.shape), "step": -1}
+            for name, number in bounds.items():
+                _constant(graph, name, [number])
+            _read_each(record, graph, inputs, "Slice", *bounds)
+        case "twin":  # the last output is the last part of the one that has more parts
+            count = len(record.outputs)
+            for letter, number in (("a", count), ("b", count + 1)):
+                parts = [f"{letter}{part}" for part in range(number)]
+                _add_split(record, graph, inputs, parts, f"split_{letter}")
+            for part, name in zip(
+                [*(f"a{part}" for part in range(count - 1)), f"b{count}"], record.outputs, strict=True
+            ):
+                graph.node.append(helper.make_node("Relu", [part], [name]))
+            _declare(record, graph)
+        case str(special) if special in NEIGHBOURS:
+            write_neighbours(record, graph, inputs, _add_split)
+        case _:
+            _add_split(record, graph, inputs, record.outputs)
+            if row.gives_sequence:
+                kind = ELEMENT_TYPES[record.dtype].onnx_number or 0
+                graph.output.append(helper.make_tensor_sequence_value_info(record.outputs[0], kind, None))
+            else:
+                _declare(record, graph)
 
 
-def _sequence(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    _add_split(record, graph, inputs, record.outputs)
-    kind = ELEMENT_TYPES[record.dtype].onnx_number or 0
-    graph.output.append(helper.make_tensor_sequence_value_info(record.outputs[0], kind, None))
+def _constant(graph: onnx.GraphProto, name: str, value: Any) -> None:
+    graph.initializer.append(numpy_helper.from_array(np.array(value), name))
 
 
-def _elements(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    keepdims = row_of(record).keepdims
-    drops = keepdims is not None and record.attributes.get(keepdims.name) == 0 and record.lengths is None
-    _add_split(record, graph, inputs, ["s"])
-    for index, name in enumerate(record.outputs):
-        graph.initializer.append(numpy_helper.from_array(np.array(index), f"i{index}"))
-        graph.node.append(helper.make_node("SequenceAt", ["s", f"i{index}"], [name]))
-    _declare(record, graph, rank=len(record.shape) - drops)
-
-
-def _length(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    _add_split(record, graph, inputs, ["s"])
-    graph.node.append(helper.make_node("SequenceLength", ["s"], [record.outputs[0]]))
-    _declare(record, graph, "int64", 0)
-
-
-def _transposed(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+def _read_each(
+    record: Record,
+    graph: onnx.GraphProto,
+    inputs: Sequence[str],
+    operator: str,
+    *more: str,
+    dtype: str | None = None,
+    **attributes: Any,
+) -> None:
+    """Add a split, and a node that reads each part."""
     parts = [f"t{index}" for index in range(len(record.outputs))]
     _add_split(record, graph, inputs, parts)
     for part, name in zip(parts, record.outputs, strict=True):
-        graph.node.append(helper.make_node("Transpose", [part], [name], perm=_order(record)))
-    _declare(record, graph)
-
-
-def _reversed(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    parts = [f"t{index}" for index in range(len(record.outputs))]
-    _add_split(record, graph, inputs, parts)
-    axis = record.axis or 0
-    bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis % len(record.shape), "step": -1}
-    for name, number in bounds.items():
-        graph.initializer.append(numpy_helper.from_array(np.array([number]), name))
-    for part, name in zip(parts, record.outputs, strict=True):
-        graph.node.append(helper.make_node("Slice", [part, *bounds], [name]))
-    _declare(record, graph)
+        graph.node.append(helper.make_node(operator, [part, *more], [name], **attributes))
+    _declare(record, graph, dtype)
 
 
 def _order(record: Record) -> list[int]:
     return [1, 0, *range(2, len(record.shape))]
-
-
-def _converted(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    parts = [f"t{index}" for index in range(len(record.outputs))]
-    _add_split(record, graph, inputs, parts)
-    for part, name in zip(parts, record.outputs, strict=True):
-        graph.node.append(helper.make_node("Cast", [part], [name], to=TensorProto.INT32))
-    _declare(record, graph, "int32")
-
-
-def _twin(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    """Add two splits: the last output is the last part of the one that has more parts."""
-    count = len(record.outputs)
-    for letter, number in (("a", count), ("b", count + 1)):
-        _add_split(record, graph, inputs, [f"{letter}{part}" for part in range(number)], f"split_{letter}")
-    for part, name in zip(
-        [*(f"a{part}" for part in range(count - 1)), f"b{count}"], record.outputs, strict=True
-    ):
-        graph.node.append(helper.make_node("Relu", [part], [name]))
-    _declare(record, graph)
-
-
-def _neighbours(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    write_neighbours(record, graph, inputs, _add_split)
-
-
-_READERS: Final[dict[str, Callable[[Record, onnx.GraphProto, Sequence[str]], None]]] = {
-    "elements": _elements,
-    "length": _length,
-    "transposed": _transposed,
-    "reversed": _reversed,
-    "packed": _converted,
-    "twin": _twin,
-    **dict.fromkeys(NEIGHBOURS, _neighbours),
-}
 
 
 def _ir_model(record: Record) -> OpenVINOModel:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
 
-from splitops.comparison.records import FINDINGS, CompareError, Report, State, Verdict, Word
+from splitops.comparison.protocol import validate
+from splitops.comparison.records import CompareError, Report, State, Verdict, Word
 from splitops.comparison.reports.reading import read_bytes, read_report
 from splitops.comparison.reports.verdicts import described
 from splitops.errors import one_line, shown, shown_path
-
-_FIELDS: Final = ("case", "implementation", "verdict", "reason")
+from splitops.ground.records import read_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Expectation:
     """
 
     case: str
-    peer: str
+    peer: str = field(metadata={"json": "implementation"})
     verdict: Word
     reason: str = ""
 
@@ -42,16 +41,16 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """A report beside what is expected of it.
+class Unexpected:
+    """What of a report is not as expected.
 
     Attributes:
-        new: disagreements that nobody expects, as case, peer and the verdict in words.
+        new: disagreements that nobody expects, a line each.
         gone: expectations that do not come true, though cases and implementations of theirs were asked.
         missing: implementations that did not start.
     """
 
-    new: tuple[tuple[str, str, str], ...]
+    new: tuple[str, ...]
     gone: tuple[Expectation, ...]
     missing: tuple[str, ...]
 
@@ -78,10 +77,8 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise CompareError(f"{shown_path(path)} is not TOML: {one_line(str(error), 200)}") from error
-    rows = document.pop("expected", None)
-    if document or not isinstance(rows, list):
-        raise CompareError(f"{shown_path(path)} must hold tables [[expected]], and nothing else")
-    return tuple(_expectation(row, f"{shown_path(path)}, [[expected]] {i}") for i, row in enumerate(rows, 1))
+    validate(document, "list of expectations", f"{shown_path(path)} is")
+    return tuple(read_values(Expectation, row) for row in document["expected"])
 
 
 def expectations(report: Report) -> tuple[Expectation, ...]:
@@ -89,8 +86,8 @@ def expectations(report: Report) -> tuple[Expectation, ...]:
     return tuple(Expectation(entry.id, peer.name, verdict.word) for entry, peer, verdict in report.findings)
 
 
-def judge(report: Report, expected: Collection[Expectation], cases: Collection[str] = ()) -> Judgement:
-    """Hold a report against what is expected of it.
+def unexpected(report: Report, expected: Collection[Expectation], cases: Collection[str] = ()) -> Unexpected:
+    """Compare a report with what is expected of it.
 
     An expectation must come true: it is *gone* where no disagreement meets it. Of cases and
     implementations that the report was not asked for nothing is said.
@@ -109,9 +106,9 @@ def judge(report: Report, expected: Collection[Expectation], cases: Collection[s
             raise CompareError(f"stale expectation: there is no case {shown(one.case)}")
     found = [(entry.id, peer.name, verdict) for entry, peer, verdict in report.findings]
     asked = [(entry.id, peer) for entry in report.entries for peer in entry.verdicts]
-    return Judgement(
+    return Unexpected(
         new=tuple(
-            (case, peer, described(verdict))
+            f"{case} {peer}: {described(verdict)}"
             for case, peer, verdict in found
             if not any(_meets(one, case, peer, verdict) for one in expected)
         ),
@@ -127,18 +124,6 @@ def judge(report: Report, expected: Collection[Expectation], cases: Collection[s
 
 def _meets(expected: Expectation, case: str, peer: str, verdict: Verdict) -> bool:
     return expected.verdict is verdict.word and expected.asks(case, peer)
-
-
-def _expectation(row: Any, place: str) -> Expectation:
-    if not isinstance(row, Mapping) or not all(isinstance(value, str) for value in row.values()):
-        raise CompareError(f"{place}: every value must be a text")
-    if unknown := sorted(row.keys() - {*_FIELDS}):
-        raise CompareError(f"{place} has {shown(unknown[0])}, and not only {', '.join(_FIELDS)}")
-    if missing := [name for name in _FIELDS[:3] if name not in row]:
-        raise CompareError(f"{place} has no {missing[0]}")
-    if row["verdict"] not in FINDINGS:
-        raise CompareError(f"{place}: {shown(row['verdict'])} is not a disagreement")
-    return Expectation(row["case"], row["implementation"], Word(row["verdict"]), row.get("reason", ""))
 
 
 def _fits(name: str, pattern: str) -> bool:
