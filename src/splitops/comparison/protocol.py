@@ -117,9 +117,11 @@ def outcome(found: Mapping[str, Any], folder: Path) -> Outcome:
     """Read what an implementation did from its answer; large outputs lie in the folder.
 
     Raises:
-        ProtocolError: its tensors are none.
+        ProtocolError: its tensors are none, or a file that it names is not in the folder.
     """
     outputs = found.get("outputs", ())
+    if "model" in found:
+        _size_of_file(found["model"], folder)
     values = [_value(one, folder) for one in outputs]
     return Outcome(
         kind=found["outcome"],
@@ -159,17 +161,21 @@ def _tensor(found: Mapping[str, Any], folder: Path) -> npt.NDArray[Any]:
 
 
 def _size(found: Mapping[str, Any], folder: Path) -> int:
-    """Return the number of bytes of a tensor; of a file, once it is proved to be one of ours."""
+    """Return the number of bytes of a tensor, in the message or in a file of the folder."""
     if "data" in found:
         try:
             return len(base64.b64decode(found["data"], validate=True))
         except (binascii.Error, ValueError) as error:
             raise ProtocolError(f"the data of a tensor is not base64: {error}") from error
-    path = Path(found["file"])
+    return _size_of_file(found["file"], folder)
+
+
+def _size_of_file(name: str, folder: Path) -> int:
+    path = Path(name)
     try:
         state = os.lstat(path)
     except (OSError, ValueError) as error:
-        raise ProtocolError(f"there is no file {one_line(str(path), 100)!r}") from error
+        raise ProtocolError(f"there is no file {one_line(name, 100)!r}") from error
     if path.parent != folder or not stat.S_ISREG(state.st_mode):
-        raise ProtocolError(f"{one_line(str(path), 100)!r} is not a file in the folder of the case")
+        raise ProtocolError(f"{one_line(name, 100)!r} is not a file in the folder of the case")
     return state.st_size

@@ -199,8 +199,7 @@ def neighbour_records(row: OperatorSchema) -> Iterator[Record]:
     """Yield a record of a row with each of the neighbours."""
     for word, own in NEIGHBOURS.items():
         if isinstance(own.parts, int):
-            names = tuple(f"p{index}" for index in range(own.parts))
-            yield by_count(row, own.shape, own.parts, own.axis, special=word, outputs=names)
+            yield by_count(row, own.shape, own.parts, own.axis, special=word)
         else:
             yield by_lengths(row, own.shape, list(own.parts), own.axis, special=word)
 

@@ -104,15 +104,10 @@ class Nursery:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests.settimeout(limits.start)
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603
-                [*_LIMITED, *without_network(), *command, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **environment, _TOKEN + self._token: "1"},
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            variables = {**environment, _TOKEN + self._token: "1"}
+            number = theirs.fileno()
+            pipe = subprocess.DEVNULL
+            self._process = _started([*command, str(number)], variables, pipe, pass_fds=(number,))
 
     def fork(self, folder: str, variables: Mapping[str, str]) -> _Forked | None:
         """Return a new process; None where the implementation cannot be imported before a fork.
@@ -180,15 +175,7 @@ class Process:
         forked = None if nursery is None else nursery.fork(self._home.name, own)
         self._process: _Forked | subprocess.Popen[bytes]
         try:
-            self._process = forked or subprocess.Popen(  # noqa: S603
-                [*_LIMITED, *without_network(), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=self.folder,
-                env={**os.environ, **own},
-                start_new_session=True,
-            )
+            self._process = forked or _started(command, own, subprocess.PIPE, cwd=self.folder)
         except OSError as error:
             self._home.cleanup()
             raise Ended("crash", f"it cannot be started: {error.strerror}") from error
@@ -364,6 +351,21 @@ class Process:
                 pages += int(Path(f"/proc/{number}/statm").read_text("ascii").split()[1])
         if pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory:
             raise Ended("memory", f"it takes more than {self._limits.memory / 2**30:g} GB")
+
+
+def _started(
+    command: Sequence[str], variables: Mapping[str, str], pipe: int, **more: Any
+) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, limited and without a network, with three pipes or none."""
+    return subprocess.Popen(  # noqa: S603
+        [*_LIMITED, *without_network(), *command],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env={**os.environ, **variables},
+        start_new_session=True,
+        **more,
+    )
 
 
 def _exit_of(process: _Forked | subprocess.Popen[bytes]) -> int:
