@@ -270,10 +270,10 @@ def test_malformed_archives_are_one_error(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        (16, 7, "its bytes have CRC-32 [0-9a-f]{8}, not 00000007"),
-        (20, 1000, r"inflates to \d+ bytes, not to the 400128 that it declares"),
-        (24, 400_129, "goes on after its data|inflates to 400128 bytes, not to the 400129 that it declares"),
-        (24, 0, "ends at byte 0, before its declared end"),
+        (16, 7, "cannot read .*x.npz:a.*: bad crc-32"),
+        (20, 1000, "cannot read .*x.npz:a.*: bad crc-32"),
+        (24, 400_129, "goes on after its data"),
+        (24, 0, "cannot read .*x.npz:a.*: bad crc-32"),
     ],
 )
 def test_a_deflated_member_that_lies_is_found_out(tmp_path, field, value, problem):
@@ -290,7 +290,7 @@ def test_a_damaged_deflated_member_is_found_out(tmp_path):
     content = bytearray((tmp_path / "x.npz").read_bytes())
     content[60:160] = b"\xff" * 100
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(FileError, match=r"x\.npz:a' cannot be inflated: "):
+    with pytest.raises(FileError, match=r"cannot read .*x\.npz:a'"):
         splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2)
     assert not (tmp_path / "out").exists()
 

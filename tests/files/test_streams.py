@@ -53,7 +53,7 @@ def opened(monkeypatch):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("ending", COMPRESSIONS)
 def test_split_and_merge(tmp_path, ending, axis, monkeypatch, opened):
-    monkeypatch.setattr(streams, "_BLOCK", 300)
+    monkeypatch.setattr(streams.Stream, "block", 300)
     source = tmp_path / f"x.npy.{ending}"
     source.write_bytes(COMPRESSIONS[ending](npy()))
     plan = splitops.files.plan_split(
@@ -111,7 +111,7 @@ def test_tensors_are_read_lazily(tmp_path, opened):
 
 
 def test_threads_may_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "_BLOCK", 100)
+    monkeypatch.setattr(streams.Stream, "block", 100)
     (tmp_path / "x.npy.gz").write_bytes(gzip.compress(npy()))
     tensor = splitops.files.open(tmp_path / "x.npy.gz")[""]
     with ThreadPoolExecutor(8) as pool:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import FileError, without_passwords
 from splitops.files import web
-from splitops.files.sources import LocalFile, Stretch, copy_stretches, reading
+from splitops.files.sources import Readable, reading
 
-_BLOCK: Final = 8 << 20
-"""Bytes of a request."""
 _HERE: Final = ("file", "local")
 """What addresses of this machine begin with."""
 _CHANGES: Final = (
@@ -90,7 +87,7 @@ def file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
     return files, str(path)
 
 
-class RemoteFile:
+class RemoteFile(Readable):
     """A file at an address."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
@@ -142,11 +139,3 @@ class RemoteFile:
             return self._files.cat_file(self._path, start=begin, end=end)
         ask = partial(web.range_of, self._files, self._path, self.name, begin, end)
         return web.patiently(self.name, ask)
-
-    def local(self) -> LocalFile | None:
-        """Return None: its bytes must be brought here."""
-        return None
-
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """See :class:`splitops.files.sources.Source`."""
-        copy_stretches(self, file, stretches, _BLOCK)

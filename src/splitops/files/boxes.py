@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import shown
-from splitops.files.sources import LocalFile, Source, Stretch, reading
+from splitops.files.sources import Readable, Source, Stretch, reading
 
 Box = tuple[slice, ...]
 
@@ -37,7 +37,7 @@ def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
 
 
 @dataclass(frozen=True)
-class BoxedArray:
+class BoxedArray(Readable):
     """A source with the bytes of an array that a library reads.
 
     Attributes:
@@ -81,10 +81,6 @@ class BoxedArray:
     def identity(self) -> list[Any]:
         """See :class:`Source`."""
         return [*self.file.identity(), self.label]
-
-    def local(self) -> LocalFile | None:
-        """Return None: its bytes are in no file yet."""
-        return None
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write all of the array in row-major order, a chunk at a time."""

@@ -21,7 +21,7 @@ from splitops.files.formats import Contents, Format, Layout, TargetFile, format_
 from splitops.files.planned import Finish, Part
 from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile, LocalFolder, Source
-from splitops.files.streams import Stream, is_compressed, plain_path
+from splitops.files.streams import decompressed, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents, stretches_of, without_collector
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
@@ -64,7 +64,7 @@ def read(path: AnyPath, like: Format | None = None) -> Contents:
         source = LocalFolder(given)
     else:
         source = LocalFile(given)
-    return form.read(Stream(source) if is_compressed(path) else source)
+    return form.read(decompressed(source) if is_compressed(path) else source)
 
 
 @dataclass

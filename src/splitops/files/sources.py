@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,12 +59,26 @@ class Source(Protocol):
         ...
 
 
-def copy_stretches(source: Source, file: Any, stretches: Sequence[Stretch], block: int) -> None:
-    """Write stretches of a source to an open file, a block at a time."""
-    for begin, end in stretches:
-        file.seek(begin)
-        for offset in range(begin, end, block):
-            file.write(source.read(offset, min(block, end - offset)))
+class Readable(ABC):
+    """What sources share."""
+
+    block = 8 << 20
+    """Bytes that are copied at a time: a request, where they are at an address."""
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> bytes:
+        """See :class:`Source`."""
+
+    def local(self) -> LocalFile | None:
+        """Return None, for sources whose bytes are in no file of this machine."""
+        return None
+
+    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
+        """Write stretches of the bytes to an open file, a block at a time."""
+        for begin, end in stretches:
+            file.seek(begin)
+            for offset in range(begin, end, self.block):
+                file.write(self.read(offset, min(self.block, end - offset)))
 
 
 @contextlib.contextmanager
@@ -125,7 +140,7 @@ class SourceFile(io.RawIOBase):
         return size
 
 
-class LocalFile:
+class LocalFile(Readable):
     """A regular file of this machine; it is closed when nothing refers to it any more."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -173,12 +188,8 @@ class LocalFile:
         """Return itself."""
         return self
 
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """See :class:`Source`."""
-        copy_stretches(self, file, stretches, 1 << 20)
 
-
-class LocalFolder:
+class LocalFolder(Readable):
     """A folder of files that are one thing together, such as a zarr array; a library reads them."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -202,13 +213,6 @@ class LocalFolder:
         """Return a digest of the names, sizes and times of all files."""
         digest = hashlib.sha256(repr(sorted(self._files())).encode()).hexdigest()
         return [str(self.path.resolve()), digest]
-
-    def local(self) -> LocalFile | None:
-        """Return None: nothing is read of it as of a file."""
-        return None
-
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """Write nothing."""
 
     def _files(self) -> Iterator[tuple[str, int, int, int]]:
         for path in self.path.rglob("*"):

@@ -10,14 +10,13 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
 
 from splitops.errors import FileError
-from splitops.files.sources import LocalFile, Source, SourceFile, Stretch, reading
+from splitops.files.sources import Readable, Source, SourceFile, Stretch, reading
 
 _BLOCK: Final = 1 << 20
 _READ_AHEAD: Final = 8 << 20
@@ -64,40 +63,28 @@ def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
     return source.size
 
 
-class Stream:
-    """What a compressed file holds, as a source that is read forwards.
+class Stream(Readable):
+    """Bytes that can only be read forwards, as a source.
 
     What is copied is decompressed once. A read that begins before the end of the one before it decompresses
     from the beginning again.
 
     Attributes:
-        size: what its header declares; more than any file has, as long as nothing has stated it.
+        name: what messages call it.
+        path: the path of the file that they are packed in.
+        size: what a header declares; more than any file has, as long as nothing has stated it.
         ends: whether it must end there.
     """
 
-    def __init__(self, file: Source) -> None:
-        """Read a file whose name :func:`is_compressed`.
+    block = _BLOCK
 
-        Raises:
-            FileError: fsspec or the library for its compression is not installed.
-        """
-        self._file = file
-        self._decompress = _decompressor(file)
+    def __init__(self, file: Source, name: str, unpack: Callable[[], IO[bytes]]) -> None:
+        self.name, self.path = name, file.path
+        self.size, self.ends = sys.maxsize, False
+        self._file, self._unpack = file, unpack
         self._stream: IO[bytes] | None = None
         self._at = 0
         self._reading = Lock()
-        self.size = sys.maxsize
-        self.ends = False
-
-    @property
-    def name(self) -> str:
-        """See :class:`splitops.files.sources.Source`."""
-        return self._file.name
-
-    @property
-    def path(self) -> Path:
-        """The path of the compressed file."""
-        return self._file.path
 
     def beginning(self, size: int) -> bytes:
         """Return the first bytes: so many, or all that there are."""
@@ -111,37 +98,30 @@ class Stream:
         """See :class:`splitops.files.sources.Source`."""
         found = self._forwards(offset, size)
         if len(found) != size:
-            raise self._ended(offset + len(found))
+            raise FileError(
+                f"{self.name} ends at byte {offset + len(found)} of what it holds, before its declared end"
+            )
         return found
 
     def identity(self) -> list[Any]:
-        """Return that of the compressed file."""
+        """Return that of the file."""
         return self._file.identity()
-
-    def local(self) -> LocalFile | None:
-        """Return None: its bytes are in no file yet."""
-        return None
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write stretches in one pass, on to the end where that is set: there a checksum may be."""
-        last = self.size if self.ends else max((end for _, end in stretches), default=0)
-        wanted = sorted(stretches, reverse=True)
-        at = 0
-        with reading(self.name), closing(self._open()) as stream:
-            while at < last:
-                block = stream.read(min(_BLOCK, last - at))
-                if not block:
-                    raise self._ended(at)
-                reached = at + len(block)
-                while wanted and wanted[-1][0] < reached:
-                    begin, end = wanted.pop()
-                    file.seek(max(begin, at))
-                    file.write(block[max(0, begin - at) : end - at])
-                    if end > reached:
-                        wanted.append((reached, end))
-                at = reached
-            if self.ends and stream.read(1):
-                raise FileError(f"{self.name} goes on after the {last} bytes that its header declares")
+        self._stream, at = None, 0
+        for begin, end in sorted(stretches):
+            super().copy_to(file, [(begin, end)])
+            at = end
+        if self.ends:
+            for offset in range(at, self.size, self.block):
+                self.read(offset, min(self.block, self.size - offset))
+            if self._forwards(self.size, 1):
+                raise FileError(f"{self.name} goes on after the {self.size} bytes that its header declares")
+        self._stream = None
+
+    def _open(self) -> IO[bytes]:
+        return self._unpack()
 
     def _forwards(self, offset: int, size: int) -> bytes:
         """Return what there is of some bytes."""
@@ -150,18 +130,22 @@ class Stream:
             if self._stream is None or offset < self._at:
                 self._stream, self._at = self._open(), 0
             while self._at < offset + size:
-                block = self._stream.read(min(_BLOCK, offset + size - self._at))
+                block = self._stream.read(min(self.block, offset + size - self._at))
                 if not block:
                     break
                 found += block[max(0, offset - self._at) :]
                 self._at += len(block)
         return bytes(found)
 
-    def _open(self) -> IO[bytes]:
-        return self._decompress(io.BufferedReader(SourceFile(self._file), _READ_AHEAD))
 
-    def _ended(self, at: int) -> FileError:
-        return FileError(f"{self.name} ends at byte {at} of what it holds, before its declared end")
+def decompressed(file: Source) -> Stream:
+    """Return what a file holds whose name :func:`is_compressed`.
+
+    Raises:
+        FileError: fsspec or the library for its compression is not installed.
+    """
+    decompress = _decompressor(file)
+    return Stream(file, file.name, lambda: decompress(io.BufferedReader(SourceFile(file), _READ_AHEAD)))
 
 
 def _decompressor(file: Source) -> Callable[[IO[bytes]], IO[bytes]]:

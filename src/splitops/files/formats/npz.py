@@ -13,11 +13,11 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.addresses import written
 from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.formats.npy import header_of, read_header, stored, taken
-from splitops.files.sources import LocalFile, Source, SourceFile, Stretch
+from splitops.files.sources import Source, SourceFile
+from splitops.files.streams import Stream
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
@@ -51,9 +52,9 @@ class _Npz:
 
     def read(self, source: Source) -> Contents:
         try:
-            with zipfile.ZipFile(_Archive(source)) as archive:
-                members = archive.infolist()
-                tensors, sources = _tensors(members, source)
+            archive = zipfile.ZipFile(_Archive(source))  # its members are read as long as they are used
+            members = archive.infolist()
+            tensors, sources = _tensors(archive, source)
         except BROKEN as error:
             raise FileError(f"{source.name} is a malformed .npz: {one_line(str(error), 200)}") from error
         methods = {member.filename.removesuffix(".npy"): member.compress_type for member in members}
@@ -102,7 +103,8 @@ class _Archive(SourceFile):
         return super().read(size) or b""
 
 
-def _tensors(members: Sequence[zipfile.ZipInfo], source: Source) -> tuple[list[StoredTensor], list[Source]]:
+def _tensors(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTensor], list[Source]]:
+    members = archive.infolist()
     tensors: list[StoredTensor] = []
     sources: list[Source] = [source]
     names: set[str] = set()
@@ -126,10 +128,10 @@ def _tensors(members: Sequence[zipfile.ZipInfo], source: Source) -> tuple[list[S
             header = read_header(io.BytesIO(head), label, member.compress_size)
             tensors.append(stored(name, header, start + header.start))
         elif member.compress_type == zipfile.ZIP_DEFLATED:
-            inflated = _Inflated(source, start, member.compress_size, member.file_size, member.CRC, label)
-            header = read_header(
-                io.BytesIO(inflated.read(0, min(member.file_size, 10_012))), label, member.file_size
-            )
+            inflated = Stream(source, shown(label), partial(archive.open, member))
+            head = inflated.beginning(10_012)
+            inflated.hold(member.file_size, ends=True)
+            header = read_header(io.BytesIO(head), label, member.file_size)
             tensors.append(stored(name, header, header.start, len(sources)))
             sources.append(inflated)
         else:
@@ -144,68 +146,6 @@ def _data_offset(member: zipfile.ZipInfo, source: Source) -> int:
     if fields[0] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"{shown(member.filename)} has no header where the directory says")
     return member.header_offset + _LOCAL.size + int(fields[-2]) + int(fields[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Inflated:
-    """A deflated member, as a source that is read forwards."""
-
-    archive: Source
-    start: int
-    compressed: int
-    size: int
-    checksum: int
-    name: str
-
-    @property
-    def path(self) -> Path:
-        return self.archive.path
-
-    def read(self, offset: int, size: int) -> bytes:
-        found, at = bytearray(), 0
-        for block in self._blocks():
-            found += block[max(0, offset - at) : max(0, offset + size - at)]
-            at += len(block)
-            if at >= offset + size:
-                return bytes(found)
-        raise FileError(f"{shown(self.name)} ends at byte {at}, before its declared end")
-
-    def identity(self) -> list[Any]:
-        return [*self.archive.identity(), self.start]
-
-    def local(self) -> LocalFile | None:
-        return None
-
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        checksum = 0
-        for block in self._blocks():
-            checksum = zlib.crc32(block, checksum)
-            file.write(block)
-        if checksum != self.checksum:
-            raise FileError(
-                f"{shown(self.name)}: its bytes have CRC-32 {checksum:08x}, not {self.checksum:08x}"
-            )
-
-    def _blocks(self) -> Iterator[bytes]:
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        at, done = 0, 0
-        try:
-            while not inflate.eof and done < self.size:
-                data = inflate.unconsumed_tail
-                if not data:
-                    if at == self.compressed:
-                        break
-                    data = self.archive.read(self.start + at, min(_BLOCK, self.compressed - at))
-                    at += len(data)
-                block = inflate.decompress(data, min(_BLOCK, self.size - done))
-                done += len(block)
-                yield block
-        except zlib.error as error:
-            raise FileError(f"{shown(self.name)} cannot be inflated: {one_line(str(error), 200)}") from error
-        if done != self.size:
-            raise FileError(
-                f"{shown(self.name)} inflates to {done} bytes, not to the {self.size} that it declares"
-            )
 
 
 @dataclass(frozen=True, slots=True)
