@@ -11,10 +11,8 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -26,7 +24,7 @@ from splitops.files import engine
 from splitops.files.addresses import RemoteFile, address_of, file_system
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
-from splitops.files.extents import Extent, compose, contiguous
+from splitops.files.extents import Extent, Extents, Table, compose, contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
@@ -73,10 +71,9 @@ class AddressRun(Run):
         self._uploads = uploads_of(plan)
         self._memory = how["memory"]
         self._digested = how["sha256"] or how["checksums"] is not None
-        by_target: dict[int, list[Extent]] = {index: [] for index in range(len(plan.targets))}
-        for extent in plan.extents:
-            by_target[extent.target].append(extent)
-        self._made = [_Made(target, by_target[index]) for index, target in enumerate(plan.targets)]
+        table = plan.extents.table[np.argsort(plan.extents.table[:, 3])]
+        of_targets = np.split(table, np.searchsorted(table[:, 3], np.arange(1, len(plan.targets))))
+        self._made = [_Made(*pair) for pair in zip(plan.targets, of_targets, strict=False)]
 
     def done(self) -> Report:
         """Carry it out."""
@@ -243,51 +240,32 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 class _Made:
     """What a target is made of, found by windows, and what was sent of it so far."""
 
-    def __init__(self, target: TargetFile, extents: Sequence[Extent]) -> None:
+    def __init__(self, target: TargetFile, extents: Table) -> None:
         self.target = target
         self.checksum = 0
         self.digest = hashlib.sha256()
-        self._extents = sorted(extents, key=lambda extent: extent.target_offset)
-        self._literals = sorted(target.literals)
-        self._extent_spans = _Spans(
-            [
-                (e.target_offset, e.target_offset + (e.runs - 1) * e.target_stride + e.run)
-                for e in self._extents
-            ]
-        )
-        self._literal_spans = _Spans([(offset, offset + len(data)) for offset, data in self._literals])
+        self._extents = extents
+        self._ends = extents[:, 4] + (extents[:, 7] - 1) * extents[:, 5] + extents[:, 6]
 
     def extents(self, window: range, place: int) -> list[Extent]:
         """Return what brings the bytes of a window to a place of the scratch file."""
-        found = self._extents[self._extent_spans.meeting(window)]
-        target = found[0].target if found else 0
+        meeting = (self._extents[:, 4] < window.stop) & (self._ends > window.start)
+        found = Extents(self._extents[meeting])
+        target = found.targets[0] if found else 0
         return compose(found, [contiguous(target, window.start, 0, place, len(window))])
 
     def literals(self, window: range) -> Iterator[tuple[int, bytes]]:
         """Yield the literals of a window, by their offsets in it."""
-        for offset, data in self._literals[self._literal_spans.meeting(window)]:
-            begin = max(offset, window.start)
-            found = data[begin - offset : window.stop - offset]
-            if found:
-                yield begin - window.start, found
+        for offset, data in self.target.literals:
+            begin, end = max(offset, window.start), min(offset + len(data), window.stop)
+            if begin < end:
+                yield begin - window.start, data[begin - offset : end - offset]
 
     def note(self, data: bytes, *, sha256: bool) -> None:
         """Take the checksums of the next bytes."""
         self.checksum = crc32(np.frombuffer(data, np.uint8), self.checksum)
         if sha256:
             self.digest.update(data)
-
-
-class _Spans:
-    """Stretches in the order of their beginnings, some of which meet a window."""
-
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        self._begins = [begin for begin, _ in spans]
-        self._reached = list(accumulate((end for _, end in spans), max))
-
-    def meeting(self, window: range) -> slice:
-        """Return where all that meet a window stand; others may be between them."""
-        return slice(bisect_right(self._reached, window.start), bisect_left(self._begins, window.stop))
 
 
 def uploads_of(plan: PlannedFiles) -> Uploads:
