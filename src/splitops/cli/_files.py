@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,28 +104,18 @@ format_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a plan is executed: the arguments of ``FilePlan.run``, and whether it is a dry run."""
+    """How a plan is executed: whether it is a dry run, and the options of ``FilePlan.run``."""
 
-    dry_run: bool
-    overwrite: bool
-    resume: bool
-    verify: bool
-    sync: bool
-    sha256: bool
-    checksums: Path | None
-    memory: int
-    cluster: str | None
+    def __init__(self, *, dry_run: bool, **options: Any) -> None:
+        self.dry_run, self.options = dry_run, options
 
     def run(self, plan: FilePlan) -> Report | DryRun:
         """Execute a plan, with a progress bar if stderr is a terminal."""
         if self.dry_run:
-            return plan.dry_run(memory=self.memory)
-        options: Any = {field.name: getattr(self, field.name) for field in fields(self)}
-        del options["dry_run"]
+            return plan.dry_run(memory=self.options["memory"])
         with _progress() as progress:
-            report = plan.run(progress=progress, **options)
+            report = plan.run(progress=progress, **self.options)
         if report.replaced is not None:
             left = one_line(str(report.replaced))
             click.echo(f"splitops: replaced {left}, which a run that was stopped had left", err=True)
@@ -231,14 +220,28 @@ def show(
     if len(plan.parts) > _MAX_ROWS:
         more = len(plan.parts) - _MAX_ROWS
         out.print(f"... and {more} more, to {one_line(written(plan.parts[-1].path))}", soft_wrap=True)
-    for path, digest in list(digests.items())[:_MAX_ROWS]:
-        out.print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
+    _show_digests(list(digests.items())[:_MAX_ROWS])
+    _show_end(result)
+
+
+def _show_digests(digests: Iterable[tuple[Path, str]]) -> None:
+    from splitops.files.addresses import written
+
+    for path, digest in digests:
+        console().print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
+
+
+def _show_end(result: Report | DryRun) -> None:
+    """Print what a dry run would do, or how much an earlier run had done."""
+    from splitops.files import DryRun
+    from splitops.files.addresses import written
+
     if isinstance(result, DryRun):
-        out.print(str(result))
+        console().print(str(result))
         for path in result.exists[:_MAX_ROWS]:
-            out.print(f"{one_line(written(path))} already exists", soft_wrap=True)
+            console().print(f"{one_line(written(path))} already exists", soft_wrap=True)
     elif result.resumed:
-        out.print(resumed(result))
+        console().print(resumed(result))
 
 
 def show_whole(
@@ -282,13 +285,7 @@ def show_whole(
         out.print(f"note: tensor {one_line(repr(held[path][0]))} {note}", soft_wrap=True)
     for note in notes:
         out.print(f"note: {one_line(note)}", soft_wrap=True)
-    for path, digest in digests.items():
-        out.print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
-    if isinstance(result, DryRun):
-        for path, names in held.items():
-            click.echo("".join(f"{one_line(path.name)}  {one_line(name)}\n" for name in names), nl=False)
-        out.print(str(result))
-        for path in result.exists[:_MAX_ROWS]:
-            out.print(f"{one_line(written(path))} already exists", soft_wrap=True)
-    elif result.resumed:
-        out.print(resumed(result))
+    _show_digests(digests.items())
+    for path, names in held.items() if dry else ():
+        click.echo("".join(f"{one_line(path.name)}  {one_line(name)}\n" for name in names), nl=False)
+    _show_end(result)

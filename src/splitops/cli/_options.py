@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from decimal import Decimal
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -92,17 +91,20 @@ def gathered(name: str, kind: Any, *options: Callable[..., Any]) -> Callable[[_F
 
     Args:
         name: of the argument.
-        kind: the dataclass that it is of, whose fields are called as what the options give.
+        kind: called with what the options give, by their names.
         *options: in the order in which the help lists them.
     """
 
     def decorate(function: _Function) -> _Function:
+        before = len(getattr(function, "__click_params__", ()))
+
         @wraps(function)
         def command(*args: Any, **kwargs: Any) -> Any:
-            kwargs[name] = kind(**{field.name: kwargs.pop(field.name) for field in fields(kind)})
+            kwargs[name] = kind(**{option.name: kwargs.pop(option.name) for option in own})
             return function(*args, **kwargs)
 
         found: Any = added(*options)(command)
+        own = found.__click_params__[before:]
         return cast(_Function, found)
 
     return decorate

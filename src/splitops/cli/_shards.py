@@ -137,7 +137,7 @@ def merge_ranks(
 
 def reject_digests(how: RunOptions) -> None:
     """Reject digests of single files, which a folder is not."""
-    if how.sha256:
+    if how.options["sha256"]:
         raise click.UsageError("--sha256 is for single files: --verify reads ranks back.")
 
 
