@@ -21,7 +21,8 @@ from splitops.comparison.reports.reading import read_report
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, Vocabulary, condition
 from splitops.models.check.targets import load_targets, names
-from splitops.models.infer import graph_of, load_well_formed, walk
+from splitops.models.graph.model import NodeModel
+from splitops.models.infer.walk import Walk
 from splitops.models.sites import Site
 from splitops.spec import SizeRule
 
@@ -45,11 +46,10 @@ def judged(peer: str) -> Iterator[tuple[Entry, Word]]:
 def split_of(case: str) -> Split:
     """Return the operator and the first split of a case, with the model around it."""
     model = model_of(listed()[case].record)
-    loaded, where = load_well_formed(model, weights=False)
+    opened = NodeModel.opened(model, weights=False)
     sites: list[Site] = []
-    graph = graph_of(loaded, where)
-    walk(loaded, where, sites.append, write=False, graph=graph)
-    return f"{sites[0].schema}", sites[0], Surroundings.of(graph or loaded)
+    Walk(opened.nodes, opened.where, sites.append).run()
+    return f"{sites[0].schema}", sites[0], Surroundings.of(opened.nodes)
 
 
 def conditions() -> Iterator[Condition]:

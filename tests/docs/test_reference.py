@@ -40,7 +40,6 @@ UNSHOWN = {
         *("NOWHERE", "brief", "count_of", "one_line", "rule_error"),
         *("shown", "shown_path", "without_addresses", "without_passwords"),
     },
-    "splitops.models.infer": {"graph_of", "load_well_formed", "walk"},
     "splitops.native": {"Array", "Function", "Parts", "set_calls"},
     "splitops.onnx.backend": {
         *("is_compatible", "prepare", "run_model", "run_node"),

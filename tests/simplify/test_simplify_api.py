@@ -24,9 +24,9 @@ from splitops.errors import ModelError
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.simplify import REWRITES, simplify
-from splitops.models.simplify.knowledge import NoteKnownPass
 from splitops.models.simplify.parts import WholePartPass
 from splitops.models.simplify.passes import SplitPass, prove_order
+from splitops.models.simplify.rounds import NoteKnownPass
 
 BOTH = """g (float[4, 6] x) => (float[4, 6] y, float[4, 2] z) {
     a, b = Split<axis = 1>(x) c = Concat<axis = 1>(a, b) y = Relu(c)

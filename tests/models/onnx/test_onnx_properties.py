@@ -18,7 +18,7 @@ import splitops
 from splitops.errors import SplitError
 from splitops.models.formats.onnx import read
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.graph.onnx_sites import split_sites
+from splitops.models.graph.sites import split_sites
 
 run = partial(splitops.run, engine="reference")
 

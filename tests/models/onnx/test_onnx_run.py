@@ -23,7 +23,7 @@ import splitops.onnx.reference
 from splitops.calls.node import observing
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.graph.onnx_sites import split_sites
+from splitops.models.graph.sites import split_sites
 from splitops.models.movers.shapes import sliced
 from splitops.models.sites import Site
 from splitops.splitting.binding import Fact

@@ -10,6 +10,8 @@ import pytest
 from ir_helpers import run_ir
 
 from splitops.models.formats import openvino as ir
+from splitops.models.graph.openvino import to_nodes
+from splitops.models.graph.sites import split_sites
 
 SHAPE = (6, 12, 10, 24)
 DATA = np.arange(6 * 12 * 10 * 24, dtype=np.float32).reshape(SHAPE)
@@ -185,7 +187,7 @@ def test_document_examples(
             assert np.shares_memory(part, DATA)
             start += size
         assert np.array_equal(np.concatenate(outputs, axis), DATA)
-    (site,) = ir.sites(model)
+    (site,) = split_sites(to_nodes(model))
     assert str(site.schema) == ("Split-1" if lengths is None else "VariadicSplit-1")
     assert site.attributes == ({"num_splits": 3} if lengths is None else {})
     assert site.node is split

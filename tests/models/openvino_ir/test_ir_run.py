@@ -30,6 +30,8 @@ from splitops.errors import ModelError, Rule, RuleError
 from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
+from splitops.models.graph.openvino import to_nodes
+from splitops.models.graph.sites import split_sites
 from splitops.models.running.stages import stages
 from splitops.spec import ELEMENT_TYPES, ElementType
 
@@ -212,7 +214,7 @@ def test_num_splits_that_is_no_integer(text: str) -> None:
     with pytest.raises(ModelError, match=r"num_splits = .* is not a 64-bit integer .node 'split'"):
         run_ir(model, {"data": DATA})
     with pytest.raises(ModelError, match="num_splits"):
-        list(ir.sites(model))
+        list(split_sites(to_nodes(model)))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_unknown_operation_set() -> None:
     (part,) = builder.layer("Split", [value, builder.const(0)], {"num_splits": 1}, version="ops", name="s")
     builder.result(part, "y")
     with pytest.raises(ModelError, match="'ops', which is not an operation set"):
-        list(ir.sites(builder.model()))
+        list(split_sites(to_nodes(builder.model())))
 
 
 def test_only_what_an_output_needs_is_evaluated() -> None:

@@ -7,19 +7,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import onnx_ir as ir
+from onnx import ModelProto
+
 from splitops.errors import Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
 from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.limits import Limit
+from splitops.models.check.onnx_form import form_findings, misread_sequences
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
-from splitops.models.graph.around import FactOf, may_be_fused_in
+from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.fusions import Fused, find_fused
-from splitops.models.graph.onnx import all_graphs, label, note
-from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
-from splitops.models.known import Known, may_be
+from splitops.models.graph.model import NodeModel, editor_of
+from splitops.models.graph.onnx import declared, label
+from splitops.models.infer.walk import Found, Walk
+from splitops.models.known import Tensor, may_be
 from splitops.models.sites import Site
 
 if TYPE_CHECKING:
@@ -96,28 +101,25 @@ def examine(
             from splitops.models.check.fragment import check_fragment
 
             return Examination(list(check_fragment(*fragment)), 1)
-        loaded, where = load_well_formed(model, weights=False, allow_links=allow_links)
+        opened = NodeModel.opened(model, weights=False, allow_links=allow_links)
         sites: list[Site] = []
-        graph = graph_of(loaded, where)
-        values, _ = walk(loaded, where, sites.append, write=False, graph=graph)
+        known = Walk(opened.nodes, opened.where, sites.append).run().settled()
     except SplitError as error:
         return Examination([finding_of(error)])
-    surroundings = Surroundings.of(graph or loaded)
+    surroundings = Surroundings.of(opened.nodes)
     found: list[Finding] = []
     for site in counted(sites, "check"):
         found += _rule_findings(site)
         found += _limit_findings(site, surroundings, targets)
-    found += _fusion_findings(graph or loaded, values, where, targets)
-    findings = [*_form(loaded, graph, where), *_without_repeats(found), *_stated(values, sites)]
+    found += _fusion_findings(opened.nodes, known, opened.where, targets)
+    findings = [*_form(opened), *_without_repeats(found), *_contradictions(known, sites)]
     return Examination(findings, len({(site.where.graph, site.where.node, site.outputs) for site in sites}))
 
 
-def _form(model: Any, graph: Any, where: Where) -> Iterator[Finding]:
-    if graph is not None:
-        from splitops.models.check.onnx_form import form_findings, misread_sequences
-
-        yield from form_findings(model, where)
-        yield from misread_sequences(graph, where)
+def _form(opened: NodeModel) -> Iterator[Finding]:
+    if isinstance(opened.source, ModelProto):
+        yield from form_findings(opened.source, opened.where)
+        yield from misread_sequences(opened.nodes, opened.where)
 
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
@@ -208,11 +210,12 @@ def fusion_words(limit: Limit, fused: Fused) -> str:
 
 
 def _fusion_findings(
-    model: Any, values: Iterable[InferredValue], where: Where, targets: Sequence[Target]
+    model: ir.Model, found: Found, where: Where, targets: Sequence[Target]
 ) -> Iterator[Finding]:
-    editor = _editor(model, values, where)
-    if editor is None:
+    if not may_be_fused_in(model, found.values.get):
         return
+    found.note()
+    editor = editor_of(model, where)
     for limit, fused in find_fusions(editor, asked_targets(targets)):
         split = editor.role(fused.node) is Role.SPLIT
         yield Finding(
@@ -227,47 +230,6 @@ def _fusion_findings(
             fix=limit.fix,
             source=limit.source,
         )
-
-
-def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor | None:
-    """Return a model for reading, with what is known of its values; None where nothing can be fused."""
-    if is_openvino(model):
-        from splitops.models.graph.openvino import graphs_inside, layers_may_be_fused, to_nodes
-        from splitops.models.graph.openvino_editor import OpenVINOEditor
-
-        if not layers_may_be_fused(model, _facts(values)):
-            return None
-        nodes = to_nodes(model)
-        _note(graphs_inside(nodes.graph), values)
-        return OpenVINOEditor(nodes, where)
-    if not may_be_fused_in(model, _facts(values)):
-        return None
-    from splitops.models.graph.onnx_editor import OnnxEditor
-
-    _note(all_graphs(model), values)
-    return OnnxEditor(model, where)
-
-
-def _facts(values: Iterable[InferredValue]) -> FactOf:
-    """Return what tells what is known of values, by the path of the graph and the name."""
-    found: dict[tuple[str | None, str], Known] = {}
-
-    def fact_of(graph: str | None, name: str) -> Known:
-        if not found:
-            found.update({(value.graph, value.name): value.after for value in values})
-        return found.get((graph, name))
-
-    return fact_of
-
-
-def _note(graphs: Iterable[tuple[str | None, Any]], values: Iterable[InferredValue]) -> None:
-    """Note what is known of the values of graphs, by the path of the graph and the name."""
-    found = {(value.graph, value.name): value.after for value in values}
-    for path, graph in graphs:
-        for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
-            what = found.get((path, value.name or ""))
-            if what is not None:
-                note(value, what)
 
 
 def _limit_findings(site: Site, model: Surroundings, targets: Sequence[Target]) -> Iterator[Finding]:
@@ -288,22 +250,19 @@ def _limit_findings(site: Site, model: Surroundings, targets: Sequence[Target]) 
         )
 
 
-def _stated(values: Iterable[InferredValue], sites: Iterable[Site]) -> Iterator[Finding]:
+def _contradictions(found: Found, sites: Iterable[Site]) -> Iterator[Finding]:
     """Find outputs of split nodes whose declared type or shape is wrong."""
-    found = {(site.where.graph, name): site for site in sites for name in site.outputs if name}
-    for value in values:
-        site = found.get((value.graph, value.name))
-        before, after = value.before, value.after
-        if site is None or not isinstance(before, Tensor) or not isinstance(after, Tensor):
-            continue
-        if site.error is not None:
-            continue
-        if before.type is not None and after.type is not None and before.type != after.type:
-            message = f"output {value.name!r} is declared as {before.type}, but it is {after.type}"
-            yield _contradiction("stated.type", Severity.ERROR, site, message)
-        elif not may_be(before.shape, after.shape):
-            message = f"output {value.name!r} is declared as {before}, but it is {after}"
-            yield _contradiction("stated.shape", Severity.WARNING, site, message)
+    for node, site in {site.node: site for site in sites}.items():
+        for value in node.outputs if site.error is None else ():
+            before, after = declared(value), found.values.get(value)
+            if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+                continue
+            if before.type is not None and after.type is not None and before.type != after.type:
+                message = f"output {value.name!r} is declared as {before.type}, but it is {after.type}"
+                yield _contradiction("stated.type", Severity.ERROR, site, message)
+            elif not may_be(before.shape, after.shape):
+                message = f"output {value.name!r} is declared as {before}, but it is {after}"
+                yield _contradiction("stated.shape", Severity.WARNING, site, message)
 
 
 def _contradiction(code: str, severity: Severity, site: Site, message: str) -> Finding:

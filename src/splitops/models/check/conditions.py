@@ -22,9 +22,9 @@ import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, nearest, shown
 from splitops.models.formats.onnx.structure import canonical
-from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import all_graphs
+from splitops.models.graph.openvino import LayerNode, layer_of, source_of
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import Given
@@ -69,10 +69,10 @@ class Surroundings:
     opset: int | None = None
 
     @classmethod
-    def of(cls, model: ir.Model | OpenVINOModel) -> Surroundings:
+    def of(cls, model: ir.Model) -> Surroundings:
         """Return what is to be known of a well-formed model."""
-        if isinstance(model, OpenVINOModel):
-            return cls(transposes=_transposes_of_ir(model))
+        if source_of(model) is not None:
+            return cls(transposes=_transposes(model))
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
         sliced = frozenset(_sliced(model))
         opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
@@ -83,11 +83,23 @@ def _transposes(model: ir.Model) -> Orders:
     found: dict[tuple[str | None, str], list[tuple[int, ...]]] = {}
     for path, graph in all_graphs(model):
         for node in graph:
-            if node.op_type == "Transpose" and canonical(node.domain) == "" and node.inputs[0] is not None:
-                order = node.attributes.get("perm")
-                stated = () if order is None or order.is_ref() else tuple(order.value)
-                found.setdefault((path, node.inputs[0].name or ""), []).append(stated)
+            if node.op_type == "Transpose" and node.inputs and node.inputs[0] is not None:
+                order = _order(node)
+                if order is not None:
+                    found.setdefault((path, node.inputs[0].name or ""), []).append(order)
     return found
+
+
+def _order(node: ir.Node) -> tuple[int, ...] | None:
+    """Return the order of a Transpose, empty where it reverses the axes; None where only a run knows it."""
+    if isinstance(node, LayerNode):
+        maker = node.inputs[1].producer() if node.inputs[1] is not None else None
+        constant = None if maker is None else layer_of(maker).constant
+        return None if constant is None else tuple(constant.array(node.layer.where).reshape(-1).tolist())
+    if canonical(node.domain) != "":
+        return None
+    order = node.attributes.get("perm")
+    return () if order is None or order.is_ref() else tuple(order.value)
 
 
 def _sliced(model: ir.Model) -> Iterator[tuple[str | None, str]]:
@@ -95,18 +107,6 @@ def _sliced(model: ir.Model) -> Iterator[tuple[str | None, str]]:
         for node in graph:
             if node.op_type == "Slice" and canonical(node.domain) == "" and node.inputs[0] is not None:
                 yield path, node.inputs[0].name or ""
-
-
-def _transposes_of_ir(model: OpenVINOModel) -> Orders:
-    found: dict[tuple[str | None, str], list[tuple[int, ...]]] = {}
-    for path, graph in model.graphs():
-        for layer in graph.layers_of_type("Transpose"):
-            data, axes = graph.sources(layer)
-            constant = graph.by_id[axes.layer].constant
-            if constant is not None:
-                order = tuple(constant.array(layer.where).reshape(-1).tolist())
-                found.setdefault((path, endpoint_name(graph, data)), []).append(order)
-    return found
 
 
 class Vocabulary:

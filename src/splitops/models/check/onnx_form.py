@@ -12,8 +12,8 @@ from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
-from splitops.models.graph.onnx import label, nodes_of, opset_imports, owners_of
-from splitops.models.graph.onnx_sites import is_split
+from splitops.models.graph.onnx import label, located_nodes
+from splitops.models.graph.sites import is_split
 from splitops.spec.operators import schema
 
 
@@ -36,24 +36,22 @@ def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
 
 def misread_sequences(model: ir.Model, where: Where) -> Iterator[Finding]:
     """Yield the nodes that read a sequence of parts where their operator takes none."""
-    for start, owner in owners_of(model):
-        opset = opset_imports(owner, model if start is None else None).get("", 1)
-        for path, node in nodes_of(owner, start):
-            for index, value in enumerate(node.inputs):
-                if value is None or not _is_sequence_of_parts(value):
-                    continue
-                version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
-                if version is not None and not any(
-                    taken.startswith("seq(") for taken in version.inputs.types_at(index)
-                ):
-                    yield Finding(
-                        code="model.invalid",
-                        severity=Severity.ERROR,
-                        operator=f"{node.op_type}-{version.since}",
-                        where=replace(where, graph=path, node=label(node)),
-                        message=f"{shown(value.name)} is a sequence, and {node.op_type} takes none",
-                        fix="join its elements with ConcatFromSequence, or take one with SequenceAt",
-                    )
+    for path, node, opset in located_nodes(model):
+        for index, value in enumerate(node.inputs):
+            if value is None or not _is_sequence_of_parts(value):
+                continue
+            version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
+            if version is not None and not any(
+                taken.startswith("seq(") for taken in version.inputs.types_at(index)
+            ):
+                yield Finding(
+                    code="model.invalid",
+                    severity=Severity.ERROR,
+                    operator=f"{node.op_type}-{version.since}",
+                    where=replace(where, graph=path, node=label(node)),
+                    message=f"{shown(value.name)} is a sequence, and {node.op_type} takes none",
+                    fix="join its elements with ConcatFromSequence, or take one with SequenceAt",
+                )
 
 
 def _is_sequence_of_parts(value: ir.Value) -> bool:

@@ -177,27 +177,25 @@ def _converted(
     if to is None and not only_split:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
-    from splitops.ground.reading import place_of
-    from splitops.models.formats.files import is_openvino
+    from splitops.models.formats.openvino import OpenVINOModel
+    from splitops.models.graph.model import NodeModel
 
-    where = place_of(model)
-    if is_openvino(model):
+    opened = NodeModel.opened(model, allow_links=allow_links)
+    source, where = opened.source, opened.where
+    if isinstance(source, OpenVINOModel):
         from splitops.models.convert.openvino_to_onnx import convert_ir
 
-        return convert_ir(model, target, preferred, where, allow_links)
-    from splitops.models.formats.onnx.storage import opened
-
-    proto = opened(model, allow_links=allow_links)  # type: ignore[arg-type]
-    unknown = None if target is None else _unknown_opset(proto, where)
+        return convert_ir(source, target, preferred, where)
+    unknown = None if target is None else _unknown_opset(source, where)
     if unknown is not None:
         return Conversion(str(target), (), None, unknown)
     if target is not None and target.domain:
         from splitops.models.convert.onnx_to_openvino import convert_onnx
 
-        return convert_onnx(proto, target, preferred, where)
+        return convert_onnx(source, target, preferred, where)
     from splitops.models.convert.onnx_to_onnx import convert_opset
 
-    return convert_opset(proto, target, preferred, where)
+    return convert_opset(source, target, preferred, where)
 
 
 def _unknown_opset(model: onnx.ModelProto, where: Where) -> SplitError | None:

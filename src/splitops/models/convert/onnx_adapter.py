@@ -17,7 +17,8 @@ from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.onnx import PLAIN, Names, Pen, fixed_array, known, note, stem
-from splitops.models.infer import walk
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor
 
 _MOST_EMBEDDED: Final = 1 << 12
@@ -131,8 +132,8 @@ class Small:
     @classmethod
     def of(cls, model: ModelProto, opset: int) -> Small:
         """Return a model with what inference knows of its values."""
-        rows, _ = walk(model, NOWHERE, lambda visit: None, write=False)
-        return cls(model, opset, {row.name: row.after for row in rows})
+        found = Walk(as_graph(model), NOWHERE, lambda site: None).run().settled()
+        return cls(model, opset, {name: known for (_, name), known in found.by_name().items()})
 
     def put(self, node: ir.Node, names: Names) -> list[ir.Node]:
         """Put it in the place of a node, reading the values that the node reads; return its nodes."""

@@ -22,7 +22,6 @@ from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
-    INITIALIZERS_OF_THEIR_OWN,
     Names,
     Pen,
     graphs_of,
@@ -35,9 +34,9 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph, editable_copy, written
-from splitops.models.graph.onnx_sites import is_split, read_site
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.infer.onnx_walk import Upstream, Walk
+from splitops.models.graph.sites import is_split, read_site
+from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Form, Method, Restatement, Target
@@ -68,7 +67,7 @@ def convert_opset(model: ModelProto, target: Target | None, form: Form, where: W
         apart |= merged
     if moved is None:
         return Conversion(name, changes, None)
-    converted = finished(moved, model)
+    converted = written(moved, model)
     try:
         prove(converted, where, model)
     except SplitError as error:
@@ -233,39 +232,11 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
     it would prove that the lengths are not needed.
     """
     edited = editable_copy(model, where)
-    for _, owner in owners_of(edited):
-        if "ai.onnx" in owner.opset_imports:
-            owner.opset_imports[""] = owner.opset_imports.pop("ai.onnx")
     if form is Form.COUNT:
         Upstream(edited, where, lambda site: None).run().note()
     else:
         Walk(edited, where, lambda site: None).run().settled().note()
     return edited
-
-
-def finished(model: ir.Model, original: ModelProto) -> ModelProto:
-    """Return a rewritten model as a proto."""
-    proto = written(model)
-    stated = {info.name for _, graph in located_graphs(original) for info in graph.value_info}
-    for _, graph in located_graphs(proto):
-        # onnx-ir declares types for initializers, which state their own.
-        own = {tensor.name for tensor in graph.initializer} - stated
-        kept = [info for info in graph.value_info if info.name not in own]
-        if len(kept) < len(graph.value_info):
-            del graph.value_info[:]
-            graph.value_info.extend(kept)
-    proto.training_info.extend(original.training_info)  # which onnx-ir does not keep
-    proto.ir_version = max(original.ir_version, least_ir_version(proto))
-    inputs = {value.name for value in proto.graph.input}
-    if any(tensor.name not in inputs for tensor in proto.graph.initializer):
-        proto.ir_version = max(proto.ir_version, INITIALIZERS_OF_THEIR_OWN)
-    return proto
-
-
-def least_ir_version(proto: ModelProto) -> int:
-    """Return the first IR version that has the opset of a model."""
-    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
-    return int(onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)) if imports else 0
 
 
 # Rewriting

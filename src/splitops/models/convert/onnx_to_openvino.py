@@ -21,7 +21,6 @@ from splitops.ground.progress import counted
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
     editable,
-    finished,
     status_of,
 )
 from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
@@ -33,12 +32,12 @@ from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.onnx import Pen, graphs_of, shape_of, stem
-from splitops.models.graph.onnx_sites import is_split
+from splitops.models.graph.onnx_model import written
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.graph.openvino import layers_may_be_fused
-from splitops.models.simplify.from_onnx import rewrite_onnx
-from splitops.models.simplify.from_openvino import rewrite_openvino
+from splitops.models.graph.openvino import from_nodes, to_nodes
+from splitops.models.graph.sites import is_split
 from splitops.models.simplify.registry import REWRITES
+from splitops.models.simplify.rounds import note_known, rewrite
 from splitops.models.sites import Origin
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
@@ -57,7 +56,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         check_model(model, where)
     opset = opset_imports(model).get("", 1)
     rewriting = Rewriting(editable(model, where, form), where)
-    if may_be_fused_in(rewriting.model) and rewrite_onnx(rewriting.model, _APART, {}, where):
+    if may_be_fused_in(rewriting.model) and rewrite(rewriting.model, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
     own = _state_splits(rewriting, opset, target, form)
     _state_flattening(rewriting, opset)
@@ -72,8 +71,11 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
             converted = written_model(rewriting.model, opset, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
-    if layers_may_be_fused(converted):
-        converted, _ = rewrite_openvino(converted, _APART, {}, where)
+    nodes = to_nodes(converted)
+    if may_be_fused_in(nodes):
+        note_known(nodes, where)
+        rewrite(nodes, _APART, {}, where)
+        converted = from_nodes(nodes)
     return Conversion(str(target), changes, converted)
 
 
@@ -151,7 +153,7 @@ def _through_openvino(
             where,
         )
     edited.graph.opset_imports[_DOMAIN] = 1
-    proto = finished(edited, original)
+    proto = written(edited, original)
     rows = [
         (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))
         for row in _rows_of(own)

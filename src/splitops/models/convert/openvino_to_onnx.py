@@ -22,7 +22,6 @@ from splitops.models.convert.folding import folded, folded_layer, remove_unread
 from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_operators import OpsetMover
 from splitops.models.convert.onnx_to_onnx import (
-    least_ir_version,
     prove,
     status_of,
 )
@@ -36,17 +35,16 @@ from splitops.models.formats.openvino import (
     Graph,
     Layer,
     OpenVINOModel,
-    endpoint_name,
     input_names,
-    opened,
     output_names,
+    port_name,
 )
-from splitops.models.formats.openvino.sites import read_site
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.merging import SiteKey, merged_sites
 from splitops.models.graph.onnx import (
     Names,
     Pen,
+    all_graphs,
     initializer,
     known,
     note,
@@ -57,9 +55,12 @@ from splitops.models.graph.onnx import (
     value_fact,
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.graph.onnx_model import least_ir_version
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.infer.openvino_walk import OpenVINOFound, walk_graph
-from splitops.models.known import Tensor, meet_shapes
+from splitops.models.graph.openvino import layer_of, port_of, to_nodes
+from splitops.models.graph.sites import read_site
+from splitops.models.infer.walk import Walk
+from splitops.models.known import Known, Tensor, meet_shapes
 from splitops.models.movers.form import Values
 from splitops.models.movers.mover import ONNX_OPSET
 from splitops.models.running.openvino.bodies import BODIES_SINCE
@@ -69,15 +70,14 @@ from splitops.spec.elements.types import ElementType, from_onnx
 from splitops.spec.operators import FAMILY
 
 
-def convert_ir(model: Any, target: Target | None, form: Form, where: Where, allow_links: bool) -> Conversion:
-    """Convert a path or :class:`OpenVINOModel` to an opset of ONNX."""
-    model = opened(model, allow_links=allow_links)
-    where = Where(model=where.model or model.file)
+def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: Where) -> Conversion:
+    """Convert a well-formed OpenVINO model to an opset of ONNX."""
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[int] = frozenset()
+    nodes = to_nodes(model)
     while True:
-        writer = _Writer(model, target, form, apart)
+        writer = _Writer(model, nodes, target, form, apart)
         writer.write(model, where)
         changes = tuple(writer.changes)
         if not writer.complete:
@@ -97,8 +97,14 @@ def convert_ir(model: Any, target: Target | None, form: Form, where: Where, allo
 class _Writer:
     """What the graphs of one model share while their layers are written as nodes."""
 
-    def __init__(self, source: OpenVINOModel, target: Target, form: Form, apart: frozenset[int]) -> None:
+    def __init__(
+        self, source: OpenVINOModel, read: ir.Model, target: Target, form: Form, apart: frozenset[int]
+    ) -> None:
         assert target.opset is not None
+        self.read = read
+        """The nodes of the source."""
+        pairs = zip(source.graphs(), all_graphs(read), strict=True)
+        self.read_graphs: dict[int, ir.Graph] = {id(graph): nodes for (_, graph), (_, nodes) in pairs}
         self.target = target
         self.opset = target.opset
         self.form = form
@@ -169,7 +175,8 @@ class _Scope:
         self.names = writer.names
         self.opset = writer.opset
         self.source = Graph()
-        self.known: OpenVINOFound = {}
+        self.nodes: dict[int, ir.Node] = {}
+        self.known: dict[Endpoint, Known] = {}
         self.values: dict[Endpoint, ir.Value] = {}
         self.named: set[ir.Value] = set()
         self.folded: dict[ir.Value, ir.Value] = {}
@@ -194,8 +201,16 @@ class _Scope:
             The value of each Result, by layer id.
         """
         self.source = source
-        facts = {id_: found for id_, value in given.items() if isinstance(found := known(value), Tensor)}
-        self.known = walk_graph(source, self.where, lambda site: None, given=facts)
+        read = self.writer.read_graphs[id(source)]
+        self.nodes = {layer_of(node).id: node for node in read}
+        facts = {self.nodes[id_].outputs[0]: known(value) for id_, value in given.items()}
+        told = {value: found for value, found in facts.items() if isinstance(found, Tensor)}
+        found = Walk(self.writer.read, self.where, lambda site: None).alone(read, told).values
+        self.known = {
+            Endpoint(id_, port_of(value).id): found[value]
+            for id_, node in self.nodes.items()
+            for value in node.outputs
+        }
         results: dict[int, ir.Value] = {}
         for layer in counted(source.order, "convert"):
             where = replace(self.where, node=layer.name)
@@ -231,7 +246,7 @@ class _Scope:
         for port in layer.outputs:
             end = Endpoint(layer.id, port.id)
             self.values[end] = ir.Value(name=self.names.fresh("rejected"))
-            note(self.values[end], self.known.get((self.where.graph, end)))
+            note(self.values[end], self.known.get(end))
 
     # Parameter, Const, Result
 
@@ -266,7 +281,7 @@ class _Scope:
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        name = self.names.fresh(endpoint_name(self.source, end))
+        name = self.names.fresh(self._port_name(end))
         self.values[end] = initializer(self.graph, tensor, name)
 
     def _result(self, value: ir.Value, name: str) -> ir.Value:
@@ -296,7 +311,8 @@ class _Scope:
         stated = [self._folded(value, where) for value in stated]
         sources = [data, *stated]
         facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
-        site = read_site(self.source, layer, where, facts, conditional=where.graph is not None)
+        node = self.nodes[layer.id]
+        site = read_site(node, 0, where, facts=facts, conditional=where.graph is not None)
         if site.unread is not None:
             raise site.unread
         before = f"openvino {site}"
@@ -336,9 +352,13 @@ class _Scope:
             self.folded[value] = made
         return self.folded[value]
 
+    def _port_name(self, end: Endpoint) -> str:
+        layer = self.source.by_id[end.layer]
+        return next(port_name(layer, port) for port in layer.outputs if port.id == end.port)
+
     def _new_value(self, end: Endpoint) -> ir.Value:
-        value = ir.Value(name=self.names.fresh(endpoint_name(self.source, end)))
-        note(value, self.known.get((self.where.graph, end)))
+        value = ir.Value(name=self.names.fresh(self._port_name(end)))
+        note(value, self.known.get(end))
         return value
 
     # The other layers
@@ -363,7 +383,8 @@ class _Scope:
             end = Endpoint(layer.id, port.id)
             found = known(value)
             if layer.bodies and isinstance(found, Tensor):
-                told = self.known[self.where.graph, end]
+                told = self.known[end]
+                assert isinstance(told, Tensor)
                 note(value, Tensor(found.type, meet_shapes(found.shape, told.shape)))
             self.values[end] = value
 
@@ -385,8 +406,8 @@ class _Scope:
         for port, value in zip(layer.outputs, made, strict=True):
             if value is not None:
                 end = Endpoint(layer.id, port.id)
-                note(value, self.known.get((self.where.graph, end)))
-                value.name = self.names.fresh(endpoint_name(self.source, end))
+                note(value, self.known.get(end))
+                value.name = self.names.fresh(self._port_name(end))
         return self.place(tape, made, where)
 
     # What layers with bodies need

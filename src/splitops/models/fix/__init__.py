@@ -130,17 +130,11 @@ def installed_runtimes(model: AnyModel) -> tuple[str, ...]:
 def _fixed(
     model: AnyModel, runtimes: _Named | Iterable[_Named] | None, unbind: str | None, allow_links: bool
 ) -> FixReport:
-    from splitops.ground.reading import place_of
     from splitops.models.check.targets import load_targets
     from splitops.models.fix.limits import meaning_of
-    from splitops.models.formats.files import is_openvino
+    from splitops.models.fix.models import fix_model
+    from splitops.models.graph.model import NodeModel
 
     targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
-    where, meaning = place_of(model), meaning_of(unbind)
-    if is_openvino(model):
-        from splitops.models.fix.openvino_models import fix_openvino
-
-        return fix_openvino(model, targets, where, allow_links)
-    from splitops.models.fix.onnx_models import fix_onnx
-
-    return fix_onnx(model, targets, meaning, where, allow_links)
+    meaning = meaning_of(unbind)
+    return fix_model(NodeModel.opened(model, allow_links=allow_links), targets, meaning)

@@ -23,7 +23,7 @@ from splitops.models.sites import Site
 _ROUNDS: Final = 8
 """One rewrite can be what another one needs: what a sequence was made of is a Split of its own."""
 
-_Name = tuple[str | None, str]
+ValueName = tuple[str | None, str]
 """A value by the path of its graph and its name."""
 
 
@@ -76,8 +76,8 @@ class Survey:
     calls: Mapping[ir.Node, Sequence[Site]]
     surroundings: Surroundings
     forms: Forms
-    gives: Callable[[ir.Node, str | None], Mapping[_Name, Known]]
-    known: Callable[[], Mapping[_Name, Known]]
+    gives: Callable[[ir.Node, str | None], Mapping[ValueName, Known]]
+    known: Callable[[], Mapping[ValueName, Known]]
 
 
 @dataclass(eq=False)
@@ -137,7 +137,7 @@ class _Rounds:
         self._of_tree: set[ir.Node] = set()
         """Splits that are several in the place of one."""
         self._unfused: set[tuple[_Record, Fusion]] = set()
-        self._promised: dict[_Name, tuple[_Record, Known]] = {}
+        self._promised: dict[ValueName, tuple[_Record, Known]] = {}
         """What was known of the outputs of the split nodes that the last round has rewritten."""
 
     def one(self, survey: Survey) -> bool:

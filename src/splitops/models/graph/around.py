@@ -11,7 +11,9 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy.typing as npt
 import onnx_ir as ir
 
+from splitops.errors import NOWHERE, SplitError
 from splitops.models.graph.onnx import all_graphs, constant_array, known
+from splitops.models.graph.openvino import LayerNode
 from splitops.models.known import Known, Tensor
 from splitops.spec.sizes.dims import Range, Shape
 
@@ -29,6 +31,8 @@ NAMES: Final[Mapping[str, str]] = {
 }
 """Names in OpenVINO of operators that ONNX has too."""
 PARTS_OF_A_CELL: Final = 4
+_NUMBER: Final = 8
+"""No number has more bytes."""
 _NEGATIVES: Final = frozenset({"Neg", "Mul", "Sub"})
 _BEFORE_JOIN: Final = _NEGATIVES | {"Squeeze", "Reshape", "Conv"}
 """What is between a part and the Concat of a pattern."""
@@ -139,8 +143,8 @@ def source(around: Around[_N, _V], value: _V) -> _V:
 # Whether a search can find anything
 
 
-FactOf = Callable[[str | None, str], Known]
-"""What is known of a value, by the path of its graph and its name."""
+FactOf = Callable[[ir.Value], Known]
+"""What is known of a value."""
 
 
 def may_be_fused(nodes: Iterable[_N], around: Around[_N, _V]) -> bool:
@@ -190,14 +194,15 @@ def _may_join(around: Around[_N, _V], join: _N, first: _V, given: Sequence[_V | 
     return False
 
 
-def may_be_fused_in(model: ir.Model, facts: FactOf = lambda *_: None) -> bool:
+def may_be_fused_in(model: ir.Model, facts: FactOf = known) -> bool:
     """Return whether anything in a model looks like what OpenVINO fuses wrongly with a split.
 
     Args:
         model: the model.
-        facts: what is known of its values, besides what is noted or declared.
+        facts: what is known of its values: the sizes tell most patterns from those that are right.
     """
-    return any(may_be_fused(graph, _AsWritten(path, facts)) for path, graph in all_graphs(model))
+    around = _AsWritten(facts)
+    return any(may_be_fused(graph, around) for _, graph in all_graphs(model))
 
 
 class Nodes:
@@ -217,22 +222,30 @@ class Nodes:
 
 
 class _AsWritten(Nodes):
-    """What is around the nodes of an ONNX graph as it is written."""
+    """What is around the nodes of a graph as it is written."""
 
-    def __init__(self, path: str | None, facts: FactOf) -> None:
-        self._path = path
+    def __init__(self, facts: FactOf) -> None:
         self._facts = facts
 
     def name(self, node: ir.Node) -> str:
-        return node.op_type
+        return NAMES.get(node.op_type, node.op_type)
 
     def readers(self, node: ir.Node) -> Iterable[ir.Node]:
         return [use.node for value in node.outputs for use in value.uses()]
 
     def fact(self, value: ir.Value) -> Known:
-        return self._facts(self._path, value.name or "") or known(value)
+        return self._facts(value) or known(value)
 
     def number(self, value: ir.Value) -> float | None:
+        maker = value.producer()
+        if isinstance(maker, LayerNode):
+            constant = maker.layer.constant
+            try:
+                if constant is None or constant.size > _NUMBER:
+                    return None
+                return only_number(constant.array(NOWHERE))
+            except SplitError:
+                return None
         shape = _tensor(self, value).shape
         if shape is not None and shape.count(1) < len(shape):
             return None

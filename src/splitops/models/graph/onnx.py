@@ -14,6 +14,7 @@ from splitops.errors import NOWHERE
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
+from splitops.models.graph.openvino import LayerNode, PortValue
 from splitops.models.known import Known, SequenceOf, Tensor, fact, meet
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
@@ -55,7 +56,8 @@ def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     for attribute in node.attributes.data.values():
         kind = attribute.type
         if kind is ir.AttributeType.GRAPH and not attribute.is_ref():
-            yield f"{label(node)}.{attribute.name}", attribute.as_graph()
+            start = f"{node.name}/" if isinstance(node, LayerNode) else f"{label(node)}."
+            yield f"{start}{attribute.name}", attribute.as_graph()
         elif kind is ir.AttributeType.GRAPHS and not attribute.is_ref():
             for index, graph in enumerate(attribute.as_graphs()):
                 yield f"{label(node)}.{attribute.name}[{index}]", graph
@@ -114,11 +116,21 @@ def nodes_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, 
             yield from nodes_of(graph, extend(path, step))
 
 
+def located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, int]]:
+    """Yield every node with the path of its graph and the opset of ONNX that is imported there.
+
+    Nodes of subgraphs come behind the node that they belong to.
+    """
+    for start, owner in owners_of(model):
+        opset = opset_imports(owner, model if start is None else None).get("", 1)
+        for path, node in nodes_of(owner, start):
+            yield path, node, opset
+
+
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
     """Yield every node, those of subgraphs behind the node that they belong to."""
-    for path, owner in owners_of(model):
-        for _, node in nodes_of(owner, path):
-            yield node
+    for _, node, _ in located_nodes(model):
+        yield node
 
 
 def label(node: ir.Node) -> str:
@@ -298,11 +310,13 @@ class Pen:
 
 def known(value: ir.Value) -> Known:
     """Return what is known of a value: by inference, else what it declares itself."""
-    return value.meta[_KNOWN] if _KNOWN in value.meta else stated(value)
+    return value.meta[_KNOWN] if _KNOWN in value.meta else declared(value)
 
 
-def stated(value: ir.Value) -> Known:
+def declared(value: ir.Value) -> Known:
     """Return what a model declares of a value."""
+    if isinstance(value, PortValue):
+        return value.port.declared
     kind, shape = value.type, value.shape
     if kind is None and shape is None:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None

@@ -38,8 +38,8 @@ from splitops.models.graph.onnx import (
     take_over,
     type_of,
 )
-from splitops.models.graph.onnx_sites import read_site
 from splitops.models.graph.onnx_splits import write_site
+from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any, Final
 
+import onnx
 import onnx_ir as ir
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
@@ -15,6 +17,7 @@ from splitops.models.formats.onnx.structure import function_path, located_graphs
 from splitops.models.formats.onnx.tensors import folder_of
 from splitops.models.graph.onnx import (
     ATTRIBUTES,
+    INITIALIZERS_OF_THEIR_OWN,
     TYPE,
     Names,
     all_graphs,
@@ -61,14 +64,21 @@ def editable_copy(model: ModelProto, where: Where, *, name_unread: bool = True) 
     edited = _read(copy_of(model), where)  # onnx-ir renames tensors in the protobuf that it was made from
     if name_unread:
         name_parts(edited)
+    for _, owner in owners_of(edited):
+        if "ai.onnx" in owner.opset_imports:
+            owner.opset_imports[""] = owner.opset_imports.pop("ai.onnx")
     names = Names(edited)
     _return_outer_values(edited, names)
     _rename_hidden(edited, names)
     return edited
 
 
-def written(model: ir.Model) -> ModelProto:
+def written(model: ir.Model, original: ModelProto) -> ModelProto:
     """Return a rewritten model as a proto, with what was kept aside.
+
+    Args:
+        model: the model.
+        original: what it was made of.
 
     Raises:
         ModelError: onnx-ir cannot write it: it has names that are not text.
@@ -76,14 +86,33 @@ def written(model: ir.Model) -> ModelProto:
     proto = written_by_onnx_ir(model)
     protos = dict(located_graphs(proto))
     for path, graph in graphs_of(model.graph) if TYPE in model.meta else ():
-        stated: dict[str, ValueInfoProto] = {}
+        infos: dict[str, ValueInfoProto] = {}
         for info in (*protos[path].input, *protos[path].output):
-            stated[info.name] = info
+            infos[info.name] = info
         for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
             if TYPE in value.meta and value.name:
-                info = stated.get(value.name) or protos[path].value_info.add(name=value.name)
+                info = infos.get(value.name) or protos[path].value_info.add(name=value.name)
                 info.type.CopyFrom(value.meta[TYPE])
+    declared = {info.name for _, graph in located_graphs(original) for info in graph.value_info}
+    for _, graph in located_graphs(proto):
+        # onnx-ir declares types for initializers, which state their own.
+        own = {tensor.name for tensor in graph.initializer} - declared
+        kept = [info for info in graph.value_info if info.name not in own]
+        if len(kept) < len(graph.value_info):
+            del graph.value_info[:]
+            graph.value_info.extend(kept)
+    proto.training_info.extend(original.training_info)  # which onnx-ir does not keep
+    proto.ir_version = max(original.ir_version, least_ir_version(proto))
+    inputs = {value.name for value in proto.graph.input}
+    if any(tensor.name not in inputs for tensor in proto.graph.initializer):
+        proto.ir_version = max(proto.ir_version, INITIALIZERS_OF_THEIR_OWN)
     return proto
+
+
+def least_ir_version(proto: ModelProto) -> int:
+    """Return the first IR version that has the opset of a model."""
+    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    return int(onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)) if imports else 0
 
 
 def unmark(model: ir.Model) -> None:
@@ -201,13 +230,11 @@ def _is_attribute_read(attribute: AttributeProto) -> bool:
 
 def name_parts(model: ir.Model) -> None:
     """Name the outputs at the end of a Split that have no names: onnx-ir does not write such outputs."""
-    names = Names(model)
-    for node in all_nodes(model):
-        if node.op_type != "Split":
-            continue
-        for value in reversed(node.outputs):
-            if value.name:
-                break
+    splits = [node for node in all_nodes(model) if node.op_type == "Split" and not node.outputs[-1].name]
+    names = Names(model) if splits else None
+    for node in splits:
+        for value in takewhile(lambda value: not value.name, reversed(node.outputs)):
+            assert names is not None
             value.name = names.fresh(f"{node.name or node.op_type}_unused")
 
 

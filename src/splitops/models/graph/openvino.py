@@ -1,170 +1,108 @@
-"""OpenVINO models as onnx-ir graphs, so that what rewrites one format rewrites the other.
+"""OpenVINO models as onnx-ir graphs, so that what reads and rewrites one format does so to the other.
 
-Each layer is a node of the domain ``openvino`` that carries the :class:`Layer` it stands for, each output
-port a value that carries its :class:`Port`. The inputs of the nodes are the edges.
+Each layer is a node of the domain ``openvino`` that knows the :class:`Layer` it stands for, each output port
+a value that knows its :class:`Port`. The inputs of the nodes are the edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import onnx_ir as ir
 
-from splitops.errors import NOWHERE, SplitError
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.sites import endpoint_name
-from splitops.models.graph.around import NAMES, FactOf, may_be_fused, only_number
-from splitops.models.graph.onnx import note
-from splitops.models.known import Known, Tensor
-from splitops.spec.sizes.dims import UNKNOWN
+from splitops.models.formats.openvino.names import output_names, port_name
 
 DOMAIN: Final = "openvino"
-_NUMBER: Final = 8
-"""No number has more bytes."""
-_LAYER: Final = "splitops.layer"
-_PORT: Final = "splitops.port"
+_SOURCE: Final = "splitops.source"
+
+
+class PortValue(ir.Value):
+    """The value of an output port."""
+
+    __slots__ = ("port",)
+
+    def __init__(self, name: str, port: Port) -> None:
+        super().__init__(name=name)
+        self.port = port
+
+
+class LayerNode(ir.Node):
+    """The node of a layer; its inputs are the layer's edges, and its graphs the layer's bodies."""
+
+    __slots__ = ("layer",)
+
+    def __init__(self, layer: Layer, inputs: Sequence[ir.Value], names: Sequence[str]) -> None:
+        bodies = [ir.AttrGraph(tag, _to_graph(body)) for tag, body in layer.bodies] if layer.bodies else ()
+        outputs = [PortValue(name, port) for name, port in zip(names, layer.outputs, strict=True)]
+        super().__init__(DOMAIN, layer.type, inputs, bodies, outputs=outputs, name=layer.name)
+        self.layer = layer
 
 
 def layer_of(node: ir.Node) -> Layer:
     """Return the layer that a node stands for; its edges are the node's inputs."""
-    layer: Layer = node.meta[_LAYER]
-    return layer
+    assert isinstance(node, LayerNode)
+    return node.layer
 
 
 def port_of(value: ir.Value) -> Port:
     """Return the port that a value stands for."""
-    port: Port = value.meta[_PORT]
-    return port
+    assert isinstance(value, PortValue)
+    return value.port
 
 
 def restate(node: ir.Node, layer: Layer) -> None:
     """Let a node stand for another layer."""
-    node.meta[_LAYER] = layer
+    assert isinstance(node, LayerNode)
+    node.layer = layer
     node.name = layer.name
     for value, port in zip(node.outputs, layer.outputs, strict=True):
-        value.meta[_PORT] = port
-
-
-def make_node(layer: Layer, inputs: list[ir.Value], names: list[str]) -> ir.Node:
-    """Return a node for a layer.
-
-    Args:
-        layer: the layer.
-        inputs: what feeds its input ports.
-        names: a name for the value of each output port.
-    """
-    outputs = []
-    for name, port in zip(names, layer.outputs, strict=True):
-        outputs.append(ir.Value(name=name))
-        outputs[-1].meta[_PORT] = port
-    bodies = [ir.AttrGraph(tag, _to_graph(body)) for tag, body in layer.bodies]
-    node = ir.Node(DOMAIN, layer.type, inputs, bodies, outputs=outputs, name=layer.name)
-    node.meta[_LAYER] = layer
-    return node
+        assert isinstance(value, PortValue)
+        value.port = port
 
 
 def to_nodes(model: OpenVINOModel) -> ir.Model:
     """Return a model as a graph of nodes in topological order."""
-    return ir.Model(_to_graph(model.graph), ir_version=model.version)
+    made = ir.Model(_to_graph(model.graph), ir_version=model.version)
+    made.meta[_SOURCE] = model
+    return made
 
 
 def _to_graph(graph: Graph) -> ir.Graph:
-    values: dict[Endpoint, ir.Value] = {}
-    nodes = []
+    values: dict[tuple[int, int], ir.Value] = {}
+    producers = graph.producers
+    nodes: list[ir.Node] = []
     for layer in graph.order:
-        ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
-        inputs = [values[source] for source in graph.sources(layer)]
-        node = make_node(layer, inputs, [endpoint_name(graph, end) for end in ends])
-        values.update(zip(ends, node.outputs, strict=True))
+        id_ = layer.id
+        inputs = [values[producers[id_, port.id]] for port in layer.inputs]  # type: ignore[index]
+        node = LayerNode(layer, inputs, [port_name(layer, port) for port in layer.outputs])
+        for value, port in zip(node.outputs, layer.outputs, strict=True):
+            values[id_, port.id] = value
         nodes.append(node)
     return ir.Graph([], [], nodes=nodes, name=graph.name)
 
 
-def graphs_inside(graph: ir.Graph, path: str | None = None) -> Iterator[tuple[str | None, ir.Graph]]:
-    """Yield a graph and those inside its nodes, each with its path as the split nodes of models name it."""
-    yield path, graph
-    for node in graph:
-        for tag, attribute in node.attributes.items():
-            inner = f"{node.name}/{tag}"
-            yield from graphs_inside(attribute.as_graph(), inner if path is None else f"{path}/{inner}")
+def source_of(model: ir.Model) -> OpenVINOModel | None:
+    """Return the model that nodes were made of; None of an ONNX model."""
+    source: OpenVINOModel | None = model.meta.get(_SOURCE)
+    return source
 
 
-def layers_may_be_fused(model: OpenVINOModel, facts: FactOf = lambda *_: None) -> bool:
-    """Return whether anything in a model looks like what OpenVINO fuses wrongly with a split.
-
-    Args:
-        model: the model.
-        facts: what is known of its values: the sizes tell most patterns from those that are right.
-    """
-    return any(may_be_fused(graph.layers, _Layers(graph, path, facts)) for path, graph in model.graphs())
-
-
-class _Layers:
-    """What is around the layers of a graph."""
-
-    def __init__(self, graph: Graph, path: str | None, facts: FactOf) -> None:
-        self._graph = graph
-        self._path = path
-        self._facts = facts
-        self._sources: dict[int, Sequence[Endpoint]] = {}
-
-    def name(self, node: Layer) -> str:
-        return NAMES.get(node.type, node.type)
-
-    def sources(self, node: Layer) -> Sequence[Endpoint]:
-        if node.id not in self._sources:
-            self._sources[node.id] = self._graph.sources(node)
-        return self._sources[node.id]
-
-    def maker(self, value: Endpoint) -> Layer:
-        return self._graph.by_id[value.layer]
-
-    def readers(self, node: Layer) -> Iterator[Layer]:
-        for port in node.outputs:
-            for target in self._graph.consumers.get(Endpoint(node.id, port.id), ()):
-                yield self._graph.by_id[target.layer]
-
-    def fact(self, value: Endpoint) -> Known:
-        found = self._facts(self._path, endpoint_name(self._graph, value))
-        if found is not None:
-            return found
-        port = self._graph.by_id[value.layer].output(value.port)
-        dims = () if port is None else tuple(UNKNOWN if dim < 0 else dim for dim in port.dims)
-        return Tensor(None if port is None else port.element_type, dims or None)
-
-    def number(self, value: Endpoint) -> float | None:
-        constant = self._graph.by_id[value.layer].constant
-        try:
-            return (
-                None if constant is None or constant.size > _NUMBER else only_number(constant.array(NOWHERE))
-            )
-        except SplitError:
-            return None
-
-    def keeps_places(self, node: Layer) -> bool:
-        return True
-
-    def outputs(self, node: Layer) -> Sequence[Endpoint]:
-        return [Endpoint(node.id, port.id) for port in node.outputs]
+def output_values(model: ir.Model) -> dict[str, ir.Value]:
+    """Return the value of each output of a model by its name, which no rewrite changes, in their order."""
+    source = source_of(model)
+    assert source is not None
+    given = {layer_of(node).id: node.inputs[0] for node in model.graph if node.op_type == "Result"}
+    found = {name: given[layer.id] for name, layer in zip(output_names(source), source.outputs, strict=True)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def note_found(graph: ir.Graph, found: Mapping[tuple[str | None, Endpoint], Known]) -> None:
-    """Note at every value of a graph what is known of it, by graph path and port."""
-    for path, inner in graphs_inside(graph):
-        for node in inner:
-            for value in node.outputs:
-                note(value, found[path, Endpoint(layer_of(node).id, port_of(value).id)])
-
-
-def from_nodes(model: ir.Model, original: OpenVINOModel) -> OpenVINOModel:
-    """Return the model that nodes stand for now.
-
-    Args:
-        model: the nodes.
-        original: the model that they were made of; its layers keep their order and ids, new ones come last.
-    """
+def from_nodes(model: ir.Model) -> OpenVINOModel:
+    """Return the model that nodes stand for now; its layers keep their order and ids, new ones come last."""
+    original = source_of(model)
+    assert original is not None
     return original.with_graph(_from_graph(model.graph, original.graph))
 
 

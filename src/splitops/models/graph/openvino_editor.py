@@ -13,7 +13,6 @@ import onnx_ir as ir
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
-from splitops.models.formats.openvino.sites import layer_site
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.editor import (
     Editor,
@@ -24,8 +23,9 @@ from splitops.models.graph.editor import (
     roles_of,
     shape_like,
 )
-from splitops.models.graph.onnx import fixed_array, note, shape_of, type_of, value_fact
-from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
+from splitops.models.graph.onnx import all_graphs, fixed_array, note, shape_of, type_of
+from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, restate
+from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.sites import Site
@@ -62,7 +62,7 @@ class OpenVINOEditor(Editor):
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[Scope, Any]]:
-        graphs = list(graphs_inside(self.model.graph))
+        graphs = list(all_graphs(self.model))
         # Who reads the model knows the newest operation set of its layers, and so all that came before.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
@@ -77,12 +77,7 @@ class OpenVINOEditor(Editor):
 
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
-        facts = [
-            None if value is None else value_fact(value, read=index > 0)
-            for index, value in enumerate(node.inputs)
-        ]
-        outputs = [value.name or "" for value in node.outputs]
-        return layer_site(layer_of(node), self.where(node), facts, outputs)
+        return read_site(node, 0, self.where(node))
 
     def signature(self, operator: str, node: ir.Node) -> Signature | None:
         """Return how a layer is written."""
@@ -273,7 +268,7 @@ class OpenVINOEditor(Editor):
             fed,
             ports,
         )
-        made = self.insert(before, make_node(layer, list(inputs), [f"{name}:{port.id}" for port in ports]))
+        made = self.insert(before, LayerNode(layer, inputs, [f"{name}:{port.id}" for port in ports]))
         for value, shape in zip(made, shapes, strict=True):
             note(value, Tensor(own, shape))
         return made
@@ -317,7 +312,7 @@ class OpenVINOEditor(Editor):
     def _const(self, constant: Constant, name: str, graph: Any, names: tuple[str, ...] = ()) -> ir.Node:
         port = Port(0, constant.element_type.precision, constant.shape, names)
         layer = Layer(self._id(graph), name, "Const", "opset1", {}, (), (port,), constant)
-        node = make_node(layer, [], [name])
+        node = LayerNode(layer, [], [name])
         note(node.outputs[0], Tensor(constant.element_type, constant.shape))
         return node
 

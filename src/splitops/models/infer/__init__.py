@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from splitops.errors import Where
-from splitops.models.formats.files import is_openvino
-from splitops.models.infer.splitting import OnSite
 from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.models.sites import Site
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    from onnx import ModelProto
-
     from splitops.models.formats.files import AnyModel
-    from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = [
-    "InferredModel",
-    "InferredValue",
-    "SequenceOf",
-    "Site",
-    "Tensor",
-    "graph_of",
-    "infer",
-    "load_well_formed",
-    "walk",
-]
+__all__ = ["InferredModel", "InferredValue", "SequenceOf", "Site", "Tensor", "infer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +97,13 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         >>> str(inferred["a"])
         'float32[N/2, 6]'
     """
+    from splitops.models.formats.openvino import OpenVINOModel
+    from splitops.models.graph.model import NodeModel
+    from splitops.models.graph.onnx import declared
+    from splitops.models.graph.openvino import output_values
+    from splitops.models.infer import layers, onnx_write
+    from splitops.models.infer.walk import Walk
+
     sites: list[Site] = []
 
     def on_site(site: Site) -> None:
@@ -121,104 +111,20 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
             raise site.error
         sites.append(site)
 
-    loaded, where = load_well_formed(model, allow_links=allow_links)
-    values, made = walk(loaded, where, on_site, as_openvino=as_openvino)
-    return InferredModel(made, values, tuple(sites))
-
-
-def load_well_formed(
-    model: AnyModel, *, weights: bool = True, allow_links: bool = False
-) -> tuple[ModelProto | OpenVINOModel, Where]:
-    """Return a model in memory, proved well formed, and its place.
-
-    Args:
-        model: a path or a model.
-        weights: False leaves external data of ONNX models unread.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder.
-
-    Raises:
-        ModelError: it is not, or cannot be read.
-    """
-    from splitops.ground.reading import place_of
-    from splitops.models.formats.onnx.storage import opened
-
-    where = place_of(model)
-    if not is_openvino(model):
-        return opened(model, weights=weights, allow_links=allow_links), where  # type: ignore[arg-type]
-    from splitops.models.formats import openvino
-
-    return openvino.opened(model, allow_links=allow_links), where  # type: ignore[arg-type]
-
-
-def graph_of(model: ModelProto | OpenVINOModel, where: Where) -> ir.Model | None:
-    """Return a well-formed ONNX model as a graph for reading; None of OpenVINO IR, which is one.
-
-    Raises:
-        ModelError: onnx-ir cannot read it.
-    """
-    if is_openvino(model):
-        return None
-    from splitops.models.graph.onnx_model import as_graph
-
-    return as_graph(cast("ModelProto", model), where)
-
-
-def walk(
-    model: ModelProto | OpenVINOModel,
-    where: Where,
-    on_site: OnSite,
-    *,
-    as_openvino: bool = False,
-    write: bool = True,
-    graph: ir.Model | None = None,
-) -> tuple[tuple[InferredValue, ...], Any]:
-    """Walk a well-formed model, and return its values and the model that declares what was found.
-
-    Args:
-        model: the model.
-        where: its place.
-        on_site: called with every split node; what it raises ends the walk.
-        as_openvino: as in :func:`infer`.
-        write: whether to make the model; None is in its place otherwise.
-        graph: what :func:`graph_of` gives, where somebody has it already.
-    """
-    if is_openvino(model):
-        return _walk_openvino(cast("OpenVINOModel", model), where, on_site, as_openvino, write)
-    graph = graph or graph_of(model, where)
-    return _walk_onnx(cast("ModelProto", model), cast("ir.Model", graph), where, on_site, write)
-
-
-def _walk_onnx(
-    model: ModelProto, graph: ir.Model, where: Where, on_site: OnSite, write: bool
-) -> tuple[tuple[InferredValue, ...], ModelProto | None]:
-    from splitops.models.formats.onnx.types import declared_types
-    from splitops.models.infer.onnx_walk import Walk
-    from splitops.models.infer.onnx_write import with_shapes
-
-    values = Walk(graph, where, on_site).run().settled().by_name()
-    stated = declared_types(model)
-    rows = (InferredValue(*key, stated.get(key), known) for key, known in values.items())
-    return tuple(rows), with_shapes(model, values) if write else None
-
-
-def _walk_openvino(
-    model: OpenVINOModel, where: Where, on_site: OnSite, as_openvino: bool, write: bool
-) -> tuple[tuple[InferredValue, ...], OpenVINOModel | None]:
-    from splitops.models.formats.openvino import endpoint_name, output_names
-    from splitops.models.formats.openvino.sites import stated
-    from splitops.models.infer.openvino_walk import walk_openvino, with_shapes
-
-    found = walk_openvino(model, where, on_site, compatible=as_openvino)
-    graphs = dict(model.graphs())
-    rows = []
-    for (path, end), known in found.items():
-        graph = graphs[path]
-        port = graph.by_id[end.layer].output(end.port)
-        assert port is not None
-        rows.append(InferredValue(path, endpoint_name(graph, end), stated(port), known))
-    named = {row.name for row in rows if row.graph is None}
-    for layer, name in zip(model.outputs, output_names(model), strict=True):
-        if name not in named:
-            port, source = layer.inputs[0], model.graph.sources(layer)[0]
-            rows.append(InferredValue(None, name, stated(port), found[None, source]))
-    return tuple(rows), with_shapes(model, found) if write else None
+    opened = NodeModel.opened(model, allow_links=allow_links)
+    found = Walk(opened.nodes, opened.where, on_site, as_openvino=as_openvino).run().settled()
+    rows = [
+        InferredValue(found.paths[value], value.name or "", declared(value), known)
+        for value, known in found.values.items()
+    ]
+    source = opened.source
+    if not isinstance(source, OpenVINOModel):
+        made: Any = onnx_write.with_shapes(source, found.by_name())
+    else:
+        named = {row.name for row in rows if row.graph is None}
+        results = zip(source.outputs, output_values(opened.nodes).items(), strict=True)
+        for layer, (name, value) in results:
+            if name not in named:
+                rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
+        made = layers.with_shapes(opened.nodes, found.values)
+    return InferredModel(made, tuple(rows), tuple(sites))

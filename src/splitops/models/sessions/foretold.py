@@ -15,8 +15,8 @@ from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.shapes import format_shape
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.infer.onnx_walk import Walk
-from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.graph.openvino import to_nodes
+from splitops.models.infer.walk import Walk
 from splitops.models.sessions.cones import cone_of_sites
 from splitops.models.sites import Site
 from splitops.native import Plan
@@ -59,7 +59,8 @@ def foretold_ir(model: OpenVINOModel, where: Where, inputs: Mapping[str, Any]) -
     given = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     layers = tuple(_fixed(layer, given) for layer in model.graph.layers)
     sites: list[Site] = []
-    walk_openvino(model.with_graph(replace(model.graph, layers=layers)), where, sites.append)
+    fixed = model.with_graph(replace(model.graph, layers=layers))
+    Walk(to_nodes(fixed), where, sites.append).run()
     yield from sites
 
 

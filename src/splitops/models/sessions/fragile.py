@@ -19,7 +19,7 @@ from splitops.models.formats.onnx.structure import canonical, nodes_of
 from splitops.models.graph.onnx import all_graphs, label
 from splitops.models.graph.onnx import nodes_of as inner_nodes
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.infer.onnx_walk import Walk
+from splitops.models.infer.walk import Walk
 from splitops.models.known import Tensor
 from splitops.models.sessions.foretold import may_be_lengths, with_inputs
 from splitops.spec.sizes.dims import Dim

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+import onnx_ir as ir
+
 from splitops.errors import Where
-from splitops.models.formats.openvino import OpenVINOModel
-from splitops.models.formats.openvino.sites import read_site
-from splitops.models.infer.openvino_walk import known_before
+from splitops.models.graph.openvino import layer_of, source_of
+from splitops.models.graph.sites import is_split, read_site
+from splitops.models.infer.layers import known_before
 from splitops.models.known import fact
 from splitops.models.running.openvino.evaluator import needed_layers
 from splitops.models.sites import Origin, Site
-from splitops.spec.operators import FAMILY
 from splitops.splitting.binding import Fact
 
 
@@ -52,11 +53,18 @@ def _certain(known: Fact | None, is_input: bool, origin: Origin) -> Fact | None:
     return replace(known, value=None) if is_input else Fact()
 
 
-def certain_ir_sites(model: OpenVINOModel, where: Where) -> Iterator[Site]:
+def certain_ir_sites(model: ir.Model, where: Where) -> Iterator[Site]:
     """Yield the splits of the main graph of OpenVINO IR that a Result needs, with what holds in every run."""
-    graph, needed = model.graph, needed_layers(model.graph)
-    for layer in graph.order:
-        if layer.type in FAMILY["openvino"] and layer.id in needed:
-            makers = [graph.by_id[source.layer] for source in graph.sources(layer)]
-            facts = [fact(known_before(maker, where), value=True) for maker in makers]
-            yield read_site(graph, layer, replace(where, node=layer.name), facts)
+    source = source_of(model)
+    assert source is not None
+    needed = needed_layers(source.graph)
+    for node in model.graph:
+        if is_split(node) and layer_of(node).id in needed:
+            place = replace(where, node=node.name)
+            makers = [value.producer() for value in node.inputs if value is not None]
+            facts = [
+                fact(known_before(layer_of(maker), replace(where, node=maker.name)), value=True)
+                for maker in makers
+                if maker is not None
+            ]
+            yield read_site(node, 0, place, facts=facts)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto
@@ -36,11 +36,12 @@ from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.merging import SiteKey, site_key
+from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import label
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.graph.onnx_sites import split_sites
-from splitops.models.infer.onnx_walk import Found, Upstream, Walk
+from splitops.models.graph.sites import split_sites
+from splitops.models.infer.walk import Found, Upstream, Walk
 from splitops.models.known import Known
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.sessions.cones import cone_of_sites, is_site
@@ -247,10 +248,11 @@ def legal_model(
     Returns:
         The model, what was rewritten, and what the splits of that model are to the runtime.
     """
-    from splitops.models.fix.onnx_models import fix_nodes, written
+    from splitops.models.fix.models import fix_nodes
 
+    opened = NodeModel(model, model, where)
     try:
-        edited, reports, last = fix_nodes(model, (Target.load(engine.name),), None, where, repair=False)
+        edited, reports, last = fix_nodes(opened, (Target.load(engine.name),), None, repair=False)
     except SplitError:
         return model, (), found
     rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
@@ -263,7 +265,7 @@ def legal_model(
     lost = {_place(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
     if lost and not lost <= survey(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
-    return written(edited, model, rewritten), rewritten, again
+    return cast(ModelProto, opened.result(edited, changed=True)), rewritten, again
 
 
 def _without_claims(model: ModelProto) -> ModelProto:

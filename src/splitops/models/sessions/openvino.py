@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 from typing import Any, Final, cast
+
+import onnx_ir as ir
 
 from splitops.errors import Where
 from splitops.models.check.checking import find_fusions, find_limits, fusion_words
@@ -15,13 +18,14 @@ from splitops.models.check.targets import Target
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
-from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
-from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
-from splitops.models.formats.openvino.sites import endpoint_name
+from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
+from splitops.models.formats.openvino.model import Endpoint, Layer
+from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.fusions import Fused
-from splitops.models.graph.openvino import layer_of, layers_may_be_fused, note_found, to_nodes
+from splitops.models.graph.openvino import layer_of, port_of, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
-from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
+from splitops.models.graph.sites import split_sites
+from splitops.models.infer.walk import Found, Upstream
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
@@ -75,7 +79,9 @@ class OpenVINOIRProgram:
         self._fallback = fallback
         self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
         self._where = Where(model=read.file)
-        self.sites: tuple[Site, ...] = tuple(sites(read))
+        nodes = to_nodes(read)
+        found = split_sites(nodes, self._where)
+        self.sites: tuple[Site, ...] = tuple(replace(site, node=None) for site in found)
         self.inputs = openvino_inputs(read, self._where)
         self.outputs = output_names(read)
         self.rejection: EngineError | None = None
@@ -85,10 +91,10 @@ class OpenVINOIRProgram:
         self.rewritten: tuple[SplitReport, ...] = ()
         self._here: Prepared | None = None
         self._lock = threading.Lock()
-        reject_invalid(certain_ir_sites(read, self._where))
+        reject_invalid(certain_ir_sites(nodes, self._where))
         if engine is not None:
             try:
-                self._prepared = self._on_engine(engine, count_bodies=max_body_runs is not None)
+                self._prepared = self._on_engine(engine, nodes, count_bodies=max_body_runs is not None)
             except EngineError as error:
                 if not fallback:
                     raise
@@ -156,8 +162,8 @@ class OpenVINOIRProgram:
         for program in self.programs:
             program.close()
 
-    def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
-        survey = _Survey(self._model, self._where)
+    def _on_engine(self, engine: Engine, nodes: ir.Model, *, count_bodies: bool) -> Prepared:
+        survey = _Survey(self._model, nodes, self._where)
         if survey.reasons or survey.fused:
             survey, self.rewritten = survey.fixed()
         self._survey, self._counts = survey, count_bodies
@@ -197,6 +203,7 @@ class _Survey:
 
     Args:
         model: the model.
+        nodes: its nodes.
         where: its place.
 
     Attributes:
@@ -208,35 +215,37 @@ class _Survey:
         fused: what OpenVINO would fuse wrongly.
     """
 
-    def __init__(self, model: OpenVINOModel, where: Where) -> None:
+    def __init__(self, model: OpenVINOModel, nodes: ir.Model, where: Where) -> None:
         self.model = model
         self._where = where
         visited: list[Site] = []
-        found = walk_openvino(model, where, visited.append, tighten=False)
-        self.values = {end: known for (path, end), known in found.items() if path is None}
-        self.apart = frozenset(_around_empty_tensors(model.graph, found))
+        found = Upstream(nodes, where, visited.append).run()
+        self.values = {
+            Endpoint(layer_of(node).id, port_of(value).id): known
+            for node in nodes.graph
+            for value in node.outputs
+            if isinstance(known := found.values[value], Tensor)
+        }
+        self.apart = frozenset(_around_empty_tensors(nodes.graph, found))
         self.reasons: list[tuple[Layer, str]] = []
         self.sizes: dict[int, Sizes] = {}
         open_names: set[str | None] = set()
-        surroundings = Surroundings.of(model)
+        surroundings = Surroundings.of(nodes)
         for site in visited:
             if site.where.graph is not None:
                 continue
             sizes = known_sizes(site)
             reason = _reason(site, surroundings) or ("sizes that a run decides" if sizes is None else None)
             if sizes is not None:
-                self.sizes[site.node.id] = sizes
+                self.sizes[layer_of(site.node).id] = sizes
             if not is_settled(site):
                 open_names.add(site.where.node)
             if reason is not None:
-                self.reasons.append((site.node, reason))
+                self.reasons.append((layer_of(site.node), reason))
         self.settled = {site.where.node for site in visited if site.where.graph is None} - open_names
         self.fused: list[tuple[Limit, Fused]] = []
-        graphs = dict(model.graphs())
-        facts = {(path, endpoint_name(graphs[path], end)): what for (path, end), what in found.items()}
-        if layers_may_be_fused(model, lambda path, name: facts.get((path, name))):
-            nodes = to_nodes(model)
-            note_found(nodes.graph, found)
+        if may_be_fused_in(nodes, found.values.get):
+            found.note()
             self.fused += find_fusions(OpenVINOEditor(nodes, where), (Target.load("openvino"),))
 
     def unfused(self) -> set[int]:
@@ -266,7 +275,8 @@ class _Survey:
         unsettled = splits - self.settled
         if not places or any(graph is not None or node in unsettled for graph, node in places):
             return self, ()
-        return _Survey(cast(OpenVINOModel, report.model), self._where), report.rewritten
+        made = cast(OpenVINOModel, report.model)
+        return _Survey(made, to_nodes(made), self._where), report.rewritten
 
 
 def _reason(site: Site, model: Surroundings) -> str | None:
@@ -275,22 +285,23 @@ def _reason(site: Site, model: Surroundings) -> str | None:
     return next((limit.code for limit, _ in find_limits(site, model, (Target.load("openvino"),))), None)
 
 
-def _around_empty_tensors(graph: Graph, found: OpenVINOFound) -> Iterator[int]:
+def _around_empty_tensors(graph: ir.Graph, found: Found) -> Iterator[int]:
     """Yield the ids of the layers that give or read a tensor without elements, in their bodies too."""
-    for (path, end), known in found.items():
-        if known.shape is None or 0 not in known.shape:
+    for value, known in found.values.items():
+        if not isinstance(known, Tensor) or known.shape is None or 0 not in known.shape:
             continue
+        path, maker = found.paths[value], value.producer()
+        readers = [layer_of(use.node) for use in value.uses()]
         if path is None and len(known.shape) == 1 and known.value is not None:  # of sizes or axes
-            readers = [graph.by_id[target.layer] for target in graph.consumers.get(end, ())]
             yield from (reader.id for reader in readers if not takes_empty_list(reader.type))
             continue
         if path is not None:
             yield from (
-                layer.id for layer in graph.layers if layer.bodies and path.startswith(f"{layer.name}/")
+                layer_of(node).id for node in graph if node.attributes and path.startswith(f"{node.name}/")
             )
             continue
-        yield end.layer
-        yield from (target.layer for target in graph.consumers.get(end, ()))
+        yield from (layer.id for layer in readers)
+        yield from (layer_of(node).id for node in (maker,) if node is not None)
 
 
 def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:

@@ -105,36 +105,19 @@ all parts of a split are in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _simplified(model, rewrites, allow, limit, allow_links)
+    wanted = chosen(rewrites)
+    if limit is not None and not isinstance(limit, int):
+        raise ModelError(f"limit = {shown(limit)} is not a number of bytes")
+    options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
+    from splitops.models.graph.model import NodeModel
+    from splitops.models.simplify.rounds import simplified
+
+    found = simplified(NodeModel.opened(model, allow_links=allow_links), wanted, options)
     return found if report else found.model
 
 
 def infer_first() -> ir.passes.InPlacePass:
     """Return a pass that infers the model, so that later rewrites know more than the model declares."""
-    from splitops.models.simplify.knowledge import NoteKnownPass
+    from splitops.models.simplify.rounds import NoteKnownPass
 
     return NoteKnownPass()
-
-
-def _simplified(
-    model: AnyModel,
-    rewrites: Iterable[str] | None,
-    allow: Iterable[str],
-    limit: int | None,
-    allow_links: bool,
-) -> Simplification:
-    from splitops.ground.reading import place_of
-    from splitops.models.formats.files import is_openvino
-
-    where = place_of(model)
-    wanted = chosen(rewrites)
-    if limit is not None and not isinstance(limit, int):
-        raise ModelError(f"limit = {shown(limit)} is not a number of bytes")
-    options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
-    if is_openvino(model):
-        from splitops.models.simplify.from_openvino import simplify_openvino
-
-        return simplify_openvino(model, wanted, options, where, allow_links)
-    from splitops.models.simplify.from_onnx import simplify_onnx
-
-    return simplify_onnx(model, wanted, options, where, allow_links)

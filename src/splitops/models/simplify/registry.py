@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from splitops.errors import ModelError, shown
 
 if TYPE_CHECKING:
-    from splitops.models.graph.applied import Applied
-    from splitops.models.graph.editor import Editor
     from splitops.models.simplify.passes import SplitPass
 
 NUMERICS: Final = "numerics"
@@ -23,10 +21,6 @@ ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bit
 
 DEFAULT_LIMIT: Final = 1 << 16
 """Larger parts of constants, in bytes, are not written a second time beside the whole."""
-
-
-_MOST_ROUNDS: Final = 64
-"""Two are the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,31 +173,3 @@ def _known(names: Iterable[str], rows: Mapping[str, object], what: str) -> froze
         if name not in rows:
             raise ModelError(f"there is no {what} {shown(name)}; the {what}s are {', '.join(rows)}")
     return wanted
-
-
-def apply_rewrites(
-    rewrites: Sequence[Rewriting], options: Mapping[str, Any], edit: Callable[[bool], Editor]
-) -> tuple[Applied, ...]:
-    """Apply rewrites until none applies, and return what was rewritten.
-
-    Args:
-        rewrites: the rewrites.
-        options: what their passes can be told, by name.
-        edit: gives an editor of the model as it is now, with what is known of it noted; it is told whether
-            the model has changed since it was last asked.
-    """
-    stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
-    changes: list[Applied] = []
-    stage, changed = 0, False
-    for _ in range(_MOST_ROUNDS):
-        editor = edit(changed)
-        editor.run(stages[stage])
-        changes += editor.changes
-        changed = bool(editor.changes)
-        if changed:
-            stage = 0
-        elif stage == 0 and stages[1]:
-            stage = 1
-        else:
-            break
-    return tuple(changes)

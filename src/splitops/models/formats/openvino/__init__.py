@@ -13,8 +13,6 @@ Examples:
     >>> outputs = splitops.run(model, {"data": np.zeros((3, 4), np.float32)})
     >>> {name: array.shape for name, array in outputs.items()}
     {'half0': (3, 2), 'half1': (3, 2)}
-    >>> [str(site.schema) for site in openvino_ir.sites(model)]
-    ['Split-1']
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from splitops.models.formats.openvino.builder import Builder, Output
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
+from splitops.models.formats.openvino.names import input_names, output_names, port_name
 from splitops.models.formats.openvino.reader import from_bytes, opened, read
-from splitops.models.formats.openvino.sites import endpoint_name, input_names, output_names, sites
 from splitops.models.formats.openvino.writer import to_bytes, write
 
 __all__ = [
@@ -40,13 +38,12 @@ __all__ = [
     "Output",
     "Port",
     "Weights",
-    "endpoint_name",
     "from_bytes",
     "input_names",
     "opened",
     "output_names",
+    "port_name",
     "read",
-    "sites",
     "to_bytes",
     "write",
 ]

@@ -17,8 +17,9 @@ from xml.etree.ElementTree import Element
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.shapes import parse_shape
+from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_openvino, from_precision
-from splitops.spec.sizes.dims import Shape
+from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 class Endpoint(NamedTuple):
@@ -60,6 +61,12 @@ class Port:
     def element_type(self) -> ElementType | None:
         """The element type; None where the file declares none or one that is not known."""
         return from_precision(self.precision) if self.precision else None
+
+    @property
+    def declared(self) -> Tensor:
+        """What the file declares of it; without dimensions it may be of any rank."""
+        shape = tuple(size if size >= 0 else UNKNOWN for size in self.dims) if self.dims else None
+        return Tensor(self.element_type, shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from splitops.models.engines.engine import Compiled, Engine
 from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
-from splitops.models.formats.openvino.sites import output_names
+from splitops.models.formats.openvino.names import output_names
 from splitops.models.formats.openvino.splits import family_schema, split_attributes
 from splitops.models.movers import mover_of
 from splitops.models.movers.evaluated import Value

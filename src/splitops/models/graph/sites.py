@@ -1,4 +1,4 @@
-"""The split nodes of ONNX graphs, as every model tool sees them."""
+"""The split nodes of models, as every model tool sees them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from splitops.errors import NOWHERE, ModelError, OperatorError, SplitError, Where
+from splitops.errors import NOWHERE, ModelError, SplitError, Where
 from splitops.models.formats.onnx.structure import canonical
-from splitops.models.graph.onnx import (
-    has_defaults,
-    label,
-    nodes_of,
-    opset_imports,
-    owners_of,
-    value_fact,
-)
+from splitops.models.formats.openvino.splits import family_schema, split_attributes
+from splitops.models.graph.onnx import has_defaults, label, located_nodes, value_fact
 from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
+from splitops.models.graph.openvino import DOMAIN, LayerNode
 from splitops.models.sites import Origin, Site
 from splitops.spec.operators import FAMILY, history, schema
 from splitops.splitting.binding import Fact
@@ -25,11 +20,13 @@ from splitops.splitting.binding import Fact
 
 def is_split(node: ir.Node) -> bool:
     """Return whether a node is of the split family."""
+    if isinstance(node, LayerNode):
+        return node.op_type in FAMILY[DOMAIN]
     return node.op_type in FAMILY[""] and canonical(node.domain) == ""
 
 
 def split_sites(model: ir.Model, where: Where = NOWHERE) -> Iterator[Site]:
-    """Yield every Split and SplitToSequence: of the main graph, of subgraphs and of model-local functions.
+    """Yield every split node: of the main graph, of subgraphs and of model-local functions.
 
     Args:
         model: a well-formed model.
@@ -43,7 +40,7 @@ def split_sites(model: ir.Model, where: Where = NOWHERE) -> Iterator[Site]:
 
     Raises:
         OperatorError: ``op.version`` where the imported opset does not have the operator yet.
-        ModelError: an attribute holds no numbers.
+        ModelError: an attribute holds no numbers, or the version of a layer is not an operation set.
 
     Examples:
         >>> model = ir.from_onnx_text('''
@@ -52,15 +49,13 @@ def split_sites(model: ir.Model, where: Where = NOWHERE) -> Iterator[Site]:
         >>> [(str(site.schema), dict(site.attributes), site.outputs) for site in split_sites(model)]
         [('Split-13', {'axis': 0}, ('a', 'b'))]
     """
-    for start, owner in owners_of(model):
-        opset = opset_imports(owner, model if start is None else None).get("", 1)
-        for path, node in nodes_of(owner, start):
-            if is_split(node):
-                place = Where(where.model, path, label(node))
-                site = read_site(node, opset, place, defaults=has_defaults(model))
-                if site.unread is not None:
-                    raise site.unread
-                yield site
+    for path, node, opset in located_nodes(model):
+        if is_split(node):
+            place = Where(where.model, path, label(node))
+            site = read_site(node, opset, place, defaults=has_defaults(model))
+            if site.unread is not None:
+                raise site.unread
+            yield site
 
 
 def read_site(
@@ -77,23 +72,26 @@ def read_site(
 
     Args:
         node: the node.
-        opset: the opset that its graph or function imports.
+        opset: the opset that its graph or function imports; layers have a version of their own.
         where: its place.
         facts: what is known of its inputs; None is what their values carry.
         linked: the attributes of its function, where a call gives them.
         defaults: whether callers of the model can replace constants that are inputs too.
         conditional: whether the model may run without running the node.
     """
-    attributes: dict[str, Any] = {}
-    unread = None
+    row, attributes, unread = history(node.op_type, canonical(node.domain))[0], {}, None
+    outputs = [value.name or "" for value in node.outputs]
     try:
-        row = schema(node.op_type, opset, "")
-        attributes = _numbers(node, linked)
+        if isinstance(node, LayerNode):
+            outputs = [value.name or "" if value.uses() else "" for value in node.outputs]
+            row = family_schema(node.op_type, node.layer.version, where)
+            attributes = split_attributes(node.layer, where)
+        else:
+            row = schema(node.op_type, opset, "")
+            attributes = _numbers(node, linked)
     except SplitError as error:
         error.where = where
         unread = error
-        if isinstance(error, OperatorError):
-            row = history(node.op_type, "")[0]
     if facts is None:
         facts = [
             None if value is None or value.name == "" else value_fact(value, read=index > 0)
@@ -104,7 +102,7 @@ def read_site(
         attributes=attributes,
         facts=tuple(facts),
         inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
-        outputs=tuple(value.name or "" for value in node.outputs),
+        outputs=tuple(outputs),
         where=where,
         references={name: one.ref_attr_name or "" for name, one in node.attributes.items() if one.is_ref()},
         origins=tuple(_origin(value, defaults) for value in node.inputs),
@@ -131,5 +129,7 @@ def _origin(value: ir.Value | None, defaults: bool) -> Origin:
     if value.is_initializer():
         return Origin.DEFAULT if defaults and value.is_graph_input() else Origin.MODEL
     producer = value.producer()
-    constant = producer is not None and producer.op_type == "Constant" and canonical(producer.domain) == ""
-    return Origin.MODEL if constant else Origin.RUN
+    if producer is None or producer.op_type not in ("Constant", "Const"):
+        return Origin.RUN
+    constant = isinstance(producer, LayerNode) is (producer.op_type == "Const")
+    return Origin.MODEL if constant and canonical(producer.domain) in ("", DOMAIN) else Origin.RUN

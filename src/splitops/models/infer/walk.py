@@ -1,4 +1,4 @@
-"""The walk through an ONNX model: every node in order, subgraphs and model-local functions included."""
+"""The walk through a model: every node in order, subgraphs and model-local functions included."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from splitops.models.formats.onnx.structure import canonical, extend
 from splitops.models.graph.onnx import (
     TYPE,
     all_nodes,
+    declared,
     function_key,
     function_path,
     functions_of,
@@ -22,7 +23,6 @@ from splitops.models.graph.onnx import (
     label,
     note,
     opset_imports,
-    stated,
     subgraphs,
     unread_attributes,
 )
@@ -32,7 +32,9 @@ from splitops.models.graph.onnx_functions import (
     resolved,
     unknown_attributes,
 )
-from splitops.models.graph.onnx_sites import read_site
+from splitops.models.graph.openvino import DOMAIN, LayerNode
+from splitops.models.graph.sites import read_site
+from splitops.models.infer.layers import infer_layer, known_before, openvino_says
 from splitops.models.infer.onnx_loops import (
     integers,
     scalar,
@@ -44,7 +46,7 @@ from splitops.models.infer.onnx_loops import (
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_reading import constant, tensor_known
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
-from splitops.models.known import Known, SequenceOf, Tensor, fact, join, meet, with_sizes
+from splitops.models.known import NOTHING, Known, SequenceOf, Tensor, fact, join, meet, with_sizes
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
@@ -72,6 +74,8 @@ class Found:
 
     def settled(self) -> Found:
         """Return the same, with the sizes of symbols in the place of the symbols."""
+        if not self.sizes:
+            return self
         return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
 
     def by_name(self) -> dict[tuple[str | None, str], Known]:
@@ -115,10 +119,18 @@ class _Scope:
 
 
 class Walk:
-    """One walk through one model."""
+    """One walk through one model.
 
-    def __init__(self, model: ir.Model, where: Where, on_site: OnSite) -> None:
+    Args:
+        model: its nodes, of either format.
+        where: its place; its ``model``.
+        on_site: called with every split node; what it raises ends the walk.
+        as_openvino: of OpenVINO IR, whether splits are inferred as OpenVINO itself infers them.
+    """
+
+    def __init__(self, model: ir.Model, where: Where, on_site: OnSite, *, as_openvino: bool = False) -> None:
         self.model = model
+        self.as_openvino = as_openvino
         self.where = where
         self.on_site = on_site
         self.functions = functions_of(model)
@@ -129,12 +141,14 @@ class Walk:
         self.recording = True
         self.walked: set[str] = set()
         self.depth = 0
-        # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
-        # used up, a graph is walked only where it has not been walked at all.
-        self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(model))
+        self.given: Mapping[ir.Value, Known] = {}
+        self.budget = 0
 
     def run(self) -> Found:
         """Walk the main graph, then every function that it has not reached yet."""
+        # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
+        # used up, a graph is walked only where it has not been walked at all.
+        self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
         scope = _Scope(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, None)
@@ -144,6 +158,17 @@ class Walk:
                 self._function(
                     function, [None] * len(function.inputs), unknown_attributes(function), scope, True
                 )
+        return self.found
+
+    def alone(self, graph: ir.Graph, given: Mapping[ir.Value, Known]) -> Found:
+        """Walk one graph in the place of the model, and none inside it.
+
+        Args:
+            graph: the graph.
+            given: what is known of Parameters, in the place of what they declare.
+        """
+        self.depth, self.given = _MAX_DEPTH, given  # as deep as a graph may be
+        self._graph(_Scope(self.where, {}), graph)
         return self.found
 
     # Graphs
@@ -167,8 +192,8 @@ class Walk:
 
     def _set(self, scope: _Scope, value: ir.Value, known: Known) -> None:
         if value.type is not None or value.shape is not None or self.keeps_types:
-            declared = _declared(value, scope)
-            known = known if declared is None else meet(known, declared)
+            stated = _stated(value, scope)
+            known = known if stated is None else meet(known, stated)
         scope.values[value] = known
         if self.recording:
             # A function's values hold for all of its calls together.
@@ -180,6 +205,8 @@ class Walk:
     # Nodes
 
     def _node(self, scope: _Scope, node: ir.Node) -> Sequence[Known]:
+        if isinstance(node, LayerNode):
+            return self._layer(scope, node)
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
@@ -197,7 +224,20 @@ class Walk:
             return [None] * count
         return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
 
-    def _split(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
+    def _layer(self, scope: _Scope, node: LayerNode) -> Sequence[Known]:
+        """Return what is known of the outputs of a layer: where nothing is, that they are tensors."""
+        kind, where = node.op_type, scope.where
+        if kind in ("Parameter", "Const"):
+            place = Where(where.model, where.graph, node.name)
+            return [self.given.get(node.outputs[0]) or known_before(node.layer, place)]
+        inputs: list[Known] = [scope.get(value) for value in node.inputs]
+        if kind in FAMILY[DOMAIN]:
+            return [found or NOTHING for found in self._split(scope, node, inputs)]
+        for step, graph in subgraphs(node) if node.attributes.data else ():
+            self._body(scope, step, graph, ())
+        return infer_layer(node.layer, _tensors(inputs))
+
+    def _split(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
         site = read_site(
             node,
             scope.opsets.get("", 1),
@@ -211,6 +251,9 @@ class Walk:
             conditional=scope.conditional,
         )
         outputs = outputs_of(site, inputs)
+        said = openvino_says(site, _tensors(inputs)) if self.as_openvino else None
+        if said is not None:
+            return said
         if self.recording:
             self.on_site(site)
         if site.inference is not None:
@@ -413,6 +456,10 @@ class Upstream(Walk):
         pass
 
 
+def _tensors(inputs: Sequence[Known]) -> list[Tensor]:
+    return [known if isinstance(known, Tensor) else NOTHING for known in inputs]
+
+
 def _fact(known: Known) -> Fact:
     return fact(known, value=True) if isinstance(known, Tensor) else Fact()
 
@@ -422,13 +469,13 @@ def _filled(found: Sequence[Known], count: int) -> list[Known]:
     return [*found, *[None] * count][:count]
 
 
-def _declared(value: ir.Value, scope: _Scope) -> Known:
+def _stated(value: ir.Value, scope: _Scope) -> Known:
     """Return what a graph declares of a value.
 
     Names count in the main graph alone, and not in sequences: one may be another size in every round of a
     loop, call of a function and element of a sequence.
     """
-    known = stated(value)
+    known = declared(value)
     return known if scope.where.graph is None and isinstance(known, Tensor) else _without_names(known)
 
 

@@ -1,0 +1,86 @@
+"""Fixes of models, written once for both formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+
+from splitops.errors import ModelError, Where
+from splitops.models.check.conditions import Surroundings
+from splitops.models.check.targets import Target
+from splitops.models.fix.limits import most_outputs
+from splitops.models.fix.onnx_forms import OnnxForms
+from splitops.models.fix.openvino_forms import OpenVINOForms
+from splitops.models.fix.report import FixReport, FixStatus, SplitReport, Unbind
+from splitops.models.fix.rounds import Survey, ValueName, fix_splits
+from splitops.models.formats.openvino import OpenVINOModel
+from splitops.models.graph.model import NodeModel
+from splitops.models.graph.onnx import known
+from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.graph.openvino import output_values, source_of
+from splitops.models.graph.openvino_editor import OpenVINOEditor
+from splitops.models.infer.walk import Upstream
+from splitops.models.known import Known
+from splitops.models.sites import Site
+
+
+def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None) -> FixReport:
+    """Fix a model for some targets; unfixable splits stay.
+
+    Raises:
+        ModelError: the model is OpenVINO IR, and a target does not read it.
+    """
+    for target in targets if isinstance(model.source, OpenVINOModel) else ():
+        if "openvino" not in target.formats:
+            told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
+            raise ModelError(told, model.where)
+    edited, splits, _ = fix_nodes(model, targets, unbind)
+    changed = any(split.status is FixStatus.REWRITTEN for split in splits)
+    runtimes = tuple(target.label for target in targets)
+    return FixReport(runtimes, model.result(edited, changed=changed), splits)
+
+
+def fix_nodes(
+    model: NodeModel, targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
+) -> tuple[ir.Model, tuple[SplitReport, ...], Survey]:
+    """Fix a model for some targets; without ``repair``, splits that break a rule stay too.
+
+    Returns:
+        The nodes of the fixed model, what happened to every split, and the fixed model as it was looked at
+        last.
+    """
+    edited, most = model.editable(name_unread=False), most_outputs(targets)
+    looks: list[Survey] = []
+
+    def survey() -> Survey:
+        looks[:] = [_survey(edited, model.where, unbind, most)]
+        return looks[0]
+
+    splits = fix_splits(survey, targets, unbind, repair=repair)
+    return edited, splits, looks[0]
+
+
+def _survey(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Survey:
+    calls: dict[ir.Node, list[Site]] = {}
+
+    def on_site(site: Site) -> None:
+        calls.setdefault(site.node, []).append(site)
+
+    # What a split proves of its own input is not known before it has run.
+    found = Upstream(model, where, on_site).run()
+    found.note()
+    surroundings = Surroundings.of(model)
+    if source_of(model) is None:
+        onnx = OnnxForms(OnnxEditor(model, where), unbind, most)
+        return Survey(calls, surroundings, onnx, _outputs, found.by_name)
+    # Names inside it go with the layers.
+    results: dict[ValueName, Known] = {
+        (None, name): known(value) for name, value in output_values(model).items()
+    }
+    forms = OpenVINOForms(OpenVINOEditor(model, where), most)
+    return Survey(calls, surroundings, forms, lambda node, path: results, lambda: results)
+
+
+def _outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, Known]:
+    return {(path, value.name): known(value) for value in node.outputs if value.name}

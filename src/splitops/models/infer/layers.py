@@ -1,0 +1,135 @@
+"""What is known of the values of one OpenVINO layer, and of a split as OpenVINO itself infers it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import onnx_ir as ir
+
+from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
+from splitops.models.graph.onnx import all_nodes
+from splitops.models.graph.openvino import from_nodes, layer_of, port_of, restate
+from splitops.models.known import MAX_ELEMENTS, Known, Tensor, meet_shapes
+from splitops.models.movers import mover_of
+from splitops.models.movers.elementwise import ELEMENTWISE
+from splitops.models.sites import Site
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
+
+_FOLLOWED_FLOATS: Final = frozenset({"float32", "float64"})
+
+
+def known_before(layer: Layer, where: Where) -> Tensor:
+    """Return what is known of the value of a Parameter or a Const; of another layer nothing.
+
+    Args:
+        layer: the layer.
+        where: its place.
+    """
+    if layer.type == "Parameter":
+        return Tensor(layer.element_type(where), layer.shape(where))
+    constant = layer.constant
+    if constant is None:
+        return Tensor()
+    kind, value = constant.element_type, None
+    if math.prod(constant.shape) <= MAX_ELEMENTS and (kind.integer or kind.name in _FOLLOWED_FLOATS):
+        value = constant.array(where)
+    return Tensor(kind, constant.shape, value)
+
+
+def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
+    ports = [port.declared for port in layer.outputs]
+    mover = mover_of(layer)
+    rule = _ELEMENTWISE.get(layer.type) if mover is None else mover.infer_layer
+    if rule is None or len(ports) != 1 or not layer.version.startswith("opset"):
+        return ports
+    try:
+        found = rule(layer, inputs)
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError):
+        return ports  # inputs that do not fit one another: the layer fails when it runs
+    return [Tensor(found.type or ports[0].type, meet_shapes(found.shape, ports[0].shape), found.value)]
+
+
+_ELEMENTWISE: Final = {row.layer: row.infer_layer for row in ELEMENTWISE}
+
+
+def _openvino_accepts(error: SplitError) -> bool:
+    """Return whether OpenVINO's inference goes on: with too little for -1, or sizes it does not know."""
+    return isinstance(error, RuleError) and (
+        error.rule is Rule.REMAINDER_NEGATIVE
+        or isinstance(error.values.get("size"), Range)
+        or error.values.get("axis", 0) is None
+    )
+
+
+def openvino_says(site: Site, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+    """Return what OpenVINO's own inference says of a split; None where it ends with an error.
+
+    It keeps nothing but the rank where the axis is not known; it rounds both ends of a range down where a
+    split is in equal parts; of an axis that is not exact it knows nothing of what -1 takes; and it gives -1
+    nothing where the other lengths are too long.
+    """
+    if not inputs or not (site.error is None or _openvino_accepts(site.error)):
+        return None
+    data = inputs[0]
+    count, shape = len(site.outputs), data.shape
+    axis = site.facts[1].value if len(site.facts) > 1 and site.facts[1] is not None else None
+    axis = axis[0] if isinstance(axis, tuple) and axis else axis
+    if shape is None:
+        return [Tensor(data.type)] * count
+    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        return [Tensor(data.type, (UNKNOWN,) * len(shape))] * count
+    axis %= len(shape)
+    sizes = _openvino_sizes(site, shape[axis], count)
+    return [Tensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
+
+
+def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
+    name = site.schema.count_attribute
+    number = None if name is None else site.attributes.get(name)
+    if isinstance(number, int) and number >= 1:
+        if isinstance(size, int):
+            return [size // number] * count
+        return [dimension(size.lo // number, None if size.hi is None else size.hi // number)] * count
+    lengths = site.facts[2].value if len(site.facts) > 2 and site.facts[2] is not None else None
+    if not isinstance(lengths, tuple) or len(lengths) != count:
+        return [UNKNOWN] * count
+    known = sum(int(length) for length in lengths if length is not None and length >= 0)
+    whole = all(length is not None for length in lengths)
+    # A rest of exactly -1, OpenVINO takes for a size that it does not know.
+    rest: Dim = UNKNOWN
+    if isinstance(size, int) and whole and size - known != -1:
+        rest = max(0, size - known)
+    return [int(length) if length is not None and length >= 0 else rest for length in lengths]
+
+
+def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOModel:
+    """Return the model that nodes stand for; its ports declare their dimensions, -1 where one is not exact.
+
+    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers, which are not changed.
+
+    Args:
+        model: the nodes; they stand for that model then.
+        values: what is known of their values.
+    """
+    for node in all_nodes(model):
+        layer = layer_of(node)
+        sources = zip(layer.inputs, node.inputs, strict=True)
+        inputs = tuple(_port(port, values.get(value)) for port, value in sources if value is not None)
+        outputs = tuple(_port(port_of(value), values.get(value)) for value in node.outputs)
+        if inputs != layer.inputs or outputs != layer.outputs:
+            restate(node, replace(layer, inputs=inputs, outputs=outputs))
+    return from_nodes(model)
+
+
+def _port(port: Port, known: Known) -> Port:
+    if not isinstance(known, Tensor) or known.shape is None:
+        return port
+    precision = known.type.precision if known.type is not None and known.type.precision else port.precision
+    dims = tuple(size if isinstance(size, int) else -1 for size in known.shape)
+    same = dims == port.dims and precision == port.precision
+    return port if same else replace(port, dims=dims, precision=precision)

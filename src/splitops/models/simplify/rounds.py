@@ -1,0 +1,91 @@
+"""The rounds in which rewrites are applied to a model, and what is noted of its values before each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import onnx_ir as ir
+from onnx import ModelProto
+
+from splitops.errors import NOWHERE, Where
+from splitops.models.formats.onnx import check_model
+from splitops.models.graph.applied import Applied
+from splitops.models.graph.model import NodeModel, editor_of
+from splitops.models.graph.openvino import source_of
+from splitops.models.infer.walk import Upstream
+from splitops.models.simplify.registry import Rewriting
+from splitops.models.simplify.report import Simplification
+
+_MOST_ROUNDS: Final = 64
+"""Two are the rule."""
+_ENDS: Final = frozenset({"Parameter", "Result", "Const"})
+"""Layers of IR that do nothing."""
+
+
+def simplified(model: NodeModel, rewrites: Sequence[Rewriting], options: Mapping[str, Any]) -> Simplification:
+    """Return a model with rewrites applied."""
+    edited = model.editable()
+    before = _count(edited)
+    note_known(edited, model.where)
+    changes = rewrite(edited, rewrites, options, model.where)
+    result = model.result(edited, changed=bool(changes))
+    if isinstance(result, ModelProto):
+        check_model(result, model.where)
+    return Simplification(result, changes, before, _count(edited))
+
+
+def rewrite(
+    model: ir.Model, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where
+) -> tuple[Applied, ...]:
+    """Apply rewrites to nodes until none applies, and return what was rewritten.
+
+    Args:
+        model: the nodes; what is known of their values is noted there.
+        rewrites: the rewrites.
+        options: what their passes can be told, by name.
+        where: the place of the model.
+    """
+    stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
+    changes: list[Applied] = []
+    stage, changed = 0, False
+    for _ in range(_MOST_ROUNDS):
+        if changed:
+            note_known(model, where)
+        editor = editor_of(model, where)
+        editor.run(stages[stage])
+        changes += editor.changes
+        changed = bool(editor.changes)
+        if changed:
+            stage = 0
+        elif stage == 0 and stages[1]:
+            stage = 1
+        else:
+            break
+    return tuple(changes)
+
+
+def note_known(model: ir.Model, where: Where = NOWHERE) -> None:
+    """Note at every value of a well-formed model what is known of it."""
+    Upstream(model, where, lambda site: None).run().note()
+
+
+class NoteKnownPass(ir.passes.InPlacePass):
+    """Infers the model and notes what is known of its values, so that the passes behind it can do more.
+
+    Without it, a pass knows what the model declares: types, shapes and constants. Nothing of what is noted is
+    written with the model.
+
+    Precondition: the model is well formed. Postcondition: the model is as it was.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Note what is known."""
+        note_known(model)
+        return ir.passes.PassResult(model, modified=False)
+
+
+def _count(model: ir.Model) -> int:
+    """Return the number of nodes in all graphs of a model."""
+    ends: frozenset[str] = frozenset() if source_of(model) is None else _ENDS
+    return sum(node.op_type not in ends for graph in model.graphs() for node in graph)
