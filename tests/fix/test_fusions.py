@@ -16,8 +16,7 @@ from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 
 import splitops
 from dev.neighbours.drawing import with_idle_nodes
-from splitops.models.check import check
-from splitops.models.graph import onnx_editor, openvino_editor
+from splitops.models.check import check, checking
 
 pytest.importorskip("openvino")
 BOTH = pytest.mark.parametrize("ir", [False, True], ids=["onnx", "ir"])
@@ -218,12 +217,8 @@ def test_rotary_embeddings_of_whole_rows_are_not_searched(
     """The sizes tell which are right: the search, which costs more than the check, is not made for those."""
     model: Any = parse(_ROTARY.format(table=table, halves=_HALVES[halves]))
     asked: list[Any] = []
-    searching = openvino_editor.OpenVINOEditor if ir else onnx_editor.OnnxEditor
-    monkeypatch.setattr(
-        openvino_editor if ir else onnx_editor,
-        searching.__name__,
-        lambda *given: asked.append(given) or searching(*given),
-    )
+    searching = checking.editor_of
+    monkeypatch.setattr(checking, "editor_of", lambda *given: asked.append(given) or searching(*given))
     if ir:
         model = splitops.convert(model, "openvino")
         asked.clear()

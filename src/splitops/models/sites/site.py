@@ -49,8 +49,8 @@ class Site:
         origins: for each input, who says what its value is.
         conditional: whether the model may run without running this split node.
         unread: why the node is not one of its operator: it has no such version, or an attribute is none.
-        node: the node in the format's own form (``onnx_ir.Node``, or a
-            :class:`~splitops.models.formats.openvino.Layer`), for tools that rewrite it.
+        node: the ``onnx_ir.Node``, for tools that rewrite it; that of a layer knows its
+            :class:`~splitops.models.formats.openvino.Layer`.
 
     Examples:
         >>> from splitops.spec.operators import schema
