@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from splitops.errors import Where
-from splitops.native import Plan, SplitPlan
+from splitops.models.engines import OWN
+from splitops.models.sites import Site
+from splitops.native import SplitPlan
 from splitops.spec.operators import OperatorSchema
 from splitops.splitting.planning import SplitRequest
 
@@ -19,34 +22,21 @@ _MAX_PARTS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One way in which one node split its data.
+    """What one split node does with its data in a run.
 
     Attributes:
         schema: the operator version.
         where: the place in the model.
-        plan: what it did.
+        plan: what it does; None where only the run knows, and of a node that did not run.
+        by: who evaluates it; empty for a node that did not run.
+        times: how often; None where an engine evaluates it if a branch is taken or a loop turns.
     """
 
     schema: OperatorSchema = field(hash=False)  # a large row; the rest tells almost all splits apart
     where: Where
-    plan: SplitPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Foretold:
-    """What a node that an engine evaluates does with its data, as inference knows it.
-
-    Attributes:
-        schema: the operator version.
-        where: the place in the model.
-        plan: what it does; None where only the run knows.
-        conditional: whether it runs only where a branch is taken or a loop turns.
-    """
-
-    schema: OperatorSchema
-    where: Where
-    plan: Plan | None
-    conditional: bool
+    plan: SplitPlan | None
+    by: str = ""
+    times: int | None = 0
 
 
 @dataclass(slots=True)
@@ -55,21 +45,44 @@ class Trace:
 
     Attributes:
         counts: how often each was made here.
-        foretold: what an engine makes, once for each node.
         unlisted: how many more there were, of too many different ones.
     """
 
     counts: Counter[Split] = field(default_factory=Counter)
-    foretold: list[Foretold] = field(default_factory=list)
     unlisted: int = 0
     _parts: int = 0
 
     def record(self, request: SplitRequest, plan: SplitPlan) -> None:
         """Count one split."""
-        split = Split(request.schema, request.where, plan)
+        split = Split(request.schema, request.where, plan, OWN)
         if split not in self.counts:
             self._parts += len(plan.sizes)
             if len(self.counts) == _MAX_DIFFERENT or self._parts > _MAX_PARTS:
                 self.unlisted += 1
                 return
         self.counts[split] += 1
+
+    def splits(self, foretold: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
+        """Return what was made here, what an engine makes, and the nodes that did not run.
+
+        Args:
+            foretold: the splits that the engine evaluates, with what inference knows of them.
+            sites: all split nodes of the model.
+            engine: its name.
+        """
+        from splitops.models.sessions.foretold import plan_of
+
+        made = [replace(split, times=times) for split, times in self.counts.items()]
+        known: dict[tuple[str | None, str | None], Split] = {}
+        for site in foretold:
+            if _place(site.where) not in known:
+                times = None if site.conditional else 1
+                known[_place(site.where)] = Split(site.schema, site.where, plan_of(site), engine, times)
+        made += known.values()
+        ran = {_place(split.where) for split in made}
+        idle = [] if self.unlisted else [site for site in sites if _place(site.where) not in ran]
+        return made + [Split(site.schema, site.where, None) for site in idle]
+
+
+def _place(where: Where) -> tuple[str | None, str | None]:
+    return where.graph, where.node

@@ -10,21 +10,27 @@ import click
 import numpy as np
 
 from splitops.calls.node import observing
-from splitops.cli._console import console, json_option, one_line, place, print_json, say_written, table
+from splitops.cli._console import (
+    console,
+    json_option,
+    one_line,
+    place,
+    print_json,
+    say_written,
+    table,
+)
 from splitops.cli._models import MODEL_FILE, links_option
 from splitops.cli._paths import NEW_FILE, NEW_FOLDER
-from splitops.cli._trace import Foretold, Split, Trace
+from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
 from splitops.ground.records import picked
-from splitops.models.engines import AUTO, ENGINES, OWN
+from splitops.models.engines import AUTO, ENGINES
 from splitops.models.sites import Site
-from splitops.native import SplitPlan
 from splitops.spec.operators import display_name
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splitops.models.sessions import Session
 
 _MAX_ROWS: Final = 40
 _FEW: Final = 6
@@ -117,7 +123,7 @@ def command(
     from splitops.cli._profile import measure
     from splitops.models.sessions import session
 
-    splits = Trace()
+    made = Trace()
     options: dict[str, Any] = {
         "engine": engine,
         "isolate": isolate,
@@ -127,10 +133,10 @@ def command(
     with session(model, **options) as ready, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
         feeds = read_inputs(inputs, ready.inputs)
-        with observing(splits.record):
+        with observing(made.record):
             outputs = ready.run(feeds)
-        splits.foretold = _foretold(ready, feeds)
         sites, runtime, who = ready.sites, ready.engine, ready.describe()
+        splits = made.splits(ready.foretell(feeds), sites, runtime)
         times = measure(model, feeds, ready, options, repeat, profile=profile, trace=trace)
     described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
     if as_json:
@@ -139,58 +145,25 @@ def command(
             "out": None if out is None else str(out),
             "engine": runtime,
             "evaluated": who,
-            "splits": _splits_json(splits, sites, runtime),
-            "splits_unlisted": splits.unlisted,
+            "splits": [_split_json(split) for split in splits],
+            "splits_unlisted": made.unlisted,
             "outputs": _outputs_json(described, outputs),
         } | times.as_dict()
         print_json(report)
         return
     console(stderr=True).print(one_line(who), soft_wrap=True)
     terminal = console()
-    _print_splits(terminal, splits, sites, runtime)
+    _print_splits(terminal, splits, sites, made.unlisted)
     _print_outputs(terminal, described, outputs)
     times.print(terminal)
     say_written(out, trace)
 
 
-def _foretold(ready: Session, feeds: dict[str, Any]) -> list[Foretold]:
-    """Return what inference knows of the splits that the engine evaluates, each once."""
-    from splitops.models.sessions.foretold import plan_of
-
-    found: dict[tuple[str | None, str | None], Foretold] = {}
-    for site in ready.foretell(feeds):
-        key = site.where.graph, site.where.node
-        if key not in found:
-            found[key] = Foretold(site.schema, site.where, plan_of(site), site.conditional)
-    return list(found.values())
-
-
-def _idle(trace: Trace, sites: tuple[Site, ...]) -> list[Site]:
-    """Return the split nodes that did not run, such as those of a branch that was not taken."""
-    made: list[Split | Foretold] = [*trace.counts, *trace.foretold]
-    ran = {(split.where.graph, split.where.node) for split in made}
-    places = [(site.where.graph, site.where.node) for site in sites]
-    return [] if trace.unlisted else [site for site, at in zip(sites, places, strict=True) if at not in ran]
-
-
-def _splits_json(trace: Trace, sites: tuple[Site, ...], engine: str) -> list[dict[str, Any]]:
-    ran = [
-        _site_json(split) | {"by": OWN, "times": times} | _plan_json(split.plan)
-        for split, times in trace.counts.items()
-    ]
-    foretold = [
-        _site_json(split) | {"by": engine, "times": None if split.conditional else 1} | _plan_json(split.plan)
-        for split in trace.foretold
-    ]
-    return ran + foretold + [_site_json(site) | {"times": 0} for site in _idle(trace, sites)]
-
-
-def _site_json(site: Split | Foretold | Site) -> dict[str, Any]:
-    return {"operator": str(site.schema), "domain": site.schema.domain, **picked(site.where, "node", "graph")}
-
-
-def _plan_json(plan: SplitPlan | None) -> dict[str, Any]:
-    return {} if plan is None else picked(plan, "shape", "axis", "sizes", "offsets", "shapes")
+def _split_json(split: Split) -> dict[str, Any]:
+    made = {} if split.plan is None else picked(split.plan, "shape", "axis", "sizes", "offsets", "shapes")
+    by = {"by": split.by, "times": split.times} if split.by else {"times": 0}
+    site = {"operator": str(split.schema), "domain": split.schema.domain}
+    return site | picked(split.where, "node", "graph") | by | made
 
 
 def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -208,31 +181,22 @@ def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> l
     return result
 
 
-def _print_splits(out: Console, trace: Trace, sites: tuple[Site, ...], engine: str) -> None:
-    idle = _idle(trace, sites)
+def _print_splits(out: Console, splits: list[Split], sites: tuple[Site, ...], unlisted: int) -> None:
     if not sites:
         out.print("The model has no split operator.\n")
         return
     columns = ("split", "operator", "by", "axis", "data", "sizes", "parts")
     rows = table(*columns, right=("axis",), title="What was split")
-    for split, times in list(trace.counts.items())[:_MAX_ROWS]:
-        node = _place(split.where) + (f" ({times} times)" if times > 1 else "")
-        rows.add_row(node, display_name(split.schema), OWN, *_plan_cells(split.plan))
-    for foretold in trace.foretold[: max(0, _MAX_ROWS - rows.row_count)]:
-        node = _place(foretold.where) + (" (where it runs)" if foretold.conditional else "")
-        rows.add_row(node, display_name(foretold.schema), engine, *_plan_cells(foretold.plan))
-    for site in idle[: max(0, _MAX_ROWS - rows.row_count)]:
-        rows.add_row(_place(site.where), display_name(site.schema), "", "", "not run", "", "")
+    for split in splits[:_MAX_ROWS]:
+        often = {0: "", 1: "", None: " (where it runs)"}.get(split.times, f" ({split.times} times)")
+        cells = ("", "known to the run alone" if split.by else "not run", "", "")
+        if (plan := split.plan) is not None:
+            cells = (str(plan.axis), str(plan.shape), brief(plan.sizes), _shapes(plan.shapes))
+        rows.add_row(_place(split.where) + often, display_name(split.schema), split.by, *cells)
     out.print(rows)
-    left = len(trace.counts) + len(trace.foretold) + len(idle) + trace.unlisted - rows.row_count
+    left = len(splits) + unlisted - rows.row_count
     if left:
         out.print(f"... and {left} more")
-
-
-def _plan_cells(plan: SplitPlan | None) -> tuple[str, str, str, str]:
-    if plan is None:
-        return "", "known to the run alone", "", ""
-    return str(plan.axis), str(plan.shape), brief(plan.sizes), _shapes(plan.shapes)
 
 
 def _place(where: Where) -> str:
