@@ -203,7 +203,10 @@ def test_models_that_are_not_known(tmp_path: Path) -> None:
     for config, says in (
         ({"model_type": "mamba"}, "no fused tensors are known for model_type 'mamba'"),
         ({"model_type": "falcon"}, "with this configuration"),
-        ({"model_type": "llama", "quantization_config": {}}, "the scales of quantised weights"),
+        (
+            {"model_type": "llama", "quantization_config": {}},
+            "how scales of quant_method None are cut is not known",
+        ),
     ):
         model = save(tmp_path / "model", {"a": numbered(2)}, config)
         assert says in run("refit", model, "--plan", "unfuse", "--out", tmp_path / "out", code=1)

@@ -126,6 +126,11 @@ def refit(
     rules = rules_of(document, name)
     names = Names(document.get("vars", {}), checkpoint.config)
     fuse = plan == "fuse" or invert
+    if plan == "fuse" and "quantization_config" in checkpoint.config:
+        lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
+        scale = next((tensor for tensor in lone if grouped(rules, [tensor.name]) != [0]), None)
+        if scale is not None:
+            raise PlanError(f"{scale.label} may be of a row or of all: write a plan (--plan FILE)")
     tensors: list[Refitted] = []
     counts: dict[int, tuple[int, int]] = {}
     with without_collector():

@@ -59,25 +59,36 @@ def known_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the rules of ``refit`` for a model's fused tensors.
 
     Raises:
-        PlanError: none are known for its type, or its weights are quantised.
+        PlanError: none are known for its type, or not with its quantisation.
 
     Examples:
         >>> falcon = {"model_type": "falcon", "new_decoder_architecture": False, "multi_query": True}
         >>> known_fusions(falcon)[0]["sections"]
         ['num_attention_heads * head_dim', 'head_dim', 'head_dim']
     """
-    if "quantization_config" in config:
-        raise PlanError(
-            "the scales of quantised weights would have to be cut too: write a plan (--plan FILE)"
-        )
     kind = config.get("model_type")
     models = table("fusions.toml")["model"]
     for model in models:
         if kind in model["types"] and all(config.get(k) == v for k, v in model.get("when", {}).items()):
             rules: Sequence[Mapping[str, Any]] = model["rule"]
+            if "quantization_config" in config:
+                _prove_by_rows(config["quantization_config"], rules)
             return rules
     known = sorted({each for model in models for each in model["types"]})
     raise PlanError(
         f"no fused tensors are known for model_type {shown(kind)} with this configuration; the types are "
         f"{', '.join(known)}: write a plan (--plan FILE)"
     )
+
+
+def _prove_by_rows(stated: Any, rules: Sequence[Mapping[str, Any]]) -> None:
+    """Reject quantised weights unless all tensors of their modules have the outputs first, and a rule."""
+    method = stated.get("quant_method") if isinstance(stated, Mapping) else None
+    unpacked = ("float-quantized", "int-quantized", "naive-quantized")
+    known = method in ("modelopt", "nvfp4") or (
+        method == "compressed-tensors" and stated.get("format") in unpacked
+    )
+    if not known or not all("{leaf}" in rule["fused"] for rule in rules):
+        raise PlanError(
+            f"how scales of quant_method {shown(method)} are cut is not known: write a plan (--plan FILE)"
+        )
