@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import runpy
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import sharding_processes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitops.errors import ArrayError
+from splitops.errors import ArrayError, PlanError
 from splitops.sharding import merge, plan, rank
 from splitops.sharding.cuts import Recipe, cut_axis
 
@@ -134,6 +137,32 @@ def test_the_sharded_state_of_fsdp_is_merged(written: Path, tmp_path: Path) -> N
     merge(written / "fsdp").run(tmp_path / "whole")
     found = load_file(tmp_path / "whole" / "model.safetensors")
     assert same(found, sharding_processes.layers().state_dict()) == []
+
+
+def test_the_state_that_accelerate_pickles_is_rejected_with_commands_that_convert_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """accelerate has PyTorch's FileSystemWriter save SHARDED_STATE_DICT; both commands of the message run."""
+    merging = pytest.importorskip("accelerate.commands.merge")
+    state = {name: value.clone() for name, value in tensors().items() if name.startswith("float")}
+    pickled = tmp_path / "pytorch_model_fsdp_0"
+    dcp.save({"model": state}, storage_writer=dcp.FileSystemWriter(pickled))
+    with pytest.raises(PlanError) as found:
+        merge(pickled)
+    accelerates, torchs = (shlex.split(each) for each in str(found.value).split("`")[1::2])
+    assert accelerates[:2] == ["accelerate", "merge-weights"]
+    assert torchs[:2] == ["python", "-m"]
+    monkeypatch.chdir(tmp_path)
+    merging.merge_command(merging.merge_command_parser().parse_args(accelerates[2:]))
+    monkeypatch.setattr(sys, "argv", torchs[2:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, torchs[2], raising=False)
+        runpy.run_module(torchs[2], run_name="__main__")
+    loaded = torch.load(tmp_path / "OUT.pt")["model"]
+    merged = load_file(tmp_path / "OUT" / "model.safetensors")
+    for name, value in state.items():
+        assert torch.equal(loaded[name].view(torch.uint8), value.view(torch.uint8))
+        assert torch.equal(merged[name].view(torch.uint8), value.view(torch.uint8))
 
 
 def test_our_files_say_what_those_of_torch_say(written: Path, tmp_path: Path) -> None:
