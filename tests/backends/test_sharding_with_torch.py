@@ -142,7 +142,7 @@ def test_the_sharded_state_of_fsdp_is_merged(written: Path, tmp_path: Path) -> N
 def test_the_state_that_accelerate_pickles_is_rejected_with_commands_that_convert_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """accelerate has PyTorch's FileSystemWriter save SHARDED_STATE_DICT; both commands of the message run."""
+    """SHARDED_STATE_DICT is saved by PyTorch's FileSystemWriter. Both commands of the message run."""
     merging = pytest.importorskip("accelerate.commands.merge")
     state = {name: value.clone() for name, value in tensors().items() if name.startswith("float")}
     pickled = tmp_path / "pytorch_model_fsdp_0"
