@@ -8,8 +8,8 @@ runs in a process of its own, so that a crash is a result too.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,8 +22,8 @@ from splitops.ground.records import values_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
+from splitops.models.running.declared import Declared
 from splitops.models.sessions import Session, session
-from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.rules import SizeRule
 
@@ -147,8 +147,7 @@ def verify(
     if runtime not in VERIFIABLE:
         raise ModelError(f"{runtime} cannot be run here; {' and '.join(VERIFIABLE)} can")
     with session(source, "reference", allow_links=allow_links) as ours:
-        inputs = [_Input.of(declared) for declared in ours.inputs]
-        trials = _Trials(ours, inputs, seed)
+        trials = _Trials(ours, seed)
         engine = make_engine(runtime, {}, isolate=True)
         try:
             with tempfile.TemporaryDirectory(prefix="splitops-verify-") as folder:
@@ -171,7 +170,7 @@ def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
         ModelError: an input is not a tensor of a declared type and rank, or the model accepts no generated
             input.
     """
-    trials = _Trials(ours, [_Input.of(declared) for declared in ours.inputs], seed)
+    trials = _Trials(ours, seed)
     return trials.feeds(trials.base())
 
 
@@ -235,55 +234,19 @@ def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return little.reshape(-1).view(np.uint8).reshape(array.size, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """One input, of whose sizes some are open and have names."""
-
-    name: str
-    element_type: ElementType
-    shape: tuple[int | str, ...]
-    bounds: Mapping[str, Range] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, declared: Any) -> _Input:
-        if declared.kind != "tensor" or declared.element_type is None or declared.shape is None:
-            raise ModelError(f"no input can be made for {declared.name!r}, which is {declared}")
-        shape: list[int | str] = []
-        bounds: dict[str, Range] = {}
-        for axis, size in enumerate(declared.shape):
-            if isinstance(size, Range):
-                name = size.name or f"{declared.name}[{axis}]"
-                bounds[name] = size
-                shape.append(name)
-            else:
-                shape.append(size)
-        return cls(declared.name, declared.element_type, tuple(shape), bounds)
-
-    def make(self, sizes: Mapping[str, int], random: np.random.Generator, *, small: bool) -> Any:
-        """Return an array: small whole numbers where the type is none of integers, so that sums are exact."""
-        shape = tuple(sizes[size] if isinstance(size, str) else size for size in self.shape)
-        kind = self.element_type
-        if int(np.prod(shape, dtype=object)) > _MOST_ELEMENTS:
-            raise ModelError(f"input {self.name!r} of shape {shape} is too large to be made")
-        if kind.bits == 0:
-            array = np.empty(shape, object)
-            array.reshape(-1)[:] = [f"s{number}" for number in random.integers(0, 1 << 20, array.size)]
-            return array
-        if kind.numpy.kind in "iu" and not small and not kind.packed:
-            info = np.iinfo(kind.numpy)
-            return random.integers(info.min, info.max, shape, kind.numpy, endpoint=True)
-        return random.integers(0, 2 if kind.name == "bool" or small else 8, shape).astype(kind.numpy)
-
-
 class _Trials:
-    """The runs of one model."""
+    """The runs of one model, of whose inputs some sizes are open and have names."""
 
-    def __init__(self, ours: Session, inputs: Sequence[_Input], seed: int) -> None:
+    def __init__(self, ours: Session, seed: int) -> None:
         self.ours = ours
-        self.inputs = inputs
         self.random = np.random.default_rng(seed)
-        self.bounds = {name: size for one in inputs for name, size in one.bounds.items()}
         self.small = False
+        self.bounds: dict[str, Range] = {}
+        for one in ours.inputs:
+            if one.kind != "tensor" or one.element_type is None or one.shape is None:
+                raise ModelError(f"no input can be made for {one.name!r}, which is {one}")
+            named = ((_name_of(one, axis), size) for axis, size in enumerate(one.shape))
+            self.bounds |= {name: size for name, size in named if isinstance(size, Range)}
 
     def run(self, engine: Any, program: Program) -> Iterator[Trial]:
         base = self.base()
@@ -308,7 +271,28 @@ class _Trials:
 
     def feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Return inputs of some sizes."""
-        return {one.name: one.make(sizes, self.random, small=self.small) for one in self.inputs}
+        return {one.name: self._made(one, sizes) for one in self.ours.inputs}
+
+    def _made(self, declared: Declared, sizes: Mapping[str, int]) -> Any:
+        """Return an array: small whole numbers where the type is none of integers, so that sums are exact."""
+        kind, dims = declared.element_type, declared.shape
+        assert kind is not None
+        assert dims is not None
+        shape = tuple(
+            sizes[_name_of(declared, axis)] if isinstance(size, Range) else size
+            for axis, size in enumerate(dims)
+        )
+        if int(np.prod(shape, dtype=object)) > _MOST_ELEMENTS:
+            raise ModelError(f"input {declared.name!r} of shape {shape} is too large to be made")
+        if kind.bits == 0:
+            array = np.empty(shape, object)
+            array.reshape(-1)[:] = [f"s{number}" for number in self.random.integers(0, 1 << 20, array.size)]
+            return array
+        if kind.numpy.kind in "iu" and not self.small and not kind.packed:
+            info = np.iinfo(kind.numpy)
+            return self.random.integers(info.min, info.max, shape, kind.numpy, endpoint=True)
+        most = 2 if kind.name == "bool" or self.small else 8
+        return self.random.integers(0, most, shape).astype(kind.numpy)
 
     def base(self) -> dict[str, int]:
         """Return sizes, the same for all names, that the source takes."""
@@ -348,6 +332,11 @@ class _Trials:
             for step in steps:
                 found |= {step - 1, step, step + 1, 2 * step}
         return sorted(size for size in found if 0 <= size <= _MOST_SIZE)
+
+
+def _name_of(declared: Declared, axis: int) -> str:
+    size = declared.shape[axis] if declared.shape is not None else None
+    return (size.name if isinstance(size, Range) else None) or f"{declared.name}[{axis}]"
 
 
 def _within(size: int, bounds: Range) -> int:

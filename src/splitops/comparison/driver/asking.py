@@ -147,19 +147,16 @@ class Asker:
 
     def after(self) -> Outcome | None:
         """Return what it did after its last answer, if it did anything; then it starts anew."""
-        ended = None if self._process is None else self._process.after()
-        if ended is None:
-            return None
-        self.stop()
-        return ended.outcome
+        outcome = None if self._process is None else self._process.after()
+        if outcome is not None:
+            self.stop()
+        return outcome
 
     def finish(self) -> Outcome | None:
         """Stop the process once it had the time to end, and return what it did after its last answer."""
-        if self._process is None:
-            return None
-        ended = self._process.finish()
+        outcome = None if self._process is None else self._process.finish()
         self.stop()
-        return None if ended is None else ended.outcome
+        return outcome
 
     def kill(self) -> None:
         """End the process; a thread that is asking it hears of it."""

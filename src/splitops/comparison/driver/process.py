@@ -213,29 +213,25 @@ class Process:
             self._read(min(_TICK, deadline - now))
             if self._lines:
                 break
-            if self._exited:
-                raise self._end()
-            if self._closed:
-                raise self._closing()
+            self._prove_open()
             if now - looked >= _TICK:
                 looked = now
                 self._weigh()
         return self._lines.pop(0)
 
-    def after(self) -> Ended | None:
+    def after(self) -> Outcome | None:
         """Return what the process did after its last answer, which belongs to the same case."""
         try:
             self._read(0)
+            if self._lines or self._size:
+                said = (self._lines or self._chunks)[0][:60]
+                raise Ended("protocol", f"it says more than it was asked: {said!r}")
+            self._prove_open()
         except Ended as ended:
-            return ended
-        if self._lines or self._size:
-            said = (self._lines or self._chunks)[0][:60]
-            return Ended("protocol", f"it says more than it was asked: {said!r}")
-        if self._exited:
-            return self._end()
-        return self._closing() if self._closed else None
+            return ended.outcome
+        return None
 
-    def finish(self) -> Ended | None:
+    def finish(self) -> Outcome | None:
         """Say that nobody asks any more, and return what it did after its last answer; then stop it."""
         found = self.after()
         if found is None:
@@ -249,7 +245,7 @@ class Process:
             if self._lines or self._size:
                 found = self.after()
             elif self._exited and self._process.wait() < 0:
-                found = self._end()
+                found = self._end().outcome
         return found
 
     def kill(self) -> None:
@@ -324,13 +320,15 @@ class Process:
             self._closed |= pipe is self._process.stdout
         return data
 
-    def _closing(self) -> Ended:
-        """Say why the output is closed: it ends, or it does not."""
-        try:
-            self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            return Ended("protocol", "it has closed its output")
-        return self._end()
+    def _prove_open(self) -> None:
+        """Say why the output is closed, if it is: the process ends, or it does not."""
+        if self._closed and not self._exited:
+            try:
+                self._process.wait(_GRACE)
+            except subprocess.TimeoutExpired as error:
+                raise Ended("protocol", "it has closed its output") from error
+        if self._closed or self._exited:
+            raise self._end()
 
     def _end(self) -> Ended:
         status = self._process.wait()

@@ -238,11 +238,15 @@ class Run:
 
     def _alone(self, column: Column, case: Case, index: int) -> tuple[Verdict, Outcome]:
         with self._fresh(column, PERTURBATIONS[index]) as asker:
-            verdict, outcome = self._judged(column, asker, case)
-            late = asker.finish()
-            if late is None:
-                return verdict, outcome
-            return judge(case, late, lambda _: None), late
+            return self._with_end(column, asker, case, asker.finish)
+
+    def _with_end(
+        self, column: Column, asker: Asker, case: Case, end: Callable[[], Outcome | None]
+    ) -> tuple[Verdict, Outcome]:
+        """Ask a case, and judge what came after the answer in its place, if anything did."""
+        verdict, outcome = self._judged(column, asker, case)
+        late = end()
+        return (verdict, outcome) if late is None else (judge(case, late, lambda _: None), late)
 
     def _late(self, column: Column, found: Told | None) -> Outcome | None:
         """Return what a column does after its answer to a case, given all the time that it needs."""
@@ -257,10 +261,7 @@ class Run:
         with self._lent(column) as asker:
 
             def does_the_same(smaller: Case) -> bool:
-                found, _ = self._judged(column, asker, smaller)
-                late = asker.after()
-                if late is not None:
-                    found = judge(smaller, late, lambda _: None)
+                found, _ = self._with_end(column, asker, smaller, asker.after)
                 if found.kind != verdict.kind and verdict.word is Word.CRASH:  # it may die after its answer
                     found, _ = self._alone(column, smaller, 0)
                 return found.kind == verdict.kind
