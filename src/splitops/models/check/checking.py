@@ -18,9 +18,8 @@ from splitops.models.check.limits import Limit
 from splitops.models.check.onnx_form import form_findings, misread_sequences
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
-from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, find_fused
+from splitops.models.graph.fusions import Fused, find_fused, may_be_fused_in
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.onnx import declared, label
 from splitops.models.infer.walk import Found, Walk

@@ -30,7 +30,7 @@ from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
-from splitops.models.graph.around import may_be_fused_in
+from splitops.models.graph.fusions import may_be_fused_in
 from splitops.models.graph.onnx import Pen, graphs_of, shape_of, stem
 from splitops.models.graph.onnx_model import written
 from splitops.models.graph.onnx_splits import write_site

@@ -306,9 +306,22 @@ class Editor(ABC):
 
     @abstractmethod
     def repeat(
-        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+        self,
+        before: ir.Node,
+        node: ir.Node,
+        inputs: Sequence[ir.Value | None],
+        shape: Shape | None,
+        changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a node like one of one output, with other inputs, that gives another size of an axis."""
+        """Add a node like one of one output, with other inputs, that gives another shape.
+
+        Args:
+            before: the node in front of which it is put.
+            node: the node that it is like.
+            inputs: what it reads.
+            shape: what is known of what it gives.
+            changed: attributes that are other ones.
+        """
 
     @abstractmethod
     def fold(

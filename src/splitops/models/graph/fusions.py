@@ -6,27 +6,23 @@ here follows one of its passes: it finds where the replacement does not do what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Final
 
+import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.models.graph.around import (
-    NAMES,
-    PARTS_OF_A_CELL,
-    RESHAPING,
-    Nodes,
-    grows,
-    only_number,
-    source,
-    unchanged,
-)
+from splitops.errors import NOWHERE, SplitError
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import known, shape_of
-from splitops.models.known import Known
-from splitops.spec.sizes.dims import Shape
+from splitops.models.graph.onnx import all_graphs, constant_array, fixed_integers, known, shape_of
+from splitops.models.graph.openvino import DOMAIN, LayerNode
+from splitops.models.known import Known, Tensor
+from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.rules import SizeRule
 
 
@@ -49,6 +45,8 @@ class Fusion(StrEnum):
     """Slices follow one another, and one of them ends before it starts."""
     GATED = "gated-parts"
     """The gates of an LSTM cell, of which one has a constant of its own, are in another order."""
+    REDUCED = "turned-reduction"
+    """A Transpose moves axes of size 1 past others, in front of a reduction that drops its axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,8 @@ class Fused:
         return self.path[-1]
 
 
-_ACTIVATIONS: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
+FactOf = Callable[[ir.Value], Known]
+"""What is known of a value."""
 
 
 def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
@@ -85,50 +84,169 @@ def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
         editor: the model, with what is known of its values noted.
         without_lengths: whether splits of equal lengths count as splits by a number.
     """
-    found: list[Fused] = []
-    for graph in editor.graphs:
-        reader = _Reader(editor, graph, without_lengths)
-        for node in graph:
-            for find in _FINDERS.get(NAMES.get(node.op_type, node.op_type), ()):
-                found += find(reader, node)
-        found += _backward_slices(reader)
-    return found
+    return list(_search(editor.model, known, editor, without_lengths))
 
 
-class _Reader(Nodes):
+def may_be_fused_in(model: ir.Model, facts: FactOf = known) -> bool:
+    """Return whether operators and sizes leave it open that :func:`find_fused` finds something in a model.
+
+    Args:
+        model: the model.
+        facts: what is known of its values: the sizes tell most patterns from those that are right.
+    """
+    try:
+        return any(True for _ in _search(model, facts))
+    except _UndecidedError:
+        return True
+
+
+class _UndecidedError(Exception):
+    """Only how the nodes are written decides."""
+
+
+def _search(
+    model: ir.Model, facts: FactOf, editor: Editor | None = None, without_lengths: bool = False
+) -> Iterator[Fused]:
+    for _, graph in all_graphs(model):
+        roots = [node for node in graph if node.op_type in _ROOTS]
+        reader = _Reader(roots, facts, editor, without_lengths)
+        for node in roots:
+            finder = _FINDERS.get(reader.name(node))
+            if finder is not None:
+                yield from finder(reader, node)
+        yield from _backward_slices(reader)
+
+
+# The graph as OpenVINO sees it
+
+_NAMES: Final[Mapping[str, str]] = {
+    "Broadcast": "Expand",
+    "Convert": "Cast",
+    "ConvertLike": "CastLike",
+    "Convolution": "Conv",
+    "Divide": "Div",
+    "Multiply": "Mul",
+    "Negative": "Neg",
+    "ReLU": "Relu",
+    "Subtract": "Sub",
+    "VariadicSplit": "Split",
+}
+"""Names in OpenVINO of operators that ONNX has too."""
+_CASTS: Final = frozenset({"Cast", "CastLike"})
+_OF_ANY_NUMBER: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
+_NEUTRAL: Final[Mapping[str, int]] = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+_RESHAPING: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_MOVING: Final = frozenset({"Expand", "Pad", "Slice", "Tile", "Transpose"})
+_DROPPED: Final = _CASTS | _OF_ANY_NUMBER | set(_NEUTRAL) | _RESHAPING | _MOVING | {"Identity", "Dropout"}
+_DOMAINS: Final = frozenset({"", "ai.onnx", DOMAIN})
+_ACTIVATIONS: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
+_PARTS_OF_A_CELL: Final = 4
+REDUCTIONS: Final = frozenset(
+    f"Reduce{kind}"
+    for kind in ("L1", "L2", "LogSum", "LogicalAnd", "LogicalOr", "Max", "Mean", "Min", "Prod", "Sum")
+)
+"""Those that OpenVINO moves in front of a Transpose, as both formats name them."""
+
+
+class _Reader:
     """Reads the nodes of one graph as OpenVINO sees them: without nodes that change nothing.
 
     Args:
-        editor: the model.
-        graph: the graph.
+        roots: the nodes at which a pattern may begin, Slices among them.
+        facts: what is known of its values.
+        editor: how its nodes are written; None where that is not to be asked.
         without_lengths: as in :func:`find_fused`.
     """
 
-    def __init__(self, editor: Editor, graph: Iterable[ir.Node], without_lengths: bool) -> None:
-        self.editor = editor
-        self.graph = graph
+    def __init__(
+        self, roots: Sequence[ir.Node], facts: FactOf, editor: Editor | None, without_lengths: bool
+    ) -> None:
+        self._roots = roots
         self.without_lengths = without_lengths
-        self._slices: dict[tuple[ir.Value, int], list[_Slice]] | None = None
-        self._read: dict[ir.Node, _Slice | None] = {}
+        self._facts = facts
+        self._editor = editor
+        self._slices: dict[ir.Node, _Slice | None] = {}
         self._sources: dict[ir.Value, ir.Value] = {}
+
+    @property
+    def editor(self) -> Editor:
+        """How the nodes are written.
+
+        Raises:
+            _UndecidedError: it is not to be asked.
+        """
+        if self._editor is None:
+            raise _UndecidedError
+        return self._editor
+
+    def ask(self) -> None:
+        """Ask for the editor, which decides whether nodes that keep the shape of their data change it."""
+        _ = self.editor
+
+    def name(self, node: ir.Node) -> str:
+        """Return the operator of a node as ONNX names it; empty for an operator of another domain."""
+        return _NAMES.get(node.op_type, node.op_type) if node.domain in _DOMAINS else ""
+
+    def tensor(self, value: ir.Value) -> Tensor:
+        """Return what is known of a tensor."""
+        found = self._facts(value) or known(value)
+        return found if isinstance(found, Tensor) else Tensor()
+
+    def shape(self, value: ir.Value | None) -> Shape | None:
+        """Return what is known of the shape of a tensor; None is an unknown rank."""
+        return None if value is None else self.tensor(value).shape
+
+    def sizes(self, value: ir.Value | None) -> tuple[int, ...] | None:
+        """Return a shape of which every size is known."""
+        return _sizes(self.shape(value))
 
     def source(self, value: ir.Value) -> ir.Value:
         """Return the value that a value is, behind all nodes that change nothing."""
         if value not in self._sources:
-            self._sources[value] = source(self, value)
+            found = value
+            while (node := found.producer()) is not None and (given := self.unchanged(node)) is not None:
+                if self.name(node) == "Dropout" and found is not node.outputs[0]:
+                    break  # the mask
+                found = given
+            self._sources[value] = found
         return self._sources[value]
 
-    # What Around asks for
+    def unchanged(self, node: ir.Node) -> ir.Value | None:
+        """Return what the first output of a node is, if the node changes nothing, so that it is dropped."""
+        kind = self.name(node)
+        if kind not in _DROPPED:
+            return None
+        data, *others = node.inputs or (None,)
+        if data is None or kind in ("Identity", "Dropout"):
+            return data
+        if kind in _NEUTRAL:
+            return self._scaled(kind, data, others)
+        if kind in _OF_ANY_NUMBER:
+            return None if others else data
+        made = self.tensor(node.outputs[0])
+        if kind in _CASTS:
+            return data if made.type is not None and self.tensor(data).type == made.type else None
+        while not _is_same(self.shape(data), made.shape):
+            maker = data.producer() if kind in _RESHAPING else None
+            given = None if maker is None or self.name(maker) not in _RESHAPING else maker.inputs[0]
+            if given is None:
+                return None
+            data = given
+        return data if kind in _RESHAPING or self._keeps_places(node) else None
 
-    def readers(self, node: ir.Node) -> list[ir.Node]:
-        return [reader for value in node.outputs for reader in self.read_by(value)]
+    def _scaled(self, kind: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
+        """Return what 0 is added to, or what is multiplied by 1."""
+        if len(others) != 1 or others[0] is None:
+            return None
+        if self.number(others[0]) == _NEUTRAL[kind]:
+            return data
+        return others[0] if kind in ("Add", "Mul") and self.number(data) == _NEUTRAL[kind] else None
 
-    def fact(self, value: ir.Value) -> Known:
-        return known(value)
-
-    def keeps_places(self, node: ir.Node) -> bool:
-        shape = shape_of(node.outputs[0])
-        rank = 0 if shape is None else len(shape)
+    def _keeps_places(self, node: ir.Node) -> bool:
+        """Return whether a node that gives the shape of its data leaves every element in its place."""
+        if self._editor is None:
+            return True  # what is behind it is looked at
+        rank = len(self.shape(node.outputs[0]) or ())
         if self.name(node) == "Pad":
             pads = None if len(node.inputs) < 2 or node.inputs[1] is None else node.inputs[1]
             content = None if pads is None else self.editor.content(self.source(pads), 2 * rank)
@@ -141,43 +259,50 @@ class _Reader(Nodes):
                 return bounds is not None and all(taken.step > 0 for taken in bounds.values())
         return True
 
-    # What makes and reads a value
-
-    def read_by(self, value: ir.Value) -> list[ir.Node]:
+    def readers(self, value: ir.Value) -> list[ir.Node]:
         """Return the nodes that read a value, behind those that change nothing, once for each time."""
         found: list[ir.Node] = []
         for use in value.uses():
             behind = [use.node]
-            if self.name(use.node) in RESHAPING and unchanged(self, use.node) is None:
+            if self.name(use.node) in _RESHAPING and self.unchanged(use.node) is None:
                 behind = [other.node for other in use.node.outputs[0].uses()]  # two that undo one another
-            if behind and all(unchanged(self, node) is value for node in behind):
-                found += [reader for node in behind for reader in self.read_by(node.outputs[0])]
+            if behind and all(self.unchanged(node) is value for node in behind):
+                found += [reader for node in behind for reader in self.readers(node.outputs[0])]
             else:
                 found.append(use.node)
         return found
+
+    def only_for(self, value: ir.Value, node: ir.Node) -> bool:
+        """Return whether nothing but one node reads a value."""
+        return not value.is_graph_output() and all(reader is node for reader in self.readers(value))
 
     def made_by(self, value: ir.Value | None, *names: str) -> ir.Node | None:
         """Return the node of one of some operators that makes a value."""
         node = None if value is None else self.source(value).producer()
         return node if node is not None and self.name(node) in names else None
 
+    def number(self, value: ir.Value | None) -> float | None:
+        """Return the number that a constant of one element holds."""
+        cast = self.made_by(value, "Cast")
+        given = value if cast is None else cast.inputs[0]
+        held = None if given is None else self.source(given)
+        if held is None or (self.sizes(held) is not None and self.size(held) != 1):
+            return None
+        array = _small_constant(held)
+        return float(array.reshape(-1)[0]) if array is not None and array.dtype.kind in "iuf" else None
+
+    def size(self, value: ir.Value | None) -> int | None:
+        """Return the number of elements of a value, where it is known."""
+        sizes = self.sizes(value)
+        return None if sizes is None else math.prod(sizes)
+
+    # Splits and Slices
+
     def part_of(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
         """Return the split that makes a value, and the position of the part."""
-        found = None if value is None else self.source(value)
-        node = None if found is None else found.producer()
-        if found is None or node is None or NAMES.get(node.op_type, node.op_type) != "Split":
+        if value is None or self.made_by(value, "Split") is None:
             return None
-        return self.editor.part_of(found)
-
-    def name(self, node: ir.Node) -> str:
-        """Return the operator of a node as ONNX names it; empty for an operator of another domain."""
-        if node.domain not in ("", "ai.onnx", self.editor.domain):
-            return ""
-        return NAMES.get(node.op_type, node.op_type)
-
-    def only_for(self, value: ir.Value, node: ir.Node) -> bool:
-        """Return whether nothing but one node reads a value."""
-        return not value.is_graph_output() and all(reader is node for reader in self.read_by(value))
+        return self.editor.part_of(self.source(value))
 
     def is_counted(self, split: ir.Node) -> bool:
         """Return whether a split is one by a number of parts to OpenVINO: its operator Split."""
@@ -193,62 +318,40 @@ class _Reader(Nodes):
         assert cut is not None
         return cut.division.count or len(cut.division.lengths)
 
-    def number(self, value: ir.Value | None) -> float | None:
-        """Return the number that a constant of one element holds."""
-        cast = self.made_by(value, "Cast")
-        value = value if cast is None else cast.inputs[0]
-        content = None if value is None else self.editor.content(self.source(value), 1)
-        return None if content is None else only_number(content[0])
+    @cached_property
+    def sliced(self) -> dict[ir.Value, list[ir.Node]]:
+        """The Slices that are read, by what they slice."""
+        found: dict[ir.Value, list[ir.Node]] = {}
+        for node in self._roots:
+            if self.name(node) == "Slice" and node.inputs[0] is not None and _is_read(node):
+                found.setdefault(self.source(node.inputs[0]), []).append(node)
+        return found
 
-    def fits(self, table: ir.Value, rank: int) -> bool:
-        """Return whether a table has as many axes as what it is multiplied with; constants are given them."""
-        shape = shape_of(table)
-        return shape is None or len(shape) == rank or self.editor.is_constant(table)
+    def slices(self, data: ir.Value, axis: int) -> list[_Slice]:
+        """Return the Slices of one axis in steps of 1 and of known bounds of a value."""
+        found = (self.slice(node) for node in self.sliced.get(data, ()))
+        return [one for one in found if one is not None and one.axis == axis]
 
-    def size(self, value: ir.Value | None) -> int | None:
-        """Return the number of elements of a value, where it is known."""
-        shape = None if value is None else _sizes(shape_of(value))
-        if shape is None:
+    def slice(self, node: ir.Node | None) -> _Slice | None:
+        """Return a node as a Slice of one axis in steps of 1."""
+        if node is None:
             return None
-        size = 1
-        for dim in shape:
-            size *= dim
-        return size
-
-    @property
-    def slices(self) -> dict[tuple[ir.Value, int], list[_Slice]]:
-        """The Slices of one axis in steps of 1 and of known bounds, by what they slice and the axis."""
-        if self._slices is None:
-            self._slices = {}
-            for node in self.graph:
-                made = self._slice(node) if self.name(node) == "Slice" and _is_read(node) else None
-                if made is not None:
-                    self._slices.setdefault((made.data, made.axis), []).append(made)
-        return self._slices
-
-    def _slice(self, node: ir.Node) -> _Slice | None:
-        if node not in self._read:
-            self._read[node] = self._read_slice(node)
-        return self._read[node]
+        if node not in self._slices:
+            self._slices[node] = self._read_slice(node)
+        return self._slices[node]
 
     def _read_slice(self, node: ir.Node) -> _Slice | None:
         data = node.inputs[0]
-        shape = None if data is None else shape_of(data)
+        shape = self.shape(data)
         if data is None or shape is None or self.editor.role(node) is not Role.SLICE:
             return None
         bounds = self.editor.bounds(node, len(shape))
         if bounds is None or len(bounds) != 1:
             return None
         ((axis, taken),) = bounds.items()
-        if taken.step != 1:
-            return None
         size = shape[axis]
-        return _Slice(node, self.source(data), axis, taken, size if isinstance(size, int) else None)
-
-    def slice_of(self, value: ir.Value | None) -> _Slice | None:
-        """Return the Slice of one axis that makes a value."""
-        node = self.made_by(value, "Slice")
-        return None if node is None else self._slice(node)
+        known_size = size if isinstance(size, int) else None
+        return _Slice(node, self.source(data), axis, taken, known_size) if taken.step == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,53 +374,87 @@ class _Slice:
         return begin, max(begin, end)
 
 
+def _is_same(one: Shape | None, other: Shape | None) -> bool:
+    """Return whether two shapes are surely the same one."""
+    if one is None or one != other:
+        return False
+    return all(isinstance(size, int) or (isinstance(size, Range) and size.name is not None) for size in one)
+
+
+def _sizes(shape: Shape | None) -> tuple[int, ...] | None:
+    """Return a shape of which every size is known."""
+    found = None if shape is None else tuple(size for size in shape if isinstance(size, int))
+    return None if shape is None or found is None or len(found) < len(shape) else found
+
+
+def _small_constant(value: ir.Value) -> npt.NDArray[Any] | None:
+    """Return the constant of one element that a value is."""
+    maker = value.producer()
+    if not isinstance(maker, LayerNode):
+        array = constant_array(value, limit=1)
+        return array if array is not None and array.size == 1 else None
+    constant = maker.layer.constant
+    if constant is None or math.prod(constant.shape) != 1:
+        return None
+    try:
+        return constant.array(NOWHERE)
+    except SplitError:
+        return None
+
+
+def drops_axes(node: ir.Node) -> bool:
+    """Return whether a reduction may drop the axes that it reduces."""
+    if isinstance(node, LayerNode):
+        return (node.layer.attribute("keep_dims") or "").lower() not in ("true", "1")
+    stated = node.attributes.get("keepdims")
+    return stated is not None and (stated.is_ref() or not stated.value)
+
+
+def _is_read(node: ir.Node) -> bool:
+    return any(value.uses() or value.is_graph_output() for value in node.outputs)
+
+
 # Parts that are joined
 
 
 def _joined(reader: _Reader, join: ir.Node) -> Iterator[Fused]:
-    """Yield what is found at one Concat."""
-    values = [None if value is None else reader.source(value) for value in join.inputs]
-    axis, shape = reader.editor.axis(join), shape_of(join.outputs[0])
-    if axis is None or not values or None in values:
-        return
-    inputs = [value for value in values if value is not None]
-    yield from _squeezed(reader, join, inputs, axis, shape)
-    yield from _repeated(reader, join, inputs, axis)
-    yield from _convolved(reader, join, inputs, axis)
-    yield from _rotated(reader, join, inputs, axis)
+    """Yield what is found at one Concat: what makes its first input tells which pattern it may end."""
+    inputs = [reader.source(value) for value in join.inputs if value is not None]
+    maker = inputs[0].producer() if inputs and len(inputs) == len(join.inputs) else None
+    follow = None if maker is None else _PATTERNS.get(reader.name(maker))
+    return iter(()) if follow is None else follow(reader, join, inputs)
 
 
-def _squeezed(
-    reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: int, shape: Shape | None
-) -> Iterator[Fused]:
+def _squeezed(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value]) -> Iterator[Fused]:
     """Follow SplitSqueezeConcatFusion: a Transpose and a Reshape to the sizes of the result."""
-    first: ir.Node | None = None
     path: list[ir.Node] = []
+    splits: set[ir.Node] = set()
     for index, value in enumerate(inputs):
         squeeze = reader.made_by(value, "Squeeze", "Reshape")
-        part = None if squeeze is None or squeeze.inputs[0] is None else reader.part_of(squeeze.inputs[0])
-        if squeeze is None or part is None or part[1] != index or part[0] is not (first or part[0]):
+        part = None if squeeze is None else reader.part_of(squeeze.inputs[0])
+        if squeeze is None or part is None or part[1] != index:
             return
-        first = part[0]
-        if not reader.is_counted(first) or not reader.only_for(first.outputs[index], squeeze):
+        split = part[0]
+        splits.add(split)
+        if len(splits) > 1 or not reader.is_counted(split):
             return
-        if not _loses_axis(reader, squeeze, first, index):
+        if not reader.only_for(split.outputs[index], squeeze) or not _loses_axis(reader, squeeze, *part):
             return
         path.append(squeeze)
-    assert first is not None
-    if reader.count(first) != len(inputs):
+    axis, shape = reader.editor.axis(join), reader.shape(join.outputs[0])
+    if axis is None or reader.count(split) != len(inputs):
         return
-    nodes = (first, *path, join)
+    nodes = (split, *path, join)
     if axis < 0:
-        yield Fused(Fusion.SQUEEZED, first, nodes)
+        yield Fused(Fusion.SQUEEZED, split, nodes)
     if shape is not None and sum(not isinstance(size, int) for size in shape) > 1:
-        yield Fused(Fusion.SQUEEZED_OPEN, first, nodes)
+        yield Fused(Fusion.SQUEEZED_OPEN, split, nodes)
 
 
 def _loses_axis(reader: _Reader, squeeze: ir.Node, split: ir.Node, index: int) -> bool:
     """Return whether a node drops the split axis of a part, of size 1, and nothing else."""
     cut = reader.editor.cut(split)
-    before, after = shape_of(split.outputs[index]), shape_of(squeeze.outputs[0])
+    before, after = reader.shape(split.outputs[index]), reader.shape(squeeze.outputs[0])
     if cut is None or before is None or after is None or len(after) != len(before) - 1:
         return False
     if before[cut.axis] != 1:
@@ -328,19 +465,20 @@ def _loses_axis(reader: _Reader, squeeze: ir.Node, split: ir.Node, index: int) -
     return all(one == other for one, other in zip(left, after, strict=True) if isinstance(one, int))
 
 
-def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: int) -> Iterator[Fused]:
+def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value]) -> Iterator[Fused]:
     """Follow SplitConcatPairToInterpolateFusion: an Interpolate on the axis of the split, as it is given."""
-    parts = [reader.part_of(value) for value in inputs]
-    split = None if parts[0] is None else parts[0][0]
-    if split is None or any(part is None or part[0] is not split for part in parts):
+    if inputs[:1] != inputs[1:2]:
         return
-    cut = reader.editor.cut(split)
-    if cut is None or cut.rank not in (4, 5) or not reader.is_counted(split):
+    parts = [reader.part_of(value) for value in inputs]
+    split, axis = None if parts[0] is None else parts[0][0], reader.editor.axis(join)
+    cut = None if split is None else reader.editor.cut(split)
+    if split is None or cut is None or axis is None or cut.rank not in (4, 5):
+        return
+    if not reader.is_counted(split):
         return
     count = reader.count(split)
     times, rest = divmod(len(inputs), count)
-    order = [part[1] for part in parts if part is not None]
-    if rest or count < 2 or times < 2 or order != [index for index in range(count) for _ in range(times)]:
+    if rest or count < 2 or parts != [(split, index) for index in range(count) for _ in range(times)]:
         return
     if isinstance(cut.size, int) and cut.size != count:
         return
@@ -355,81 +493,66 @@ def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: 
 # Convolutions
 
 
-def _convolved(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: int) -> Iterator[Fused]:
-    """Follow ConvolutionToGroupConvolutionFusion: which part a convolution reads is not looked at."""
-    first = _convolution(reader, inputs[0])
-    channels = None if first is None else _channels(reader, first)
-    if first is None or channels is None:
-        return
-    positions = (channels.begin, channels.end)
-    convolutions, order = [first], [channels.index]
-    for value in inputs[1:]:
-        node = value.producer()
-        if node is None or not node.inputs or node.graph is not join.graph:
-            yield Fused(
-                Fusion.CONVOLVED_BESIDE, channels.node, (channels.node, first, join), position=positions
-            )
-            return
-        other = _convolution(reader, value)
-        again = None if other is None else _channels(reader, other)
-        if (
-            other is None
-            or again is None
-            or again.whole is not channels.whole
-            or not _are_alike(reader, first, other)
-        ):
-            return
-        convolutions.append(other)
-        order.append(again.index)
-    shapes = {
-        _sizes(shape_of(node.inputs[1])) if node.inputs[1] is not None else None for node in convolutions
-    }
-    rank = shape_of(join.outputs[0])
-    if len(shapes) > 1 or None in shapes or len(inputs) < 2:
-        return
-    if order != list(range(channels.count)) or axis not in (1, 1 - len(rank or next(iter(shapes)) or ())):
-        nodes = (channels.node, *convolutions, join)
-        yield Fused(Fusion.CONVOLVED, channels.node, nodes, position=positions)
-
-
-def _convolution(reader: _Reader, value: ir.Value) -> ir.Node | None:
-    """Return the convolution of one group, without a bias, that makes a value."""
-    node = reader.made_by(value, "Conv")
-    if node is None or len([given for given in node.inputs if given is not None]) != 2:
-        return None
-    group = node.attributes.get("group")
-    return node if group is None or (not group.is_ref() and group.value == 1) else None
-
-
-def _are_alike(reader: _Reader, one: ir.Node, other: ir.Node) -> bool:
-    """Return whether two convolutions state the same strides, pads and dilations."""
-    return reader.editor.window(one) == reader.editor.window(other)
-
-
 @dataclass(frozen=True, slots=True)
 class _Channels:
     """What a convolution reads: a part of a split of the channels, or a Slice that becomes one.
 
     Attributes:
+        convolution: the convolution.
         node: the split or Slice.
         whole: what all parts have in common: the split, or the data of the Slices.
         index: which part.
         count: of how many.
-        begin, end: positions of the channels.
+        span: the positions of the channels.
     """
 
+    convolution: ir.Node
     node: ir.Node
     whole: object
     index: int
     count: int
-    begin: int
-    end: int
+    span: tuple[int, int]
 
 
-def _channels(reader: _Reader, convolution: ir.Node) -> _Channels | None:
-    data, weights = convolution.inputs[:2]
-    part = None if data is None else reader.part_of(data)
-    kernel = None if weights is None else _sizes(shape_of(weights))
+def _convolved(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value]) -> Iterator[Fused]:
+    """Follow ConvolutionToGroupConvolutionFusion: which part a convolution reads is not looked at."""
+    first = _channels(reader, inputs[0])
+    axis = None if first is None else reader.editor.axis(join)
+    if first is None or axis is None:
+        return
+    read = [first]
+    for value in inputs[1:]:
+        maker = value.producer()
+        if maker is None or not maker.inputs or maker.graph is not join.graph:
+            beside = (first.node, first.convolution, join)
+            yield Fused(Fusion.CONVOLVED_BESIDE, first.node, beside, position=first.span)
+            return
+        other = _channels(reader, value)
+        window = reader.editor.window
+        if other is None or other.whole is not first.whole:
+            return
+        if window(other.convolution) != window(first.convolution):
+            return
+        read.append(other)
+    kernels = {reader.sizes(one.convolution.inputs[1]) for one in read}
+    if len(kernels) > 1 or None in kernels or len(inputs) < 2:
+        return
+    rank = len(reader.shape(join.outputs[0]) or next(iter(kernels)) or ())
+    if [one.index for one in read] != list(range(first.count)) or axis not in (1, 1 - rank):
+        path = (first.node, *(one.convolution for one in read), join)
+        yield Fused(Fusion.CONVOLVED, first.node, path, position=first.span)
+
+
+def _channels(reader: _Reader, value: ir.Value) -> _Channels | None:
+    """Return what a convolution of one group, without a bias, that makes a value reads."""
+    node = reader.made_by(value, "Conv")
+    if node is None or len([given for given in node.inputs if given is not None]) != 2:
+        return None
+    group = node.attributes.get("group")
+    if group is not None and (group.is_ref() or group.value != 1):
+        return None
+    data, weights = node.inputs[:2]
+    kernel, part = reader.sizes(weights), reader.part_of(data)
     if kernel is None or len(kernel) < 2:
         return None
     if part is not None:
@@ -442,49 +565,88 @@ def _channels(reader: _Reader, convolution: ir.Node) -> _Channels | None:
         if axis not in (1, 1 - len(kernel)):
             return None
         begin = index * kernel[1] if sizes is None else sum(sizes[:index])
-        return _Channels(split, split, index, count, begin, begin + kernel[1])
-    found = reader.slice_of(data)
+        return _Channels(node, split, split, index, count, (begin, begin + kernel[1]))
+    found = reader.slice(reader.made_by(data, "Slice"))
     if found is None or found.axis != 1 or found.size is None or found.span is None:
         return None
-    spans = sorted({other.span for other in reader.slices[found.data, 1] if other.span is not None})
+    spans = sorted({one.span for one in reader.slices(found.data, 1) if one.span is not None})
     ends = [0, *(end for _, end in spans)]
     if len(spans) < 2 or ends[:-1] != [begin for begin, _ in spans] or ends[-1] != found.size:
         return None
-    return _Channels(found.node, found.data, spans.index(found.span), len(spans), *found.span)
+    return _Channels(node, found.node, found.data, spans.index(found.span), len(spans), found.span)
 
 
 # Rotary embeddings
 
 
-def _rotated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: int) -> Iterator[Fused]:
+def _rotated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value]) -> Iterator[Fused]:
     """Follow RoPEFusion: x * cos + Concat(-second half, first half) * sin, by whole rows of tables."""
-    if len(inputs) != 2 or axis != -1:
+    second = _negated(reader, inputs[0]) if len(inputs) == 2 else None
+    makers = [reader.made_by(value, "Split", "Slice") for value in (inputs[-1], second)]
+    given = None if makers[0] is None or makers[1] is None else makers[0].inputs[0]
+    if second is None or given is None:
         return
-    second = _negated(reader, inputs[0])
-    halves = None if second is None else _halves(reader, inputs[1], second)
-    if halves is None:
+    data, half = reader.source(given), reader.shape(inputs[1])
+    sums = list(_sums(reader, join, data))
+    width = half[-1] if half else None
+    if all(_misfits(reader, data, width, tables) is None for _, _, tables in sums):
         return
-    node, data, half, size = halves
-    shape = shape_of(data)
-    for product in reader.read_by(join.outputs[0]):
-        if reader.name(product) != "Mul":
-            continue
-        sine = _other(reader, product, join.outputs[0])
-        for total in reader.read_by(product.outputs[0]):
-            cosine = _cosine(reader, total, product, data)
-            if cosine is None or sine is None or shape is None or len(shape) not in (3, 4):
-                continue
-            if not all(reader.fits(table, len(shape)) for table in (sine, cosine)):
-                continue
-            path = (node, join, product, total)
-            tables = [shape_of(sine), shape_of(cosine)]
-            widths = [None if table is None else (table or (1,))[-1] for table in tables]
-            grown = any(table is not None and grows(shape, table) for table in tables)
-            if grown or 2 * half != size or any(isinstance(width, int) and width != size for width in widths):
-                known_size = isinstance(size, int)
-                yield Fused(Fusion.ROTATED, node, path, known_size or grown)
-            elif any(not isinstance(width, int) for width in widths):
-                yield Fused(Fusion.ROTATED, node, path, False)
+    halves = _halves(reader, inputs[1], second) if reader.editor.axis(join) == -1 else None
+    shape = reader.shape(data)
+    if halves is None or shape is None:
+        return
+    for product, total, tables in sums:
+        surely = _misfits(reader, data, halves[1], tables)
+        if surely is not None and all(_fits(reader, table, len(shape)) for table in tables):
+            yield Fused(Fusion.ROTATED, halves[0], (halves[0], join, product, total), surely)
+
+
+def _sums(
+    reader: _Reader, join: ir.Node, data: ir.Value
+) -> Iterator[tuple[ir.Node, ir.Node, tuple[ir.Value, ir.Value]]]:
+    """Yield the products of a Concat, the sums of these and of products of the data, and both tables."""
+    turned = join.outputs[0]
+    for product in reader.readers(turned):
+        sine = _other(reader, product, turned) if reader.name(product) == "Mul" else None
+        for total in reader.readers(product.outputs[0]) if sine is not None else ():
+            summand = _other(reader, total, product.outputs[0]) if reader.name(total) == "Add" else None
+            scaled = reader.made_by(summand, "Mul")
+            cosine = None if scaled is None else _other(reader, scaled, data)
+            if sine is not None and cosine is not None:
+                yield product, total, (sine, cosine)
+
+
+def _misfits(reader: _Reader, data: ir.Value, half: Dim | None, tables: Iterable[ir.Value]) -> bool | None:
+    """Return whether halves or tables surely have other sizes than OpenVINO takes them to have.
+
+    None where they have these sizes, and where OpenVINO fuses nothing.
+    """
+    shape = reader.shape(data)
+    if shape is None or half is None:
+        return False
+    if len(shape) not in (3, 4):
+        return None
+    size, found = shape[-1], [reader.shape(table) for table in tables]
+    widths = [None if table is None else (table or (1,))[-1] for table in found]
+    grown = any(table is not None and _grows(shape, table) for table in found)
+    halved = isinstance(half, int) and 2 * half == size
+    if grown or not halved or any(isinstance(width, int) and width != size for width in widths):
+        return isinstance(size, int) or grown
+    return None if all(isinstance(width, int) for width in widths) else False
+
+
+def _grows(shape: Shape, table: Shape) -> bool:
+    """Return whether a table makes data of a shape larger."""
+    pairs = zip(reversed(shape), reversed(table), strict=False)
+    return len(table) > len(shape) or any(
+        size == 1 and isinstance(other, int) and other != 1 for size, other in pairs
+    )
+
+
+def _fits(reader: _Reader, table: ir.Value, rank: int) -> bool:
+    """Return whether a table has as many axes as what it is multiplied with; constants are given them."""
+    shape = reader.shape(table)
+    return shape is None or len(shape) == rank or reader.editor.is_constant(table)
 
 
 def _negated(reader: _Reader, value: ir.Value) -> ir.Value | None:
@@ -502,49 +664,31 @@ def _negated(reader: _Reader, value: ir.Value) -> ir.Value | None:
     return left if reader.number(right) == -1 else None
 
 
-def _halves(
-    reader: _Reader, first: ir.Value, second: ir.Value
-) -> tuple[ir.Node, ir.Value, int, object] | None:
-    """Return what two values are the halves of: node, data, size of the first one and of the axis."""
-    one, other = reader.slice_of(first), reader.slice_of(second)
+def _halves(reader: _Reader, first: ir.Value, second: ir.Value) -> tuple[ir.Node, int] | None:
+    """Return the node of two values that are the halves of its data, and the size of the first one."""
+    one, other = (reader.slice(reader.made_by(value, "Slice")) for value in (first, second))
     if one is not None and other is not None and one.data is other.data and one.axis == other.axis:
-        shape, span = shape_of(one.data), one.span
+        shape, span = reader.shape(one.data), one.span
         follows = span is not None and other.taken.start in (span[1], span[1] - (one.size or 0))
         if shape is None or span is None or span[0] or one.axis != len(shape) - 1 or not follows:
             return None
-        return one.node, one.data, span[1], shape[-1]
-    parts = reader.part_of(first), reader.part_of(second)
-    if parts[0] is None or parts[1] is None or parts[0][0] is not parts[1][0]:
+        return one.node, span[1]
+    part, rest = reader.part_of(first), reader.part_of(second)
+    if part is None or rest is None or part[0] is not rest[0] or (part[1], rest[1]) != (0, 1):
         return None
-    split, cut = parts[0][0], reader.editor.cut(parts[0][0])
-    data = split.inputs[0]
-    sizes = None if cut is None else cut.sizes
-    if (
-        cut is None
-        or data is None
-        or sizes is None
-        or len(sizes) != 2
-        or (parts[0][1], parts[1][1]) != (0, 1)
-    ):
+    split = part[0]
+    cut = reader.editor.cut(split)
+    if cut is None or cut.sizes is None or len(cut.sizes) != 2 or reader.is_counted(split):
         return None
-    if reader.is_counted(split) or reader.editor.stated_axis(split) != cut.rank - 1:
-        return None
-    return split, reader.source(data), sizes[0], cut.size
+    return (split, cut.sizes[0]) if reader.editor.stated_axis(split) == cut.rank - 1 else None
 
 
 def _other(reader: _Reader, node: ir.Node, value: ir.Value) -> ir.Value | None:
     """Return the input of a node of two inputs that is not a value, behind Identity nodes."""
     rest = [own for given in node.inputs if given is not None and (own := reader.source(given)) is not value]
+    if not rest:
+        reader.ask()  # a node between them may change something
     return rest[0] if len(rest) == 1 and len(node.inputs) == 2 else None
-
-
-def _cosine(reader: _Reader, total: ir.Node, product: ir.Node, data: ir.Value) -> ir.Value | None:
-    """Return by what the data is multiplied in the other summand of a sum."""
-    if reader.name(total) != "Add":
-        return None
-    summand = _other(reader, total, product.outputs[0])
-    scaled = None if summand is None else reader.made_by(summand, "Mul")
-    return None if scaled is None else _other(reader, scaled, data)
 
 
 # Slices
@@ -552,19 +696,28 @@ def _cosine(reader: _Reader, total: ir.Node, product: ir.Node, data: ir.Value) -
 
 def _backward_slices(reader: _Reader) -> Iterator[Fused]:
     """Follow GroupedSliceToVSplitOptimization: a length of -1 is what the others leave."""
-    for group in reader.slices.values():
-        size = group[0].size
-        kept = {
-            (one.taken.start, one.taken.stop): one for one in group if one.taken.start >= 0 <= one.taken.stop
-        }
-        if size is None or not any(stop < start for start, stop in kept):
+    for data, nodes in reader.sliced.items():
+        # One that ends before it starts is empty.
+        if len(nodes) < 2 or not any(0 in (reader.shape(node.outputs[0]) or (0,)) for node in nodes):
             continue
-        if _sizes(shape_of(group[0].data)) is not None:  # a Slice of everything has been removed
-            kept = {span: one for span, one in kept.items() if span[0] or span[1] < size}
-        spans = sorted(kept)
-        lengths = _lengths_of(spans, size)
-        if lengths is None or lengths == [_clamped(span, size) for span in spans]:
-            continue
+        found = [one for node in nodes if (one := reader.slice(node)) is not None]
+        for axis in dict.fromkeys(one.axis for one in found):
+            group = [one for one in found if one.axis == axis]
+            yield from _backwards(group, whole=reader.sizes(data) is not None)
+
+
+def _backwards(group: Sequence[_Slice], *, whole: bool) -> Iterator[Fused]:
+    """Yield the Slices of one axis that end before they start; ``whole`` ones of everything are removed."""
+    size = group[0].size
+    kept = {(one.taken.start, one.taken.stop): one for one in group}
+    kept = {span: one for span, one in kept.items() if min(span) >= 0}
+    if size is None or not any(stop < start for start, stop in kept):
+        return
+    if whole:
+        kept = {span: one for span, one in kept.items() if span[0] or span[1] < size}
+    spans = sorted(kept)
+    lengths = _lengths_of(spans, size)
+    if lengths is not None and lengths != [_clamped(span, size) for span in spans]:
         nodes = tuple(kept[span].node for span in spans)
         for start, stop in spans:
             if stop < start:
@@ -595,29 +748,25 @@ def _lengths_of(spans: Sequence[tuple[int, int]], size: int) -> list[int] | None
 
 def _gated(reader: _Reader, split: ir.Node) -> Iterator[Fused]:
     """Follow LSTMCellFusionWithJointWeights: i, c, f, o is the only order of gates that it gets right."""
-    if reader.editor.role(split) is not Role.SPLIT or len(split.outputs) != PARTS_OF_A_CELL:
+    total = reader.made_by(split.inputs[0], "Add", "Gemm") if len(split.outputs) == _PARTS_OF_A_CELL else None
+    if total is None:
         return
-    cut, data = reader.editor.cut(split), split.inputs[0]
+    cut = reader.editor.cut(split) if reader.editor.role(split) is Role.SPLIT else None
     if cut is None or (cut.axis, cut.rank) != (1, 2) or not reader.is_counted(split):
-        return
-    total = reader.made_by(data, "Add", "Gemm")
-    if total is None or reader.count(split) != PARTS_OF_A_CELL:
         return
     product = total if reader.name(total) == "Gemm" else _either(reader, total, "MatMul")
     if product is None or reader.made_by(product.inputs[0], "Concat") is None:
         return
-    gates = [_gate(reader, part) for part in split.outputs]
-    added = [index for index, gate in enumerate(gates) if gate is not None and len(gate) == 2]
-    if len(added) != 1 or any(gate is None for gate in gates):
+    gates = [gate for part in split.outputs if (gate := _gate(reader, part)) is not None]
+    added = [index for index, gate in enumerate(gates) if len(gate) == 2]
+    if not len(gates) == reader.count(split) == _PARTS_OF_A_CELL or len(added) != 1:
         return
-    kinds = [reader.name(gate[-1]) for gate in gates if gate is not None]
-    (forget,) = added
+    kinds, (forget,) = [reader.name(gate[-1]) for gate in gates], added
     output = _output_gate(reader, gates, forget)
     if output is None or forget not in (1, 2) or not kinds[0] == kinds[3] == kinds[forget]:
         return
     if (forget, output[0]) != (2, 3):
-        inner = [node for gate in gates if gate is not None for node in gate]
-        yield Fused(Fusion.GATED, split, (split, *inner, output[1]))
+        yield Fused(Fusion.GATED, split, (split, *(node for gate in gates for node in gate), output[1]))
 
 
 def _either(reader: _Reader, node: ir.Node, name: str) -> ir.Node | None:
@@ -626,26 +775,24 @@ def _either(reader: _Reader, node: ir.Node, name: str) -> ir.Node | None:
 
 def _gate(reader: _Reader, part: ir.Value) -> list[ir.Node] | None:
     """Return what reads a gate: an activation, or an addition of one number and an activation."""
-    read = reader.read_by(part)
+    read = reader.readers(part)
     if len(read) != 1:
         return None
     (first,) = read
     if reader.name(first) in _ACTIVATIONS:
         return [first]
-    behind = reader.read_by(first.outputs[0])
+    behind = reader.readers(first.outputs[0])
     if reader.name(first) != "Add" or len(behind) != 1 or reader.name(behind[0]) not in _ACTIVATIONS:
         return None
     number = _other(reader, first, reader.source(part))
     return [first, behind[0]] if reader.size(number) == 1 and reader.editor.is_constant(number) else None
 
 
-def _output_gate(
-    reader: _Reader, gates: Sequence[list[ir.Node] | None], forget: int
-) -> tuple[int, ir.Node] | None:
+def _output_gate(reader: _Reader, gates: Sequence[list[ir.Node]], forget: int) -> tuple[int, ir.Node] | None:
     """Return which gate scales the activated state of a cell, and the node that does."""
-    activated = {gate[-1].outputs[0]: index for index, gate in enumerate(gates) if gate is not None}
+    activated = {gate[-1].outputs[0]: index for index, gate in enumerate(gates)}
     for value, index in activated.items():
-        for scaled in reader.read_by(value):
+        for scaled in reader.readers(value):
             state = _other(reader, scaled, value) if reader.name(scaled) == "Mul" else None
             act = None if state is None else reader.made_by(state, *_ACTIVATIONS)
             total = None if act is None else reader.made_by(act.inputs[0], "Add")
@@ -657,26 +804,75 @@ def _output_gate(
                 for made in products
                 if made is not None
             ]
-            others = set(range(PARTS_OF_A_CELL)) - {forget, index}
+            others = set(range(_PARTS_OF_A_CELL)) - {forget, index}
             if len(read) == 2 and {forget} in read and others in read:
                 return index, scaled
     return None
 
 
-def _is_read(node: ir.Node) -> bool:
-    return any(value.uses() or value.is_graph_output() for value in node.outputs)
+# Reductions
 
 
-_Finder = Callable[[_Reader, ir.Node], Iterator[Fused]]
-_FINDERS: Final[Mapping[str, Sequence[_Finder]]] = {"Concat": (_joined,), "Split": (_gated,)}
+def _turned(reader: _Reader, reduction: ir.Node) -> Iterator[Fused]:
+    """Follow TransposeReduction: the Transpose that it puts behind is left out, as if it changed no shape.
+
+    When it is left out is not known, only that it moves no other axes than some of size 1.
+    """
+    value = reduction.inputs[0] if drops_axes(reduction) else None
+    while value is not None and (maker := value.producer()) is not None and reader.name(maker) != "Transpose":
+        value = reader.unchanged(maker)
+    turn, shape = None if value is None else value.producer(), reader.shape(value)
+    if shape is None or not any(map(_may_be_one, shape)):
+        return
+    reduced, order = _reduced(reduction, len(shape)), list(range(len(shape)))
+    path, read_by = [reduction], reduction
+    while turn is not None and reader.only_for(turn.outputs[0], read_by):  # several in a row are one
+        step = reader.editor.permutation(turn, len(shape))
+        if step is None:
+            return
+        order, path = [step[axis] for axis in order], [turn, *path]
+        if _moves_ones([(order[axis], size) for axis, size in enumerate(shape) if axis not in reduced]):
+            yield Fused(Fusion.REDUCED, turn, tuple(path), False)
+            return
+        read_by = turn
+        turn = reader.made_by(turn.inputs[0], "Transpose")
 
 
-def _sizes(shape: Shape | None) -> tuple[int, ...] | None:
-    """Return a shape of which every size is known."""
-    if shape is None:
-        return None
-    found = tuple(size for size in shape if isinstance(size, int))
-    return found if len(found) == len(shape) else None
+def _moves_ones(kept: list[tuple[int, Dim]]) -> bool:
+    """Return whether axes, each with where it comes from, may give another shape, but only by sizes of 1."""
+    before = sorted(kept, key=itemgetter(0))
+    others = [axis for axis, size in kept if not _may_be_one(size)]
+    same = _is_same(tuple(size for _, size in kept), tuple(size for _, size in before))
+    return kept != before and others == sorted(others) and not same
+
+
+def _may_be_one(size: Dim) -> bool:
+    """Return whether OpenVINO may know that a size is 1: it does not of one that inputs name."""
+    return size == 1 if isinstance(size, int) else size.name is None and size.lo <= 1
+
+
+def _reduced(reduction: ir.Node, rank: int) -> frozenset[int]:
+    """Return the axes that a reduction reduces, as far as they are known."""
+    stated = reduction.attributes.get("axes")
+    given = reduction.inputs[1] if len(reduction.inputs) > 1 else None
+    axes = fixed_integers(given) if stated is None else stated.value
+    return frozenset(axis % rank for axis in axes or ())
+
+
+_FINDERS: Final[Mapping[str, Callable[[_Reader, ir.Node], Iterator[Fused]]]] = {
+    "Concat": _joined,
+    "Split": _gated,
+    **dict.fromkeys(REDUCTIONS, _turned),
+}
+"""What begins at the nodes of an operator, besides Slices."""
+_ROOTS: Final = frozenset({"Slice", "VariadicSplit", *_FINDERS})
+_PATTERNS: Final[Mapping[str, Callable[[_Reader, ir.Node, Sequence[ir.Value]], Iterator[Fused]]]] = {
+    "Conv": _convolved,
+    "Split": _repeated,
+    **dict.fromkeys(("Reshape", "Squeeze"), _squeezed),
+    **dict.fromkeys(("Mul", "Neg", "Sub"), _rotated),
+}
+"""What a Concat may end, by the operator that makes its first input."""
 
 
 # The same without a fusion
@@ -700,6 +896,8 @@ def unfuse(editor: Editor, fused: Fused) -> str | None:
             return _gathered(editor, fused)
         case Fusion.BACKWARDS:
             return _without_end(editor, fused.node)
+        case Fusion.REDUCED:
+            return _with_kept_axes(editor, fused.join)
 
 
 def _with_positive_axis(editor: Editor, fused: Fused, join: ir.Node) -> str | None:
@@ -735,3 +933,19 @@ def _without_end(editor: Editor, node: ir.Node) -> str | None:
     made = editor.slice(node, data, {axis: slice(taken.start, taken.start, 1)})
     editor.substitute(node, [made])
     return f"Slice(axis={axis}, {taken.start}:{taken.start})"
+
+
+def _with_kept_axes(editor: Editor, reduction: ir.Node) -> str | None:
+    """Let a reduction keep its axes, and drop them behind it."""
+    data = reduction.inputs[0]
+    shape = None if data is None else shape_of(data)
+    if shape is None:
+        return None
+    axes = sorted(_reduced(reduction, len(shape)))
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    keeping: dict[str, Any] = {"keep_dims": "true"} if editor.domain else {"keepdims": 1}
+    made = editor.repeat(reduction, reduction, reduction.inputs, kept, keeping)
+    for axis in reversed(axes):
+        made = editor.squeeze(reduction, made, axis)
+    editor.substitute(reduction, [made])
+    return f"{reduction.op_type}(keepdims=1), Squeeze(axes={axes})"

@@ -16,7 +16,6 @@ from splitops.models.graph.editor import (
     Role,
     Scope,
     Signature,
-    note_like,
     product_axes,
     roles_of,
 )
@@ -280,13 +279,17 @@ class OnnxEditor(Editor):
         return values
 
     def repeat(
-        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+        self,
+        before: ir.Node,
+        node: ir.Node,
+        inputs: Sequence[ir.Value | None],
+        shape: Shape | None,
+        changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
         """Add a node like another one, with other inputs."""
-        named = {name: attribute.value for name, attribute in node.attributes.items()}
-        made = self.add(before, node.op_type, inputs, named)[0]
-        note_like(made, node.outputs[0], {axis: size})
-        return made
+        named = {name: attribute.value for name, attribute in node.attributes.items()} | dict(changed or {})
+        kind = type_of(node.outputs[0])
+        return self.add(before, node.op_type, inputs, named, kind=kind, shapes=[shape])[0]
 
     def constant(
         self,

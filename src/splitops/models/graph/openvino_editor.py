@@ -21,7 +21,6 @@ from splitops.models.graph.editor import (
     Signature,
     product_axes,
     roles_of,
-    shape_like,
 )
 from splitops.models.graph.onnx import all_graphs, fixed_array, note, shape_of, type_of
 from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, restate
@@ -279,13 +278,17 @@ class OpenVINOEditor(Editor):
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
     def repeat(
-        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+        self,
+        before: ir.Node,
+        node: ir.Node,
+        inputs: Sequence[ir.Value | None],
+        shape: Shape | None,
+        changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
         """Add a layer like another one, fed by others."""
         layer, fed = layer_of(node), [value for value in inputs if value is not None]
-        shape = shape_like(node.outputs[0], {axis: size})
-        version = operation_set(layer.version) or 1
-        return self.add(before, layer.type, fed, layer.data, version=version, shapes=[shape])[0]
+        data, version = {**(layer.data or {}), **(changed or {})}, operation_set(layer.version) or 1
+        return self.add(before, layer.type, fed, data, version=version, shapes=[shape])[0]
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node

@@ -33,8 +33,8 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.editor import Editor
+from splitops.models.graph.fusions import may_be_fused_in
 from splitops.models.graph.merging import SiteKey, site_key
 from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import label

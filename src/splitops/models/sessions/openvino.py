@@ -20,8 +20,7 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.formats.openvino.model import Endpoint, Layer
-from splitops.models.graph.around import may_be_fused_in
-from splitops.models.graph.fusions import Fused
+from splitops.models.graph.fusions import Fused, may_be_fused_in
 from splitops.models.graph.openvino import layer_of, port_of, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.graph.sites import split_sites
