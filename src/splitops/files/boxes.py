@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import shown
+from splitops.files.extents import runs_along, steps_of
 from splitops.files.sources import Readable, Source, Stretch, reading
 
 Box = tuple[slice, ...]
@@ -85,19 +86,15 @@ class BoxedArray(Readable):
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write all of the array in row-major order, a chunk at a time."""
         file.truncate(self.size)
-        strides = [math.prod(self.shape[axis + 1 :]) * self.dtype.itemsize for axis in range(len(self.shape))]
+        steps = steps_of(self.shape)
         for box in boxes(self.shape, self.chunk):
             data = self._box(box)
-            whole = len(box)
-            while whole and data.shape[whole - 1] == self.shape[whole - 1]:
-                whole -= 1
-            ahead = data.shape[: max(0, whole - 1)]
-            runs = data.reshape(*ahead, -1)
-            for index in np.ndindex(*ahead):
-                places = (*index, *[0] * (len(box) - len(index)))
-                starts = zip(box, places, strides, strict=True)
-                file.seek(sum((part.start + place) * stride for part, place, stride in starts))
-                file.write(runs[index].tobytes())
+            begin = sum(side.start * step for side, step in zip(box, steps, strict=True))
+            walks, run = runs_along(zip(data.shape, steps, steps_of(data.shape), strict=True))
+            places = itertools.product(*(range(0, count * step, step) for count, step, _ in walks))
+            for place, elements in zip(places, data.reshape(-1, run), strict=True):
+                file.seek((begin + sum(place)) * self.dtype.itemsize)
+                file.write(elements.tobytes())
 
     def _box(self, box: Box) -> npt.NDArray[Any]:
         with reading(self.name):

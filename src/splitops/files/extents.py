@@ -8,6 +8,7 @@ and a list can be cut anywhere between rows (:func:`rows`) without losing or rep
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
@@ -165,6 +166,41 @@ def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Ext
         offset = first.offset + sum(i * walk[1] for i, walk in zip(index, others, strict=True))
         to = first.target_offset + sum(i * walk[2] for i, walk in zip(index, others, strict=True))
         yield Extent(first.source, offset, strides[0], first.target, to, strides[1], first.run, count)
+
+
+def steps_of(shape: Sequence[int]) -> list[int]:
+    """Return how many elements lie from one position of each axis to the next, in row-major order.
+
+    Examples:
+        >>> steps_of((2, 3, 4))
+        [12, 4, 1]
+    """
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def runs_along(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the fewest walks that reach the elements of a box, and how many neighbours each step takes.
+
+    Args:
+        walks: of each axis the number of positions, and how many elements lie from one to the next: in the
+            array that the box is of, and in the box as an array.
+
+    Examples:
+        The last two of four columns of 5 elements, in each of 3 rows:
+
+        >>> runs_along([(3, 20, 10), (2, 5, 5), (5, 1, 1)])
+        ([(3, 20, 10)], 10)
+    """
+    apart: list[tuple[int, int, int]] = []
+    for count, step, own in walks:
+        if count == 1:
+            continue
+        if apart and apart[-1][1:] == (count * step, count * own):
+            apart[-1] = (apart[-1][0] * count, step, own)
+        else:
+            apart.append((count, step, own))
+    run = apart.pop()[0] if apart and apart[-1][1:] == (1, 1) else 1
+    return apart, run
 
 
 def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:

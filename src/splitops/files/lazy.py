@@ -16,6 +16,7 @@ from splitops.backends import Backend, register
 from splitops.backends.capabilities import Capabilities
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError, FileError, brief
+from splitops.files.extents import runs_along, steps_of
 from splitops.files.formats import Contents, Format
 from splitops.files.planning import AnyPath, read
 from splitops.files.sources import Source
@@ -25,7 +26,8 @@ from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType
 
 _BLOCK: Final = 1 << 20
-"""Runs this close together are read at once, as many bytes as this at a time."""
+_MAX_GAP: Final = 16 << 10
+"""Runs this close together are read at once, a block at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,32 +169,19 @@ class LazyTensor:
 
     def _runs(self, ranges: Sequence[_Range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
         """Yield the elements in the order of the memory, as many at a time as lie together."""
-        whole = len(shape)
-        while whole and ranges[whole - 1] == _Range(0, shape[whole - 1], 1, ranges[whole - 1].kept):
-            whole -= 1
-        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        if whole == 0:
-            yield self._elements(0, math.prod(shape))
-            return
-        inner, last = strides[whole - 1], ranges[whole - 1]
-        counts = [range(found.count) for found in ranges[: whole - 1]]
-        for index in itertools.product(*counts):
-            base = sum(
-                (found.start + at * found.step) * stride
-                for found, at, stride in zip(ranges, index, strides, strict=False)
-            )
-            first = base + last.start * inner
-            if last.step == 1:
-                yield self._elements(first, last.count * inner)
-                continue
-            # Every so many rows: read with what lies between them, a block at a time.
-            together = max(1, _BLOCK // (last.step * inner * self.stored.unit.bytes))
-            for row in range(0, last.count, together):
-                count = min(together, last.count - row)
-                elements = self._elements(
-                    first + row * last.step * inner, ((count - 1) * last.step + 1) * inner
-                )
-                yield elements.reshape(-1, inner)[:: last.step].reshape(-1)
+        counts, steps = [found.count for found in ranges], steps_of(shape)
+        apart = [found.step * step for found, step in zip(ranges, steps, strict=True)]
+        walks, run = runs_along(zip(counts, apart, steps_of(counts), strict=True))
+        begin = sum(found.start * step for found, step in zip(ranges, steps, strict=True))
+        *outer, (rows, stride, _) = [(1, run, run), *walks]
+        gap, width = (size * self.stored.unit.bytes for size in (stride - run, stride))
+        together = max(1, _BLOCK // width) if gap <= _MAX_GAP else 1
+        for place in itertools.product(*(range(0, count * step, step) for count, step, _ in outer)):
+            for row in range(0, rows, together):
+                count = min(together, rows - row)
+                first = begin + sum(place) + row * stride
+                elements = self._elements(first, (count - 1) * stride + run)
+                yield np.lib.stride_tricks.sliding_window_view(elements, run)[::stride].reshape(-1)
 
     def _elements(self, first: int, count: int) -> npt.NDArray[Any]:
         """Return neighbouring elements by their place in the memory's order."""

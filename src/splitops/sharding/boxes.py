@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from splitops.errors import PlanError, brief
-from splitops.files.extents import Extent, contiguous, inverse, walked
+from splitops.files.extents import Extent, contiguous, inverse, runs_along, steps_of, walked
 from splitops.files.tensors import StoredTensor, Unit
 
 _MOST_CELLS = 1 << 20
@@ -111,11 +111,9 @@ def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> Ite
     Raises:
         PlanError: the piece begins or ends inside of a byte.
     """
-    steps, own = (
-        [math.prod(shape[axis + 1 :]) for axis in range(len(shape))] for shape in (tensor.shape, box.shape)
-    )
+    steps = steps_of(tensor.shape)
     begin = sum(at * step for at, step in zip(box.begin, steps, strict=True))
-    for extent in strided(tensor, begin, list(zip(box.shape, steps, own, strict=True))):
+    for extent in strided(tensor, begin, list(zip(box.shape, steps, steps_of(box.shape), strict=True))):
         yield inverse(extent)._replace(source=source, offset=offset + extent.target_offset)
 
 
@@ -133,16 +131,7 @@ def strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, int, in
     """
     if not all(count for count, _, _ in walks):
         return
-    apart: list[tuple[int, int, int]] = []
-    for count, step, own in walks:
-        if count == 1:
-            continue
-        if apart and apart[-1][1:] == (count * step, count * own):
-            apart[-1] = (apart[-1][0] * count, step, own)
-        else:
-            apart.append((count, step, own))
-    run = apart.pop()[0] if apart and apart[-1][1:] == (1, 1) else 1
-    unit = tensor.unit
+    (apart, run), unit = runs_along(walks), tensor.unit
     yield from walked(
         contiguous(0, unit_bytes(begin, unit), 0, 0, unit_bytes(run, unit)),
         [(count, unit_bytes(step, unit), unit_bytes(own, unit)) for count, step, own in apart],
