@@ -25,7 +25,7 @@ from splitops.files.planned import Part
 from splitops.files.planning import Bind, chunk_plan
 from splitops.files.plans import FilePlan
 from splitops.files.tasks import Files
-from splitops.files.tensors import StoredTensor, Unit
+from splitops.files.tensors import array_tensor
 from splitops.spec.elements.types import ElementType
 
 DaskArray = Any
@@ -63,8 +63,7 @@ def array_plan(
             f"the Dask array has axes of unknown sizes, {shape}: compute_chunk_sizes() finds them"
         )
     plan = bind(shape, backend.element_type(array) or ElementType(str(dtype), bits=0))
-    unit = Unit(1, dtype.itemsize)
-    whole = zarr.taken(StoredTensor("", shape, str(dtype), unit, 0, array.nbytes, dtype=dtype))
+    whole = zarr.taken(array_tensor("", shape, dtype, str(dtype)))
     digits = len(str(max(0, len(plan.sizes) - 1)))
     name, folder = prefix or "part", target_path(folder)
     names = [f"{name}.{index:0{digits}}{zarr.suffixes[0]}" for index in range(len(plan.sizes))]

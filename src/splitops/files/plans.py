@@ -12,7 +12,6 @@ from splitops.files.addresses import address_of, is_address
 from splitops.files.chunks import ChunkCopies
 from splitops.files.folder_run import FolderRun
 from splitops.files.planned import MEMORY, DryRun, PlannedFiles, Report, RunOptions, all_options
-from splitops.files.runs import Run
 from splitops.files.tensors import without_collector
 from splitops.files.uploads import AddressRun, uploads_of, windows_of
 
@@ -66,23 +65,15 @@ class FilePlan(PlannedFiles):
             **options: the fields of :class:`RunOptions`.
 
         Raises:
-            FileError: a target exists, a source cannot be read or has changed, the disk is full, a byte does
-                not read back as it was written. Nothing is left then, but for what a run was to go on with
-                whose sources have changed.
+            FileError: the memory is too little, a target exists, a source cannot be read or has changed, the
+                disk is full, a byte does not read back as it was written, or a cluster cannot write such
+                targets. Nothing is left then, but for what a run was to go on with whose sources have
+                changed.
         """
-        return self.start(all_options(options)).done()
-
-    @without_collector()
-    def start(self, how: RunOptions) -> Run:
-        """Return a run of the plan that has done nothing yet.
-
-        Args:
-            how: all options, as :func:`all_options` returns them.
-
-        Raises:
-            FileError: the memory is too little, or the plan cannot be run on a cluster.
-        """
-        alone = "targets at an address" if is_address(self.folder) else self.copies.one_process
+        how, address = all_options(options), is_address(self.folder)
+        alone = "targets at an address" if address else self.copies.one_process
         if how["cluster"] is not None and alone:
             raise FileError(f"{alone} are written by one process, not by a cluster")
-        return (AddressRun if is_address(self.folder) else FolderRun)(self, how)
+        with without_collector():
+            run = AddressRun(self, how) if address else FolderRun(self, how)
+        return run.done()

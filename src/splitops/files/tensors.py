@@ -14,7 +14,7 @@ import numpy as np
 from splitops.errors import FileError, brief, shown
 from splitops.files.extents import Extent, Table
 from splitops.native import SplitPlan
-from splitops.spec.elements.types import ElementType
+from splitops.spec.elements.types import ElementType, element_type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,37 @@ def stretches_of(tensors: Sequence[StoredTensor]) -> Table:
     """Return where the bytes of tensors are: of each a row of the file, the offset and the size."""
     columns = zip(*((each.file, each.offset, each.size) for each in tensors), strict=True)
     return np.array([np.array(column, np.int64) for column in columns], np.int64).reshape(3, -1).T
+
+
+def array_tensor(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], code: str, **other: Any
+) -> StoredTensor:
+    """Return a tensor whose elements are as in an array of NumPy, with other fields where they are given."""
+    # A type that no operator takes breaks their own rule on types.
+    kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
+    unit, size = Unit(1, dtype.itemsize), math.prod(shape) * dtype.itemsize
+    return StoredTensor(name, shape, code, unit, 0, size, kind, dtype)._replace(**other)
+
+
+def packed_tensor(
+    name: str, shape: tuple[int, ...], element_type: ElementType, place: tuple[int, int], file: int = 0
+) -> StoredTensor:
+    """Return a tensor at an offset and of a size, packed as :mod:`splitops.spec.elements.packing` says."""
+    unit = unit_of(element_type) if element_type.bits else BYTE
+    dtype = None if element_type.packed or not element_type.bits else element_type.numpy
+    return StoredTensor(name, shape, str(element_type), unit, *place, element_type, dtype, file)
+
+
+def row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool = False) -> StoredTensor:
+    """Return a tensor as a format stores it that calls its type by this code, and may have swapped bytes.
+
+    Raises:
+        FileError: the format does not have its type (None), or its order.
+    """
+    native = swapped or tensor.dtype is None or tensor.dtype.isnative
+    if code is None or not native or (tensor.fortran and not tensor.both_orders):
+        raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that {of} does not have")
+    return tensor._replace(code=code, fortran=False)
 
 
 def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]) -> list[Extent]:

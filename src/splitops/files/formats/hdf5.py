@@ -24,8 +24,8 @@ from splitops.errors import FileError, shown
 from splitops.files.boxes import Box, BoxedArray
 from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import Source, reading, writing
-from splitops.files.tensors import StoredTensor, Unit
-from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
+from splitops.files.tensors import StoredTensor, array_tensor, row_major
+from splitops.spec.elements.types import is_numpys_own
 
 _BLOCK: Final = 1 << 20
 """About so many bytes are read at a time of a dataset that has no chunks."""
@@ -63,9 +63,7 @@ class _Hdf5:
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
         named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_numpys_own(dtype)
-        if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that HDF5 does not have")
-        return tensor._replace(code=_code(dtype), fortran=False)
+        return row_major(tensor, _code(dtype) if dtype is not None and named else None, "HDF5", swapped=True)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         with tempfile.TemporaryDirectory() as folder:
@@ -154,20 +152,19 @@ def _is_tensor(name: str, item: Any, source: Source, h5py: Any) -> bool:
 
 def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -> StoredTensor:
     source, dtype, shape = sources[0], item.dtype, tuple(item.shape)
-    kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
-    unit, size = Unit(1, dtype.itemsize), math.prod(shape) * dtype.itemsize
-    tensor = StoredTensor(name, shape, _code(dtype), unit, 0, size, kind, dtype)
     chunks = item.chunks or _blocks(shape, dtype.itemsize)
+    tensor = array_tensor(name, shape, dtype, _code(dtype), chunks=chunks)
     offset = item.id.get_offset() if item.chunks is None else None
     # Without a place a dataset is compact or not written; of a type that NumPy does not have it is converted.
     if offset is not None and item.id.get_type().equal(h5py.h5t.py_create(dtype, logical=True)):
-        if offset + size > source.size:
+        end = offset + tensor.size
+        if end > source.size:
             raise FileError(
-                f"{source.name}: {shown(name)} ends at byte {offset + size}, but the file has {source.size}"
+                f"{source.name}: {shown(name)} ends at byte {end}, but the file has {source.size}"
             )
-        return tensor._replace(offset=offset, chunks=chunks)
+        return tensor._replace(offset=offset)
     sources.append(BoxedArray(source, name, shape, dtype, chunks, lambda box: file[name][box]))
-    return tensor._replace(file=len(sources) - 1, chunks=chunks)
+    return tensor._replace(file=len(sources) - 1)
 
 
 def _code(dtype: np.dtype[Any]) -> str:

@@ -25,8 +25,8 @@ from splitops.files.addresses import written
 from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import beginning, size_of
-from splitops.files.tensors import StoredTensor, Unit
-from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
+from splitops.files.tensors import StoredTensor, array_tensor
+from splitops.spec.elements.types import is_numpys_own
 
 _MAGIC: Final = b"\x93NUMPY"
 _MAX_HEADER: Final = 10_000
@@ -242,20 +242,8 @@ FORMAT: Final = _Npy()
 
 def stored(name: str, header: Header, offset: int, file: int = 0) -> StoredTensor:
     """Return the tensor that a header describes, with its bytes at an offset of a file."""
-    dtype = header.dtype
-    return StoredTensor(
-        name,
-        header.shape,
-        str(npy.dtype_to_descr(dtype)),
-        Unit(1, dtype.itemsize),
-        offset,
-        header.data_bytes,
-        # A type that no operator takes breaks their own rule on types.
-        element_type_of(dtype) or ElementType(str(dtype), bits=0),
-        dtype,
-        file,
-        header.fortran,
-    )
+    code, where = str(npy.dtype_to_descr(header.dtype)), {"offset": offset, "file": file}
+    return array_tensor(name, header.shape, header.dtype, code, fortran=header.fortran, **where)
 
 
 def taken(tensor: StoredTensor) -> StoredTensor:

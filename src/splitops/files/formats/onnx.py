@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from splitops.errors import FileError, SplitError, Where
 from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import StoredTensor, unit_of
+from splitops.files.tensors import StoredTensor, packed_tensor, row_major
 from splitops.spec.elements.types import from_onnx
 
 if TYPE_CHECKING:
@@ -54,11 +54,7 @@ class _Onnx:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         element_type = tensor.element_type
-        swapped = tensor.dtype is not None and not tensor.dtype.isnative
-        order = tensor.fortran and not tensor.both_orders
-        if element_type is None or element_type.onnx is None or swapped or order:
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that ONNX does not have")
-        return tensor._replace(code=element_type.onnx, fortran=False)
+        return row_major(tensor, element_type.onnx if element_type is not None else None, "ONNX")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         location = f"{name}.data"
@@ -84,10 +80,8 @@ def _stored(proto: TensorProto, file: int, offset: int, size: int) -> StoredTens
     element_type = from_onnx(proto.data_type)
     assert element_type is not None  # parsing has proved it
     assert element_type.onnx is not None
-    dtype = None if element_type.packed else element_type.numpy
-    unit = unit_of(element_type)
-    shape = tuple(proto.dims)
-    return StoredTensor(proto.name, shape, element_type.onnx, unit, offset, size, element_type, dtype, file)
+    stored = packed_tensor(proto.name, tuple(proto.dims), element_type, (offset, size), file)
+    return stored._replace(code=element_type.onnx)
 
 
 def _reject_overlaps(tensors: Sequence[StoredTensor], source: Source) -> None:

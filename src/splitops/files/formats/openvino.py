@@ -13,7 +13,7 @@ from typing import Final
 from splitops.errors import FileError, SplitError, shown
 from splitops.files.formats import Contents, Layout
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import BYTE, StoredTensor, unit_of
+from splitops.files.tensors import StoredTensor, packed_tensor
 
 
 class _OpenVINO:
@@ -38,10 +38,8 @@ class _OpenVINO:
                 if seen[name] > 1:
                     name = f"{name}#{seen[name]}"
                 kind = constant.element_type
-                unit = unit_of(kind) if kind.bits else BYTE
-                dtype = None if kind.packed or not kind.bits else kind.numpy
-                place = (constant.offset, constant.size)
-                tensors.append(StoredTensor(name, constant.shape, str(kind), unit, *place, kind, dtype, 1))
+                place = constant.offset, constant.size
+                tensors.append(packed_tensor(name, constant.shape, kind, place, 1))
         weights = source.path.with_suffix(".bin")
         sources: tuple[Source, ...] = (
             source,

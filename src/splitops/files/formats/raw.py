@@ -11,7 +11,7 @@ from splitops.errors import ArrayError, FileError, shown
 from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import Source
 from splitops.files.streams import Stream, size_of
-from splitops.files.tensors import StoredTensor, unit_of
+from splitops.files.tensors import StoredTensor, packed_tensor
 from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
@@ -47,11 +47,7 @@ class RawFormat:
                 f"{source.name} has {source.size} bytes, but {self.element_type} of shape {shape} at offset "
                 f"{self.offset} ends at {self.offset + size}"
             )
-        dtype = None if self.element_type.packed else self.element_type.numpy
-        unit = unit_of(self.element_type)
-        tensor = StoredTensor(
-            "", shape, str(self.element_type), unit, self.offset, size, self.element_type, dtype
-        )
+        tensor = packed_tensor("", shape, self.element_type, (self.offset, size))
         return Contents(self, (tensor,), (source,))
 
     def _shape_in(self, source: Source) -> tuple[int, ...]:

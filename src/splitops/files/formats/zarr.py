@@ -34,8 +34,8 @@ from splitops.files.formats.zarr_chunks import (
 )
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
-from splitops.files.tensors import StoredTensor, Unit
-from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
+from splitops.files.tensors import StoredTensor, array_tensor, row_major
+from splitops.spec.elements.types import is_numpys_own
 
 _MAX_RESTORED: Final = 1 << 31
 """Attributes may say anything of the chunks before a split, and a chunk is encoded in memory."""
@@ -67,21 +67,16 @@ class _Zarr:
                 outer_chunks(array),
                 array.__getitem__,
             )
-            kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
-            unit = Unit(1, dtype.itemsize)
-            stored = StoredTensor(
-                name, boxed.shape, dtype.str, unit, 0, boxed.size, kind, dtype, len(sources)
-            )
-            tensors.append(stored._replace(chunks=chunks_of(array)))
+            place = {"file": len(sources), "chunks": chunks_of(array)}
+            tensors.append(array_tensor(name, boxed.shape, dtype, dtype.str, **place))
             sources.append(boxed)
         return Contents(self, tuple(tensors), tuple(sources), {"arrays": found})
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
         named = dtype is not None and dtype.kind in "biufc" and is_numpys_own(dtype)
-        if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr does not have")
-        return tensor._replace(name="", code=dtype.str, fortran=False, chunks=None)
+        code = dtype.str if dtype is not None and named else None
+        return row_major(tensor, code, "zarr", swapped=True)._replace(name="", chunks=None)
 
     @contextlib.contextmanager
     def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[ZarrArray]:
