@@ -126,6 +126,7 @@ def test_a_terminal_shows_how_far_files_are(invoke, tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.arange(40))
     monkeypatch.setattr("sys.stderr", stream := Terminal())
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("splitops.cli._progress.DELAY", 0.0)
     arguments = ["split", str(tmp_path / "x.npy"), "--parts", "2", "--out", str(tmp_path)]
     cli.main(arguments, standalone_mode=False)
     assert "320/320 bytes" in stream.getvalue()

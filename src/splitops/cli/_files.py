@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +14,10 @@ from splitops.cli._operators import find_element_type, read_integers
 from splitops.cli._options import BYTES, Read, gathered
 from splitops.cli._paths import NEW_FILE, absence
 from splitops.errors import FileError, count_of
+from splitops.ground.progress import telling
 
 if TYPE_CHECKING:
-    from splitops.files import Contents, DryRun, FilePlan, Format, Progress, Report
+    from splitops.files import Contents, DryRun, FilePlan, Format, Report
 
 _MAX_ROWS: Final = 32
 
@@ -114,8 +113,8 @@ class RunOptions:
         """Execute a plan, with a progress bar if stderr is a terminal."""
         if self.dry_run:
             return plan.dry_run(memory=self.options["memory"])
-        with _progress() as progress:
-            report = plan.run(progress=progress, **self.options)
+        with telling("copy", None, "bytes") as tell:
+            report = plan.run(progress=lambda done, total: tell(done, of=total), **self.options)
         if report.replaced is not None:
             left = one_line(str(report.replaced))
             click.echo(f"splitops: replaced {left}, which a run that was stopped had left", err=True)
@@ -147,20 +146,6 @@ run_options = gathered(
     ),
 )
 """Adds the options of a run to a command, which gets them as one argument named ``how``."""
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """Show a bar of bytes, speed and time left on stderr, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def resumed(report: Report) -> str:

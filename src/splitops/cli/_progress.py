@@ -50,19 +50,24 @@ class _Bar:
 
         bar, task = self._shown
         at = f" {one_line(progress.at, 60)}" if progress.at else ""
-        bar.update(task, completed=progress.done, description=f"{progress.what}{at}")
+        bar.update(task, completed=progress.done, total=progress.total, description=f"{progress.what}{at}")
 
     def _show(self, progress: Steps) -> tuple[rich_progress.Progress, rich_progress.TaskID]:
         from rich import progress as rich_progress
 
         from splitops.cli._console import console
 
+        steps = rich_progress.MofNCompleteColumn(), rich_progress.TimeElapsedColumn()
+        of_bytes = (
+            rich_progress.DownloadColumn(binary_units=True),
+            rich_progress.TransferSpeedColumn(),
+            rich_progress.TimeRemainingColumn(),
+        )
         # What the command prints to stdout may go to a file: rich would take it for the terminal.
         bar = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}", markup=False),
             rich_progress.BarColumn(),
-            rich_progress.MofNCompleteColumn(),
-            rich_progress.TimeElapsedColumn(),
+            *(of_bytes if progress.unit == "bytes" else steps),
             console=console(stderr=True),
             transient=True,
             redirect_stdout=False,

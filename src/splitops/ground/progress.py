@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 _Item = TypeVar("_Item")
@@ -26,12 +26,14 @@ class Steps:
         done: how many of its steps are done.
         total: how many there are; None where that is not known.
         at: what is at work now, where it has a name.
+        unit: what a step is, ``"bytes"`` for one; empty where it has no name.
     """
 
     what: str
     done: int
     total: int | None
     at: str = ""
+    unit: str = field(default="", repr=False)
 
 
 Listener = Callable[[Steps | None], None]
@@ -80,30 +82,24 @@ def counted(items: Iterable[_Item], what: str) -> Iterable[_Item]:
         what: the work of the loop.
     """
     listening = _LISTENING.get()
-    if listening is None or listening.busy:
-        return items
-    return _told(items, what, listening)
+    return items if listening is None or listening.busy else _told(items, what)
 
 
-def _told(items: Iterable[_Item], what: str, listening: _Listening) -> Iterator[_Item]:
-    total = len(items) if isinstance(items, Sized) else None
-    listening.busy = True
-    try:
+def _told(items: Iterable[_Item], what: str) -> Iterator[_Item]:
+    with telling(what, len(items) if isinstance(items, Sized) else None) as tell:
         for done, item in enumerate(items):
-            listening.listener(Steps(what, done, total))
+            tell(done)
             yield item
-    finally:
-        listening.busy = False
-        listening.listener(None)
 
 
 @contextmanager
-def telling(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Give the block a function that tells how many steps are done, and what is at work.
+def telling(what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
+    """Give the block a function that tells how many steps are done, what is at work, and of how many steps.
 
     Args:
         what: the work of the block.
-        total: how many steps it has.
+        total: how many steps it has; None where that is not known.
+        unit: what a step is, such as ``"bytes"``.
 
     Examples:
         >>> heard = []
@@ -114,11 +110,11 @@ def telling(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """
     listening = _LISTENING.get()
     if listening is None or listening.busy:
-        yield lambda done, at: None
+        yield lambda done, at="", of=None: None
         return
     listening.busy = True
     try:
-        yield lambda done, at: listening.listener(Steps(what, done, total, at))
+        yield lambda done, at="", of=total: listening.listener(Steps(what, done, of, at, unit))
     finally:
         listening.busy = False
         listening.listener(None)
