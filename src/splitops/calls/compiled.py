@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -15,26 +15,18 @@ from splitops.backends import backend_of
 from splitops.calls.execution import Parts, call_plan, run
 from splitops.calls.memo import find_plan
 from splitops.calls.plan import plan_arguments
-from splitops.native import SplitPlan
+from splitops.calls.symbolic import SymbolicPlan
 from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import OperatorSchema
 
 
 @dataclass(frozen=True)
-class TracedPlan:
+class TracedPlan(SymbolicPlan):
     """A plan that is made while torch.compile traces, which cannot make objects of the core."""
-
-    shape: tuple[int, ...]
-    axis: int
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    squeeze: bool
-    sequence: bool
-    shapes: tuple[tuple[int, ...], ...]
 
     def __call__(self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None) -> Parts:
         """Split a tensor, as a plan does."""
-        return call_plan(cast("SplitPlan", self), data, copy=copy, out=out)
+        return call_plan(self, data, copy=copy, out=out)
 
 
 def plan_whole(*asked: Any) -> TracedPlan:
@@ -43,17 +35,10 @@ def plan_whole(*asked: Any) -> TracedPlan:
 
 
 @torch.compiler.assume_constant_result
-def _planned(
-    name: str,
-    shape: tuple[int, ...],
-    dtype: Any,
-    opset: int | None,
-    domain: str | None,
-    arguments: dict[str, Any],
-) -> tuple[Any, ...]:
+def _planned(*asked: Any) -> tuple[Any, ...]:
     """Plan for real; the numbers are constants of the graph."""
-    plan = plan_arguments(name, shape, dtype, opset, domain, arguments)
-    return tuple(getattr(plan, field.name) for field in fields(TracedPlan))
+    plan = plan_arguments(*asked)
+    return plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze, plan.sequence
 
 
 @torch.compiler.allow_in_graph
