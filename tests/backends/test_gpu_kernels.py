@@ -23,7 +23,7 @@ from cuda_on_cpu import cupy_on_cpu, launch
 
 from splitops import backends, onnx
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES, THREADS, call_of
-from splitops.backends.gpu.layout import MAX_ENTRIES, Kernel, Launch, launches, pitch_of, rows_of, run_on_host
+from splitops.backends.gpu.layout import MAX_ENTRIES, Kernel, Launch, launches, pitch_of, rows_of
 from splitops.testing import BackendSuite, Library
 
 Array = np.ndarray[Any, Any]
@@ -70,6 +70,32 @@ GAPS: dict[str, Callable[[int], int]] = {
     STRETCHES: lambda index: 16 + 48 * (index % 50 == 49),
     SCATTERED: lambda index: 16 * (1 + index * index % 7),
 }
+
+
+def run_on_host(launch: Launch) -> None:
+    """Do a launch in NumPy, on addresses of this process: the reference for the tests of the kernels."""
+    begin = 0
+    for run, target in zip(launch.runs, launch.addresses, strict=True):
+        source = _bytes_at(launch.source + begin, (launch.rows, run), (launch.stride, 1))
+        _bytes_at(target, (launch.rows, run), (launch.pitch or run, 1))[...] = source
+        begin += run
+
+
+class _Bytes:
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": "|u1",
+        }
+
+
+def _bytes_at(
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    return np.asarray(_Bytes(address, shape, strides))
 
 
 def data_of(shape: tuple[int, ...], dtype: str) -> Array:

@@ -139,7 +139,7 @@ def _print_parts(out: Console, layout: Explanation) -> None:
         shown = [(str(part.index), part) for part in layout]
     else:
         groups = islice(layout.groups(), _MAX_ROWS)
-        shown = [(_indices(group.first.index, group.count), group.first) for group in groups]
+        shown = [(group.label, group.first) for group in groups]
     for label, part in shown:
         taken = "" if part.bytes is None else f"{part.bytes:,}"
         runs = (f"{part.runs:,}", f"{part.run_elements:,}") if part.runs else ("", "empty")
@@ -164,7 +164,3 @@ def _coloured(line: list[Span]) -> Text:
         style = "" if span.part is None else f"{ink(colour(span.part))} on {colour(span.part)}"
         text.append(span.text, style)
     return text
-
-
-def _indices(first: int, count: int) -> str:
-    return str(first) if count == 1 else f"{first}-{first + count - 1}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splitops.explain.layout import Explanation
+from splitops.explain.layout import Explanation, indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Cell:
     @property
     def label(self) -> str:
         """The index of the part, or those of the first and the last one."""
-        return str(self.first) if self.count == 1 else f"{self.first}-{self.first + self.count - 1}"
+        return indices(self.first, self.count)
 
 
 def cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:

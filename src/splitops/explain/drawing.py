@@ -9,7 +9,7 @@ from typing import Final
 from splitops.errors import count_of
 from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
-from splitops.explain.layout import Explanation, Group
+from splitops.explain.layout import Explanation, Group, indices
 from splitops.explain.palette import colour, ink, shade
 
 _NARROW: Final = 600
@@ -262,12 +262,10 @@ class _Labels:
 
 def _row(group: Group) -> tuple[str, ...]:
     first = group.first
-    last = first.index + group.count - 1
-    parts = str(first.index) if group.count == 1 else f"{first.index}-{last}"
     offset = f"{first.offset:,}" if group.count == 1 else f"from {first.offset:,}"
     blocks = f"{first.runs:,} {_TIMES} {first.run_elements:,}" if first.runs else "empty"
     taken = "" if first.bytes is None else f"{first.bytes:,}"
-    return parts, offset, f"{first.size:,}", _shape(first.shape), taken, blocks
+    return group.label, offset, f"{first.size:,}", _shape(first.shape), taken, blocks
 
 
 def _widths(shown: tuple[Cell, ...] | list[Cell], room: float) -> list[int]:
@@ -280,7 +278,7 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _axes(first: int, sizes: tuple[int, ...]) -> str:
-    return f"axis {first}" if len(sizes) == 1 else f"axes {first}-{first + len(sizes) - 1}"
+    return f"{'axis' if len(sizes) == 1 else 'axes'} {indices(first, len(sizes))}"
 
 
 def _product(sizes: tuple[int, ...]) -> str:

@@ -51,6 +51,21 @@ class Group:
     first: PartLayout
     count: int
 
+    @property
+    def label(self) -> str:
+        """The index of the part, or those of the first and the last one."""
+        return indices(self.first.index, self.count)
+
+
+def indices(first: int, count: int) -> str:
+    """Write consecutive indices.
+
+    Examples:
+        >>> indices(2, 1), indices(2, 3)
+        ('2', '2-4')
+    """
+    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Sequence[PartLayout]):

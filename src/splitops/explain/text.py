@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from splitops.explain.axis import Cell, cells, proportional
-from splitops.explain.layout import Explanation
+from splitops.explain.layout import Explanation, indices
 
 
 class Span(NamedTuple):
@@ -115,9 +115,8 @@ def _gutter(layout: Explanation) -> list[str]:
     before = layout.plan.shape[: layout.plan.axis]
     if not before:
         return []
-    axes = "axis 0" if len(before) == 1 else f"axes 0-{len(before) - 1}"
-    sizes = " x ".join(map(str, before))
-    return [axes, sizes]
+    name = "axis" if len(before) == 1 else "axes"
+    return [f"{name} {indices(0, len(before))}", " x ".join(map(str, before))]
 
 
 def _fitting(layout: Explanation, room: int) -> tuple[Cell, ...]:

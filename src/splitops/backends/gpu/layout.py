@@ -16,8 +16,6 @@ from itertools import accumulate, groupby, pairwise
 from math import gcd
 from typing import Final, NamedTuple
 
-import numpy as np
-
 MAX_ENTRIES: Final = 96
 """Entries of one launch's table: 16 bytes each, within the 4 KiB of arguments that every GPU takes."""
 WIDEST: Final = 16
@@ -261,29 +259,3 @@ def _stretches(addresses: list[int]) -> tuple[int, list[int]]:
     if any(step != spacing for step in steps):
         spacing = Counter(steps).most_common(1)[0][0]
     return spacing, [0, *(index for index, step in enumerate(steps, 1) if step != spacing)]
-
-
-def run_on_host(launch: Launch) -> None:
-    """Do a launch in NumPy, on addresses of this process: the reference for the tests of the kernels."""
-    begin = 0
-    for run, target in zip(launch.runs, launch.addresses, strict=True):
-        source = _bytes_at(launch.source + begin, (launch.rows, run), (launch.stride, 1))
-        _bytes_at(target, (launch.rows, run), (launch.pitch or run, 1))[...] = source
-        begin += run
-
-
-class _Bytes:
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": "|u1",
-        }
-
-
-def _bytes_at(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    return np.asarray(_Bytes(address, shape, strides))

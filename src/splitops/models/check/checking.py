@@ -14,7 +14,7 @@ from splitops.errors import Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
 from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.check.limits import Limit
+from splitops.models.check.limits import DEPENDS, Limit
 from splitops.models.check.onnx_form import form_findings, misread_sequences
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
@@ -204,8 +204,7 @@ def fusion_words(limit: Limit, fused: Fused) -> str:
     """Write what a runtime fuses, with the nodes, in one line."""
     names = ", ".join(shown(label(node)) for node in fused.path[:_MOST_NAMED])
     more = f" and {len(fused.path) - _MOST_NAMED} more" if len(fused.path) > _MOST_NAMED else ""
-    maybe = "" if fused.surely else " (depends on the input)"
-    return f"{limit.words()}: {names}{more}{maybe}"
+    return f"{limit.words()}: {names}{more}{'' if fused.surely else DEPENDS}"
 
 
 def _fusion_findings(
@@ -217,36 +216,33 @@ def _fusion_findings(
     editor = editor_of(model, where)
     for limit, fused in find_fusions(editor, asked_targets(targets)):
         split = editor.role(fused.node) is Role.SPLIT
-        yield Finding(
-            code=limit.code,
-            severity=Severity.ERROR if targets and fused.surely else Severity.WARNING,
-            operator=editor.site(fused.node).operator if split else fused.node.op_type,
-            where=editor.where(fused.node),
-            message=fusion_words(limit, fused),
-            values={"nodes": [label(node) for node in fused.path]},
-            runtime=limit.runtime,
-            outcome=str(limit.outcome),
-            fix=limit.fix,
-            source=limit.source,
-        )
+        operator = editor.site(fused.node).operator if split else fused.node.op_type
+        values = {"nodes": [label(node) for node in fused.path]}
+        words, certain = fusion_words(limit, fused), bool(targets) and fused.surely
+        yield _of_limit(limit, operator, editor.where(fused.node), words, values, certain=certain)
 
 
 def _limit_findings(site: Site, model: Surroundings, targets: Sequence[Target]) -> Iterator[Finding]:
     for limit, surely in find_limits(site, model, asked_targets(targets)):
         certain = bool(targets) and surely is Surely.YES and not site.conditional
-        yield Finding(
-            code=limit.code,
-            severity=Severity.ERROR if certain else Severity.WARNING,
-            operator=site.operator,
-            where=site.where,
-            message=limit.words(site)
-            if surely is Surely.YES
-            else f"{limit.words(site)} (depends on the input)",
-            runtime=limit.runtime,
-            outcome=str(limit.outcome),
-            fix=limit.fix,
-            source=limit.source,
-        )
+        yield _of_limit(limit, site.operator, site.where, limit.words(site, surely), {}, certain=certain)
+
+
+def _of_limit(
+    limit: Limit, operator: str, where: Where, message: str, values: dict[str, Any], *, certain: bool
+) -> Finding:
+    return Finding(
+        code=limit.code,
+        severity=Severity.ERROR if certain else Severity.WARNING,
+        operator=operator,
+        where=where,
+        message=message,
+        values=values,
+        runtime=limit.runtime,
+        outcome=str(limit.outcome),
+        fix=limit.fix,
+        source=limit.source,
+    )
 
 
 def _contradictions(found: Found, sites: Iterable[Site]) -> Iterator[Finding]:

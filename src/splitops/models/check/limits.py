@@ -63,6 +63,8 @@ class FixForm(StrEnum):
     """A Gather of the channels that the first convolution reads, in the place of the part."""
 
 
+DEPENDS: Final = " (depends on the input)"
+"""What is said of a limit that is not surely met."""
 USUAL_FORMS: Final = {
     "uneven": (FixForm.SLICES,),
     "more outputs than N": (FixForm.TREE, FixForm.SLICES),
@@ -162,15 +164,16 @@ class Limit:
                 break
         return surely
 
-    def words(self, site: Site | None = None) -> str:
-        """Return the message, with the numbers of a split, its releases, and whether it was tested."""
+    def words(self, site: Site | None = None, surely: Surely = Surely.YES) -> str:
+        """Return the message, with numbers of a split and releases, whether it was tested, and whether it is sure."""
         text = self.message
         if self.exact is not None and site is not None:
             numbers = Vocabulary(site, Surroundings()).ceil_numbers
             text = text if numbers is None else self.exact.format(**numbers)
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
-        return f"{text} (documented, not tested)" if self.source and not self.case else text
+        text = f"{text} (documented, not tested)" if self.source and not self.case else text
+        return text if surely is Surely.YES else f"{text}{DEPENDS}"
 
 
 def release_numbers(release: str) -> tuple[int, ...]:

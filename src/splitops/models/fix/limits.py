@@ -90,8 +90,8 @@ def _of_site(
     stated = False
     for limit, surely in find_limits(site, model, targets):
         stated = stated or FixForm.MEANING in limit.forms
-        text = limit.words(site) if surely is Surely.YES else f"{limit.words(site)} (depends on the input)"
-        yield Obstacle(Reason(limit.code, text), limit.forms, surely is Surely.YES)
+        reason = Reason(limit.code, limit.words(site, surely))
+        yield Obstacle(reason, limit.forms, surely is Surely.YES)
     if unbind and not stated and site.may_be_unbind:
         text = "chunks of 1 with keepdims = 0 have two meanings"
         yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))
