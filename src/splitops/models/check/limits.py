@@ -165,7 +165,7 @@ class Limit:
         return surely
 
     def words(self, site: Site | None = None, surely: Surely = Surely.YES) -> str:
-        """Return the message, with numbers of a split and releases, whether it was tested, and whether it is sure."""
+        """Return the message, with the numbers of a split, its releases, and how well it is known."""
         text = self.message
         if self.exact is not None and site is not None:
             numbers = Vocabulary(site, Surroundings()).ceil_numbers
