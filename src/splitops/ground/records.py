@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from splitops.errors import Where
 
 _T = TypeVar("_T")
+_PLAIN: Final = {str, int, float, bool, NoneType}
 
 
 @dataclass_transform(frozen_default=True)
@@ -52,6 +53,8 @@ def _name(field: Field[Any]) -> str:
 
 
 def _value(found: Any) -> Any:
+    if type(found) in _PLAIN:
+        return found
     if isinstance(found, Where):
         return found.as_dict()
     if is_dataclass(found):
@@ -67,26 +70,25 @@ def _value(found: Any) -> Any:
 
 def read_values(kind: Any, found: Mapping[str, Any]) -> Any:
     """Make a dataclass of what :func:`values_of` returned for it, after a proof that it fits the class."""
-    return kind(**{name: _read(hint, found[key]) for name, key, hint in _fields(kind) if key in found})
+    return _reader(kind)(found)
 
 
 @cache
-def _fields(kind: Any) -> list[tuple[str, str, Any]]:
-    hints = get_type_hints(kind)
-    return [(field.name, _name(field), hints[field.name]) for field in fields(kind)]
-
-
-def _read(kind: Any, found: Any) -> Any:
-    if get_origin(kind) is UnionType:
-        kinds = [one for one in get_args(kind) if one is not NoneType]
-        kind = next((one for one in kinds if (get_origin(one) is tuple) == isinstance(found, list)), kinds[0])
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes a value of an annotation from a value of JSON."""
     origin, inner = get_origin(kind), get_args(kind)
-    if found is None:
-        return None
-    if is_dataclass(kind):
-        return read_values(kind, found)
+    if origin is UnionType:
+        readers = {get_origin(one) is tuple: _reader(one) for one in inner if one is not NoneType}
+        return lambda found: None if found is None else readers[isinstance(found, list)](found)
     if origin is tuple:
-        return tuple(_read(inner[0], one) for one in found)
+        item = _reader(inner[0])
+        return lambda found: tuple(map(item, found))
     if origin is Mapping:
-        return {name: _read(inner[1], one) for name, one in found.items()}
-    return kind(found) if isinstance(kind, type) and issubclass(kind, Enum) else found
+        item = _reader(inner[1])
+        return lambda found: {name: item(one) for name, one in found.items()}
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        parts = [(field.name, _name(field), _reader(hints[field.name])) for field in fields(kind)]
+        made: Any = kind
+        return lambda found: made(**{name: read(found[key]) for name, key, read in parts if key in found})
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda found: found
