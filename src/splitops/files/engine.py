@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from splitops.files.extents import Extent, Extents, Table, contiguous, inverse, joined
+from splitops.files.extents import Extent, Extents, Table, contiguous, joined
 from splitops.native.files import copy_extents
 
 TASK_BYTES: Final = 256 << 20
@@ -74,22 +74,6 @@ class CopyError(Exception):
         return CopyError, (self.writing, self.file, self.offset, self.error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    """Neighbouring columns of rows in one file, with the extents that begin in each."""
-
-    file: int
-    base: int
-    stride: int
-    used: int
-    extents: tuple[int, ...]
-
-    @property
-    def read_bytes(self) -> int:
-        """The bytes of a row that may be read: with the gap behind it, where that is small."""
-        return self.stride if self.used * 2 >= self.stride else self.used
-
-
 # What the passes are ------------------------------------------------------------------------------------
 
 
@@ -102,21 +86,19 @@ def passes(extents: Iterable[Extent], memory: int) -> list[Pass]:
     """
     found = joined(extents).table
     block = max(1, min(_BLOCK, memory // 4))
-    small = (found[:, 7] == 1) & (found[:, 6] < block)
+    run, one = found[:, 6], found[:, 7] == 1
+    small, short = one & (run < block), ~one & (run < _LONG_RUN)
     alone: list[Extent] = []
-    short: list[Extent] = []
     ends: list[Extent] = []
-    for extent in Extents(found[~small]):
-        if extent.runs == 1:
-            alone.append(_blocks(extent, block))
-            if extent.run % block:
-                ends.append(_end(extent, extent.run % block))
-        elif extent.run >= _LONG_RUN:
+    for extent in Extents(found[~small & ~short]):
+        if extent.runs > 1:
             alone += _columns(extent)
-        else:
-            short.append(extent)
+            continue
+        alone.append(_blocks(extent, block))
+        if extent.run % block:
+            ends.append(_end(extent, extent.run % block))
     made = [Pass(Extents.of([extent]), max(1, min(extent.runs, _BLOCK // extent.run))) for extent in alone]
-    for group in _groups(short, memory // 4):
+    for group in _groups(found[short], memory):
         made += _grouped(group, memory)
     made += _together(np.concatenate([found[small], Extents.of(ends).table]), block)
     made.sort(key=lambda found: found.extents.table[0, :2].tolist())
@@ -153,20 +135,26 @@ def _columns(extent: Extent) -> Iterator[Extent]:
         )
 
 
-def _grouped(group: list[Extent], memory: int) -> Iterator[Pass]:
-    reading, writing = _lanes(group, _MAX_GAP), _lanes([inverse(extent) for extent in group], 0)
-    row = sum(lane.read_bytes for lane in reading) + sum(lane.used for lane in writing)
+def _grouped(group: Table, memory: int) -> Iterator[Pass]:
+    (reading, _), (writing, _) = _lanes(group, _MAX_GAP), _lanes(_inverse(group), 0)
+    used, stride = reading[:, 2], reading[:, 3]
+    row = int(np.where(used * 2 >= stride, stride, used).sum() + writing[:, 2].sum())  # with small gaps
     if row > memory:  # files that all meet in rows too wide to hold: each extent by itself
-        for extent in group:
+        for extent in Extents(group):
             yield Pass(Extents.of([extent]), max(1, min(extent.runs, memory // (2 * extent.stride))))
         return
-    group.sort(key=lambda extent: (extent.target, extent.target_offset))
     wanted = 2 * max(_BLOCK, len(writing) * _PIECE, len(reading) * _PIECE)
-    yield Pass(Extents.of(group), max(1, min(wanted, memory) // row))
+    extents = Extents(group[np.lexsort((group[:, 4], group[:, 3]))])
+    yield Pass(extents, max(1, min(wanted, memory) // row))
 
 
-def _groups(extents: Sequence[Extent], widest: int) -> list[list[Extent]]:
-    """Return extents that share rows of a source or of a target together."""
+def _groups(extents: Table, memory: int) -> list[Table]:
+    """Return extents that share rows of a source or of a target together.
+
+    They are so few that each file gets a piece at a time, unless the rows would be short.
+    """
+    if not len(extents):
+        return []
     parents = list(range(len(extents)))
 
     def root(index: int) -> int:
@@ -175,45 +163,46 @@ def _groups(extents: Sequence[Extent], widest: int) -> list[list[Extent]]:
             index = parents[index]
         return index
 
-    backwards = [inverse(extent) for extent in extents]
-    for lane in (*_lanes(extents, _MAX_GAP, widest), *_lanes(backwards, 0, widest)):
-        for index in lane.extents[1:]:
-            parents[root(index)] = root(lane.extents[0])
-    groups: dict[int, list[Extent]] = {}
-    for index, extent in enumerate(extents):
-        groups.setdefault(root(index), []).append(extent)
-    return list(groups.values())
+    widest = min(memory // 4, max(_MAX_GAP, int(extents[:, 6].min()) * (memory // (2 * _PIECE))))
+    for _, lane in (_lanes(extents, _MAX_GAP, widest), _lanes(_inverse(extents), 0, widest)):
+        first: dict[int, int] = {}
+        for index, number in enumerate(lane.tolist()):
+            parents[root(index)] = root(first.setdefault(number, index))
+    roots = np.array([root(index) for index in range(len(extents))])
+    order = np.argsort(roots, kind="stable")
+    return np.split(extents[order], np.flatnonzero(np.diff(roots[order])) + 1)
 
 
-def _lanes(extents: Sequence[Extent], gap: int, widest: int | None = None) -> list[_Lane]:
+def _inverse(extents: Table) -> Table:
+    return Extents(extents).inverse().table
+
+
+def _lanes(extents: Table, gap: int, widest: int | None = None) -> tuple[Table, Table]:
     """Return the lanes that extents are read in: rows equally far apart, with gaps of bounded width.
 
-    Without a gap they are those that are written in, where none may have the bytes of another one.
+    Without a gap they are those that are written in, where none may have the bytes of another one. A lane is
+    a row of its file, the first byte, how many of a row are used, and the stride. With them comes the lane of
+    each extent.
     """
-    order = sorted(
-        range(len(extents)),
-        key=lambda i: (extents[i].source, extents[i].runs, extents[i].stride, extents[i].offset),
-    )
-    lanes: list[_Lane] = []
-    members: list[int] = []
-    base = end = 0
-    before: Extent | None = None
-    for index in order:
-        extent = extents[index]
-        if before is not None and not (
-            (extent.source, extent.runs, extent.stride) == (before.source, before.runs, before.stride)
-            and (extent.offset <= end + gap if gap else extent.offset == end)
-            and extent.offset + extent.run - base <= min(extent.stride, widest or extent.stride)
+    order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0]))
+    lanes: list[list[int]] = []
+    numbers = []
+    before, base, end = (-1, -1, -1), 0, 0
+    for source, offset, stride, run, runs in extents[order][:, [0, 1, 2, 6, 7]].tolist():
+        near = offset <= end + gap if gap else offset == end
+        if (
+            before != (source, runs, stride)
+            or not near
+            or offset + run - base > min(stride, widest or stride)
         ):
-            lanes.append(_Lane(before.source, base, before.stride, end - base, tuple(members)))
-            before = None
-        if before is None:
-            before, base, members = extent, extent.offset, []
-        end = max(end, extent.offset + extent.run) if members else extent.offset + extent.run
-        members.append(index)
-    if before is not None:
-        lanes.append(_Lane(before.source, base, before.stride, end - base, tuple(members)))
-    return lanes
+            before, base, end = (source, runs, stride), offset, offset
+            lanes.append([source, base, 0, stride])
+        end = max(end, offset + run)
+        lanes[-1][2] = end - base
+        numbers.append(len(lanes) - 1)
+    lane = np.empty(len(order), np.int64)
+    lane[order] = numbers
+    return np.array(lanes, np.int64).reshape(-1, 4), lane
 
 
 def tasks(found: Iterable[Pass], size: int = TASK_BYTES) -> list[list[Pass]]:
@@ -373,44 +362,17 @@ class _Tables:
 
     def _add(self, found: Pass, first: int, sources: int, targets: int) -> tuple[int, int]:
         """Add a pass of several rows behind so many lanes; return how many there are then."""
-        extents, number = list(found.extents), len(self._passes)
+        table, number = found.extents.table, len(self._passes)
         self._passes.append((found.count, found.block_rows))
-        if len(extents) == 1:
-            source, offset, stride, target, target_offset, target_stride, run, _ = extents[0]
-            self._note(
-                [(sources, 0, targets, 0, run)],
-                [(number, source, offset, run, stride)],
-                [(number, target, target_offset, run, target_stride)],
-                [first],
-            )
-            return sources + 1, targets + 1
-        backwards = [inverse(extent) for extent in extents]
-        reading, writing = _lanes(extents, _MAX_GAP), _lanes(backwards, 0)
-        source_of = {index: at for at, lane in enumerate(reading, sources) for index in lane.extents}
-        columns = {index: extents[index].offset - lane.base for lane in reading for index in lane.extents}
-        self._note(
-            [
-                (source_of[i], columns[i], at, backwards[i].offset - lane.base, extents[i].run)
-                for at, lane in enumerate(writing, targets)
-                for i in lane.extents
-            ],
-            [(number, lane.file, lane.base, lane.used, lane.stride) for lane in reading],
-            [(number, lane.file, lane.base, lane.used, lane.stride) for lane in writing],
-            [first + index for lane in writing for index in lane.extents],
-        )
-        return sources + len(reading), targets + len(writing)
-
-    def _note(
-        self,
-        moves: Sequence[tuple[int, ...]],
-        sources: Sequence[tuple[int, ...]],
-        targets: Sequence[tuple[int, ...]],
-        positions: Sequence[int],
-    ) -> None:
-        self._moves.append(np.array(moves, np.int64))
-        self._sources.append(np.array(sources, np.int64))
-        self._targets.append(np.array(targets, np.int64))
-        self._positions.append(np.array(positions, np.int64))
+        (read, of), (written, to) = _lanes(table, _MAX_GAP), _lanes(_inverse(table), 0)
+        order = np.lexsort((table[:, 4], to))
+        table, of, to = table[order], of[order], to[order]
+        columns = table[:, 1] - read[of, 1], table[:, 4] - written[to, 1]
+        self._moves.append(np.stack((sources + of, columns[0], targets + to, columns[1], table[:, 6]), 1))
+        self._sources.append(np.insert(read, 0, number, 1))
+        self._targets.append(np.insert(written, 0, number, 1))
+        self._positions.append(first + order)
+        return sources + len(read), targets + len(written)
 
     def arguments(
         self, sources: Sequence[int], targets: Sequence[int] | None

@@ -72,8 +72,8 @@ class ExtentCopies:
     ) -> None:
         """Make the targets in their full size, with what is not a tensor's bytes in its place."""
         files = [pair for pair in zip(drafts, targets, strict=True) if not pair[1].folder]
-        for parent in {draft.parent for draft, _ in files}:
-            parent.mkdir(parents=True, exist_ok=True)
+        for parent in {os.path.dirname(draft) for draft, _ in files}:
+            os.makedirs(parent, exist_ok=True)
         for draft, target in files:
             opened = Descriptors()
             try:

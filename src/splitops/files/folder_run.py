@@ -80,8 +80,7 @@ class FolderRun(Run):
                     else:
                         self._reject(overwrite)
                     journal.finish()
-                pairs = zip(drafts, self._places, strict=True)
-                digests = self._digests([draft if draft.exists() else place for draft, place in pairs])
+                digests = self._digests(drafts)
                 self.place_checksums(staged, digests)
         # The run before may have been killed just before this.
         shutil.rmtree(self.staging, ignore_errors=True)
@@ -97,7 +96,8 @@ class FolderRun(Run):
     @cached_property
     def _places(self) -> list[Path]:
         """Where the targets are once they are published."""
-        return [self.plan.folder / target.name for target in self.plan.targets]
+        paths = iter(self.plan.paths)
+        return [self.plan.folder / t.name if t.scratch else next(paths) for t in self.plan.targets]
 
     def _is_there(self) -> bool | None:
         """Return whether the targets are in their places with the bytes that a run would write.
@@ -144,11 +144,16 @@ class FolderRun(Run):
 
     def _reject(self, overwrite: bool) -> None:
         """Reject to replace a file, or ever to replace a source or the folder that one is in."""
-        real = [source.path.resolve() for source in self.plan.sources]
-        sources = {str(path) for each in real for path in (each, *each.parents)}
-        folder = self.plan.folder.resolve()  # once: there may be many thousand files in it
+        sources = {
+            source.real if isinstance(source, LocalFile) else os.path.realpath(source.path)
+            for source in self.plan.sources
+        }
+        folders = {os.path.dirname(source) for source in sources}
+        sources |= folders.union(*(map(str, Path(folder).parents) for folder in folders))
+        folder = os.path.realpath(self.plan.folder)  # once: there may be many thousand files in it
+        inside = {os.path.basename(source) for source in sources if os.path.dirname(source) == folder}
         for path in self.plan.paths:
-            if os.path.join(folder, path.name) in sources:
+            if path.name in inside:
                 raise FileError(f"{shown_path(path)} would replace what it is made from")
             if not overwrite and os.path.lexists(path):
                 raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
@@ -296,11 +301,15 @@ class FolderRun(Run):
                 pending.result()
 
     def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
-        """Return the SHA-256 of each file that is published, also in folders, where that is asked for."""
+        """Return the SHA-256 of each file that is published, also in folders, where that is asked for.
+
+        They are in the given places, or have been published already.
+        """
         found: dict[Path, str] = {}
         if not self.how["sha256"] and self.how["checksums"] is None:
             return found
-        for place, path, target in zip(places, self._places, self.plan.targets, strict=True):
+        for given, path, target in zip(places, self._places, self.plan.targets, strict=True):
+            place = given if given.exists() else path
             if target.folder:
                 files = sorted(file for file in place.rglob("*") if file.is_file())
                 found |= {path / file.relative_to(place): digest_of(LocalFile(file)) for file in files}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_tasks import ChunkedFormat, Flow, Piece, chunk_bytes
 from splitops.files.chunks import ChunkCopies, Compute
 from splitops.files.extent_tasks import ExtentCopies
-from splitops.files.extents import Extents, joined, stretches_to
+from splitops.files.extents import Extent, Extents, joined, stretches_to
 from splitops.files.folders import INDEX, Other
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.planned import Finish, Part
@@ -157,6 +157,7 @@ def split_plan(
     [own] = [index for index, each in enumerate(tensors) if each is stored]
     whole = stretches_of(tensors)
     whole[own] = 0  # no bytes
+    moved: list[Extent] = []
     layout: Layout | None = None
     before: tuple[int, ...] = ()
     for index, shape in enumerate(plan.shapes):
@@ -164,16 +165,18 @@ def split_plan(
         tensors[own] = stored._replace(shape=shape, size=extent.bytes if extent else 0)
         name = names[index]
         if layout is not None and shape == before and layout.finish is None and len(layout.files) == 1:
-            layout = replace(layout, files=(replace(layout.files[0], name=name),))  # the same header
+            file = layout.files[0]  # the same header
+            layout = Layout((TargetFile(name, file.size, file.literals),), layout.places)
         else:
             layout, before = to.lay_out(taken(tensors, contents, to), contents, name), shape
         first = targets.add(layout)
         target, at = layout.places[own].tolist()
         if extent is not None:
-            targets.extents.append(Extents.of([extent._replace(target=first + target, target_offset=at)]))
+            moved.append(extent._replace(target=first + target, target_offset=at))
         if others:
             targets.extents.append(stretches_to(whole, layout.places, first))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
+    targets.extents.append(Extents.of(moved))
     return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
 
 

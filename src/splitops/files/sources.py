@@ -9,6 +9,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,6 +164,11 @@ class LocalFile(Readable):
         """The path, as messages show it."""
         return shown_path(self.path)
 
+    @cached_property
+    def real(self) -> str:
+        """The path without links."""
+        return os.path.realpath(self.path)
+
     def read(self, offset: int, size: int) -> bytes:
         """See :class:`Source`."""
         found = bytearray()
@@ -182,7 +188,7 @@ class LocalFile(Readable):
     def identity(self) -> list[Any]:
         """Return size, times of change and number of the file."""
         found = os.fstat(self.descriptor)
-        return [str(self.path.resolve()), *_changes(found), found.st_dev, found.st_ino]
+        return [self.real, *_changes(found), found.st_dev, found.st_ino]
 
     def local(self) -> LocalFile:
         """Return itself."""

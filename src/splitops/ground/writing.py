@@ -162,11 +162,11 @@ class StagedFiles:
             os.sync()
         for index, staged in enumerate(self._files):
             try:
-                _reject_other_kind(staged.target, folder=staged.folder)
+                there = _reject_other_kind(staged.target, folder=staged.folder)
                 # If the last move fails, its target is as it was: alone, a file needs nothing kept. A folder
                 # is never replaced in one step.
                 last = index + 1 == len(self._files) and not staged.folder
-                if not last and os.path.lexists(staged.target):
+                if not last and there:
                     _keep(staged)
                 os.replace(staged.draft, staged.target)
             except BaseException as error:
@@ -212,15 +212,17 @@ def _put_back(staged: _Staged) -> Path | None:
     return None
 
 
-def _reject_other_kind(path: Path, *, folder: bool) -> None:
+def _reject_other_kind(path: Path, *, folder: bool) -> bool:
+    """Reject a folder in the place of a file, or the reverse; return whether anything is there."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return False
     if is_folder and not folder:
         raise IsADirectoryError(errno.EISDIR, "a folder of this name is in the way")
     if folder and not is_folder:
         raise NotADirectoryError(errno.ENOTDIR, "a file of this name is in the way")
+    return True
 
 
 def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> ModelError:

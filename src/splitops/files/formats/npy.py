@@ -259,8 +259,18 @@ def header_of(tensor: StoredTensor) -> bytes:
     return header_bytes(tensor.shape, tensor.dtype, fortran=tensor.fortran)
 
 
+@lru_cache(maxsize=64)
+def _same_header(start: bytes) -> Header | None:
+    """Return the header that a file begins with, which parts of a split share; None where it is malformed."""
+    try:
+        return _parsed(io.BytesIO(start), "")
+    except FileError:
+        return None
+
+
 def _header_of(source: Source) -> Header:
     start = beginning(source, _MAX_HEADER + 12)
     name = written(source.path)
-    header = _parsed(io.BytesIO(start), name)
+    end = start.find(b"\n", 0, 4096) + 1
+    header = (_same_header(start[:end]) if end else None) or _parsed(io.BytesIO(start), name)
     return _proved(header, name, size_of(source, header.end))
