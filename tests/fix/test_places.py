@@ -504,7 +504,8 @@ def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pyt
         elif mistake == "a type":
             node.inputs[0].type = ir.TensorType(ir.DataType.INT32)  # type: ignore[union-attr]
         else:
-            self.editor.substitute(node, self.editor.add(node, "SequenceConstruct", list(node.inputs)) * 2)
+            made = self.editor.pen(node).op("SequenceConstruct", list(node.inputs))
+            self.editor.substitute(node, [made] * 2)
         return Written("something else")
 
     monkeypatch.setattr(OnnxForms, "_axis", written)

@@ -16,8 +16,9 @@ from splitops.errors import NOWHERE
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.graph.onnx import PLAIN, Names, Pen, fixed_array, known, note, stem
+from splitops.models.graph.onnx import PLAIN, Names, fixed_array, known, note, stem
 from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor
 
@@ -141,7 +142,7 @@ class Small:
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
         values[""] = None
-        pen = Pen(self.opset, names, stem(node))
+        pen = OnnxPen(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
                 values[tensor.name] = pen.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))

@@ -19,12 +19,12 @@ from splitops.models.convert.onnx_adapter import Adapter, LoneNode, NoAdapterErr
 from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.graph.onnx import (
     Names,
-    Pen,
     constant_array,
     known,
     shape_of,
     stem,
 )
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
 from splitops.spec.sizes.dims import Range
 
@@ -91,7 +91,7 @@ class OpsetMover:
             raise NoAdapterError("its text does not say what padding counts for")
         _drop_allowzero(node, new)
         if _reduces_nothing(node, new):
-            pen = Pen(new, self._names, stem(node))
+            pen = OnnxPen(new, self._names, stem(node))
             pen.replace(node, [pen.op("Identity", [node.inputs[0]])])
             return ["Identity"]
         _state_defaults(node, old, new)
@@ -246,9 +246,9 @@ def _sliced_shape(node: ir.Node, opset: int, names: Names) -> list[str]:
     """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
-    pen = Pen(opset, names, stem(node))
+    pen = OnnxPen(opset, names, stem(node))
     shape = pen.op("Shape", [node.inputs[0]])
-    pen.replace(node, [pen.slice(shape, 0, begin, end)])
+    pen.replace(node, [pen.part(shape, 0, begin, end)])
     return ["Shape", "Slice"]
 
 
@@ -269,7 +269,7 @@ def _along_last_axis(node: ir.Node, opset: int, names: Names) -> list[str] | Non
         return [node.op_type]
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
-    pen = Pen(opset, names, stem(node))
+    pen = OnnxPen(opset, names, stem(node))
     turned = pen.op("Transpose", [data], {"perm": order})
     made = pen.op(node.op_type, [turned], {"axis": last})
     pen.replace(node, [pen.op("Transpose", [made], {"perm": order})])

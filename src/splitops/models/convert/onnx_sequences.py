@@ -49,13 +49,13 @@ def lower_sequence(node: ir.Node, site: Site, editor: OnnxEditor, rule: Rule) ->
         _prove(reader, site, len(sizes), rule)
     if sequence.is_graph_output():
         raise _unreadable(site, "the sequence is an output of its graph", rule)
-    data, row = node.inputs[0], schema("Split", editor.opset(node))
+    data, row, pen = node.inputs[0], schema("Split", editor.opset(node)), editor.pen(node)
     assert data is not None
     explicit = Division(SizeRule.EXPLICIT, lengths=sizes)
-    parts = editor.split_as(row, explicit, node, data, axis, sizes)
+    parts = pen.split_as(row, explicit, data, axis, sizes)
     split = parts[0].producer()
     assert split is not None
-    elements = [editor.squeeze(node, part, axis) for part in parts] if binding.squeeze else parts
+    elements = [pen.squeeze(part, axis) for part in parts] if binding.squeeze else parts
     for reader in readers:
         read_elements(reader, elements, editor)
     editor.remove(node)

@@ -23,7 +23,6 @@ from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     Names,
-    Pen,
     graphs_of,
     has_defaults,
     label,
@@ -35,6 +34,7 @@ from splitops.models.graph.onnx import (
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph, editable_copy, written
 from splitops.models.graph.onnx_splits import write_site
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split, read_site
 from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor
@@ -336,7 +336,7 @@ class Rewriting:
                 raise self.rejected[node]
             apart = site_key(where.graph, site.outputs) in self.apart
             rewritten = restate(site, target, form, apart=apart)
-            write_site(node, site, rewritten, Pen(new, self.names, stem(node)))
+            write_site(node, site, rewritten, OnnxPen(new, self.names, stem(node)))
         except SplitError as error:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return

@@ -31,10 +31,11 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.graph.fusions import may_be_fused_in
-from splitops.models.graph.onnx import Pen, graphs_of, shape_of, stem
+from splitops.models.graph.onnx import graphs_of, shape_of, stem
 from splitops.models.graph.onnx_model import written
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.openvino import from_nodes, to_nodes
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split
 from splitops.models.simplify.registry import REWRITES
 from splitops.models.simplify.rounds import note_known, rewrite
@@ -103,7 +104,7 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
                         "OpenVINO has no defaults for inputs",
                         where=where,
                     )
-                pen = Pen(opset, rewriting.names, stem(node))
+                pen = OnnxPen(opset, rewriting.names, stem(node))
                 write_site(node, site, rewritten, pen)
                 made.update(pen.nodes, [node])
             except SplitError as error:
@@ -125,17 +126,19 @@ def _state_flattening(rewriting: Rewriting, opset: int) -> None:
             axis += len(shape) if shape is not None and axis < 0 else 0
             if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
                 continue
-            pen = Pen(opset, rewriting.names, stem(node))
+            pen = OnnxPen(opset, rewriting.names, stem(node))
             sizes = [_product(pen, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
             inputs, attributes = [data, pen.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
-            pen.replace(node, [pen.op("Reshape", inputs, attributes, domain=_DOMAIN)])
+            rows = pen.op("Reshape", inputs, attributes)
+            pen.nodes[-1].domain = _DOMAIN
+            pen.replace(node, [rows])
 
 
 def _is_positive(size: Dim) -> bool:
     return (size if isinstance(size, int) else size.lo) > 0
 
 
-def _product(pen: Pen, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
+def _product(pen: OnnxPen, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
     """Return the product of some sizes, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):

@@ -221,7 +221,7 @@ class _Loop:
 
     def _part(self, tape: LayerPen, value: ir.Value, slicing: Slicing) -> ir.Value:
         """Return the part of a value for the iteration."""
-        at = tape.of_axis("Unsqueeze", self.iteration, 0)
+        at = tape.unsqueeze(self.iteration, 0)
         if slicing.reverse:
             last = self.tape.op("Sub", [self._count(value, slicing), self.tape.integers([1])])
             at = tape.op("Sub", [last, at])
@@ -233,7 +233,7 @@ class _Loop:
         if slicing.size == 1:
             part = tape.op("Gather", [value, at], {"axis": axis})
         else:
-            part = tape.slice(value, axis, at, tape.op("Add", [at, tape.integers([slicing.size])]))
+            part = tape.part(value, axis, at, tape.op("Add", [at, tape.integers([slicing.size])]))
         note(part, Tensor(what.type, _with(what.shape, axis, slicing.size)))
         return part
 
@@ -246,7 +246,7 @@ class _Loop:
             )
         value = tape.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:
-            value = tape.of_axis("Unsqueeze", value, 0)
+            value = tape.unsqueeze(value, 0)
             note(value, Tensor(kind, (1,)))
         return value
 
@@ -279,7 +279,7 @@ class _Loop:
         if slicing.size > 1:
             return part
         axis, what = self._axis(part, slicing), _tensor(part)
-        squeezed = tape.of_axis("Squeeze", part, axis)
+        squeezed = tape.squeeze(part, axis)
         note(squeezed, Tensor(what.type, _without(what.shape, axis)))
         return squeezed
 
@@ -306,7 +306,7 @@ class _Loop:
         sizes = tape.op("Shape", [stacked])
         joined = tape.op("Mul", [tape.op("Gather", [sizes, tape.integers([at])]) for at in (axis, axis + 1)])
         bounds = [tape.integers([number]) for number in (0, axis, axis + 2, _INT64_MAX)]
-        head, tail = tape.slice(sizes, 0, *bounds[:2]), tape.slice(sizes, 0, *bounds[2:])
+        head, tail = tape.part(sizes, 0, *bounds[:2]), tape.part(sizes, 0, *bounds[2:])
         kept = [head, joined, tail] if axis else [joined, tail]
         return tape.op("Reshape", [stacked, tape.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
 

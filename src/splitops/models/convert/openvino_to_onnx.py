@@ -43,7 +43,6 @@ from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.merging import SiteKey, merged_sites
 from splitops.models.graph.onnx import (
     Names,
-    Pen,
     all_graphs,
     initializer,
     known,
@@ -58,6 +57,7 @@ from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import least_ir_version
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.openvino import layer_of, port_of, to_nodes
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import read_site
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor, meet_shapes
@@ -331,7 +331,7 @@ class _Scope:
             outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
             self.graph.append(node)
-            parts = write_site(node, site, rewritten, Pen(self.opset, self.names, stem(node)))
+            parts = write_site(node, site, rewritten, OnnxPen(self.opset, self.names, stem(node)))
         except SplitError as error:
             self._reject(layer, before, where, error)
             return

@@ -14,7 +14,8 @@ import onnx_ir as ir
 from splitops.models.convert.folding import MOST_ELEMENTS, folded_array
 from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
-from splitops.models.graph.onnx import Names, Pen, constant_array, note
+from splitops.models.graph.onnx import Names, constant_array, note
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_onnx_name
 from splitops.spec.sizes.dims import Shape
@@ -38,7 +39,7 @@ class ValueReader:
         return nodes.shape_of(value)
 
 
-class LayerPen(Pen, ValueReader):
+class LayerPen(OnnxPen, ValueReader):
     """Writes the nodes of one layer; their element types are noted.
 
     Args:
@@ -75,12 +76,11 @@ class LayerPen(Pen, ValueReader):
         inputs: Sequence[ir.Value | None],
         attributes: Mapping[str, Any] | None = None,
         *,
-        outputs: int,
+        outputs: int = 1,
         hint: str | None = None,
-        domain: str = "",
     ) -> list[ir.Value]:
-        """Add a node of several outputs."""
-        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint, domain=domain)
+        """Add a node."""
+        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint)
         for value, told in zip(values, _output_types(operator, self.opset), strict=False):
             if isinstance(told, int):
                 source = inputs[told] if told < len(inputs) else None

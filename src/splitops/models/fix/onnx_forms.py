@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,9 +15,10 @@ from splitops.models.fix.onnx_sequences import carry, slice_elements
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
-from splitops.models.graph.onnx import Pen, constant_array, shape_of, stem, type_of
+from splitops.models.graph.onnx import constant_array, shape_of, stem, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.simplify.sequences import SequenceReadsPass
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import onnx_types, restate, restatements
@@ -159,7 +159,7 @@ class OnnxForms:
     # Trees, Slices and Gathers
 
     def _tree(self, node: ir.Node, site: Site) -> Written:
-        return write_tree(node, self.editor, self.most, partial(self.editor.substitute, node))
+        return write_tree(node, self.editor, self.most)
 
     def _slices(self, node: ir.Node, site: Site) -> Written:
         if site.schema.gives_sequence:
@@ -185,7 +185,7 @@ class OnnxForms:
             raise NoFormError("its bounds cannot be written, or Slice does not take the data")
         pen, flat = self.editor.pen(node), len(shape) == 1
         if flat:
-            data = pen.of_axis("Unsqueeze", data, 1)
+            data = pen.unsqueeze(data, 1)
         other = 0 if rewritten.axis % len(shape) else 1
         axes = pen.integers([rewritten.axis, other])
         parts: list[ir.Value | None] = []
@@ -194,7 +194,7 @@ class OnnxForms:
                 end -= size
             stops = pen.integers([_INT64_MAX if end is None else end, _INT64_MAX])
             part = pen.op("Slice", [data, pen.integers([begin or 0, 0]), stops, axes], hint="part")
-            parts.append((pen.of_axis("Squeeze", part, 1) if flat else part) if output.name else None)
+            parts.append((pen.squeeze(part, 1) if flat else part) if output.name else None)
         pen.replace(node, parts)
         return rewritten
 
@@ -245,14 +245,15 @@ class OnnxForms:
         if len(sizes) > _MOST_OUTPUTS:
             raise NoFormError(f"it has {len(sizes)} parts")
         assert kind is not None
+        pen = editor.pen(node)
         if not sizes:
-            editor.substitute(node, editor.add(node, "SequenceEmpty", [], {"dtype": kind.onnx_number}))
+            editor.substitute(node, [pen.op("SequenceEmpty", [], {"dtype": kind.onnx_number})])
             return Written("SequenceEmpty")
-        parts = editor.split(node, data, cut.axis, cut.size, sizes)
+        parts = pen.split(data, cut.axis, cut.size, sizes)
         split = editor.describe_maker(parts[0])
         if cut.squeeze:
-            parts = [editor.squeeze(node, part, cut.axis) for part in parts]
-        editor.substitute(node, editor.add(node, "SequenceConstruct", parts))
+            parts = [pen.squeeze(part, cut.axis) for part in parts]
+        editor.substitute(node, [pen.op("SequenceConstruct", parts)])
         return Written(f"{split}, SequenceConstruct", "a copy of the parts into the sequence")
 
     def _casts(self, node: ir.Node, site: Site) -> Written:
@@ -276,7 +277,7 @@ def _bounds_cost(rewritten: Restatement) -> str:
     return _COMPUTED_BOUNDS if computed else ""
 
 
-def _gather_instead(part: ir.Node, rewritten: Restatement, pen: Pen) -> None:
+def _gather_instead(part: ir.Node, rewritten: Restatement, pen: OnnxPen) -> None:
     """Replace a Slice by a Gather of its positions."""
     data, begin, end, axes = part.inputs
     assert data is not None
@@ -300,7 +301,7 @@ def _shapes(site: Site) -> Sequence[Shape | None]:
     return () if site.inference is None else site.inference.parts or ()
 
 
-def _made_anew(transpose: ir.Node, part: ir.Value, pen: Pen) -> None:
+def _made_anew(transpose: ir.Node, part: ir.Value, pen: OnnxPen) -> None:
     """Replace the Transpose of an empty part by an empty tensor of its shape."""
     kind, shape = type_of(part), shape_of(part)
     if kind is None or shape is None:

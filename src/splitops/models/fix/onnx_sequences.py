@@ -7,9 +7,10 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.fix.rounds import NoFormError
-from splitops.models.graph.onnx import Pen, type_of
+from splitops.models.graph.onnx import type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import position_of, readers_of
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
@@ -80,12 +81,12 @@ def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
         pen = editor.pen(reader)
         numbers = lengths if type_of(lengths) is _INT64 else pen.cast(lengths, _INT64, "lengths")
         begin, end = _bounds(numbers, at, pen, chunk=given.shape == ())
-        pen.replace(reader, [pen.slice(data, axis, begin, end)])
+        pen.replace(reader, [pen.part(data, axis, begin, end)])
     editor.remove(node)
     return len(readers)
 
 
-def _bounds(lengths: ir.Value, at: int, pen: Pen, *, chunk: bool) -> tuple[ir.Value, ir.Value]:
+def _bounds(lengths: ir.Value, at: int, pen: OnnxPen, *, chunk: bool) -> tuple[ir.Value, ir.Value]:
     """Return begin and end of a part, of shape [1]: of chunks of one size, or of parts of many lengths."""
     if chunk:
         size = pen.op("Reshape", [lengths, pen.integers([1])], hint="chunk")

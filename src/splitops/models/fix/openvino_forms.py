@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -37,7 +35,7 @@ class OpenVINOForms:
         """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         match form:
             case FixForm.TREE:
-                return write_tree(node, self.editor, self.most, partial(self._put, node))
+                return write_tree(node, self.editor, self.most)
             case FixForm.SLICES | FixForm.GATHERS:
                 return self._selected(node, form)
             case FixForm.CONSTANTS:
@@ -45,11 +43,6 @@ class OpenVINOForms:
             case FixForm.EMPTY:
                 return self._empty(node, site)
         raise NoFormError(f"OpenVINO IR has no form {str(form)!r}")
-
-    def _put(self, node: ir.Node, parts: Sequence[ir.Value]) -> None:
-        for part, output in zip(parts, list(node.outputs), strict=True):
-            self.editor.take_place(part, output)
-        self.editor.remove(node)
 
     def _selected(self, node: ir.Node, form: FixForm) -> Written:
         """Write a Slice or a Gather for each part that is read."""
@@ -62,15 +55,16 @@ class OpenVINOForms:
         sliced = form is FixForm.SLICES
         if sliced and not editor.can_slice(data):
             raise NoFormError(f"Slice does not take {type_of(data)}")
-        for output, (begin, end) in zip(list(node.outputs), pairwise([0, *accumulate(sizes)]), strict=True):
-            if is_read(output):
-                made = (
-                    editor.slice(node, data, {cut.axis: slice(begin, end, 1)})
-                    if sliced
-                    else editor.gather(node, data, range(begin, end), cut.axis)
-                )
-                editor.take_place(made, output)
-        editor.remove(node)
+        pen = editor.pen(node)
+        parts: list[ir.Value | None] = []
+        for output, (begin, end) in zip(node.outputs, pairwise([0, *accumulate(sizes)]), strict=True):
+            if not is_read(output):
+                parts.append(None)
+            elif sliced:
+                parts.append(pen.slice(data, {cut.axis: slice(begin, end, 1)}))
+            else:
+                parts.append(pen.gather(data, range(begin, end), cut.axis))
+        editor.substitute(node, parts)
         text = f"{'Slice' if sliced else 'Gather'} x {len(sizes)}(axis={cut.axis})"
         return Written(text, "" if sliced else "positions of each part, 8 bytes an entry of the axis")
 
@@ -98,8 +92,8 @@ class OpenVINOForms:
         kind, rank = type_of(part), shape_of(part)
         if kind is None or not kind.bits or rank is None:
             raise NoFormError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
-        axis, sizes = editor.constant(np.array(0), transpose, "axis"), editor.sizes(transpose, part)
-        inputs, data = [sizes, order, axis], {"batch_dims": 0}
-        moved = editor.add(transpose, "Gather", inputs, data, version=8, shapes=[(len(rank),)])[0]
-        nothing = editor.constant(np.zeros((), kind.numpy), transpose, "nothing", kind)
-        editor.substitute(transpose, [editor.fill(transpose, nothing, moved, None)])
+        pen = editor.pen(transpose)
+        inputs = [pen.sizes(part), order, pen.constant(np.array(0), "axis")]
+        moved = pen.told(pen.multi("Gather", inputs), type_of(inputs[0]), (len(rank),))[0]
+        nothing = pen.constant(np.zeros((), kind.numpy), "nothing", kind)
+        editor.substitute(transpose, [pen.fill(nothing, moved, None)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
@@ -10,16 +10,13 @@ from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.graph.editor import Editor
 
 
-def write_tree(
-    node: ir.Node, editor: Editor, most: int | None, put: Callable[[Sequence[ir.Value]], None]
-) -> Written:
+def write_tree(node: ir.Node, editor: Editor, most: int | None) -> Written:
     """Put a tree of Splits in the place of a Split, each with few enough outputs.
 
     Args:
         node: the Split.
         editor: its model.
         most: the most outputs of one Split.
-        put: puts values in the places of the outputs of the Split, and removes it.
 
     Raises:
         NoFormError: the lengths are not known, or there is no number of outputs.
@@ -38,13 +35,13 @@ def write_tree(
         if len(lengths) == 1:
             return [whole]
         groups = groups_of(lengths, most)
-        inner = editor.split(node, whole, cut.axis, sum(lengths), [sum(group) for group in groups])
+        inner = editor.pen(node).split(whole, cut.axis, sum(lengths), [sum(group) for group in groups])
         made.extend(filter(None, [inner[0].producer()]))
         pairs = zip(inner, groups, strict=True)
         return [part for value, group in pairs for part in parts_of(value, group)]
 
     before = editor.describe(node)
-    put(parts_of(data, sizes))
+    editor.substitute(node, parts_of(data, sizes))
     text = f"{before} as a tree of {len(made)} Splits"
     return Written(text, "a copy of the data for each level of the tree", made)
 

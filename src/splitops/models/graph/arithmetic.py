@@ -11,12 +11,12 @@ from typing import assert_never
 
 import onnx_ir as ir
 
-from splitops.models.graph.onnx import Pen
+from splitops.models.graph.pen import OnnxPen
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
 
-def lengths_of_size(division: Division, size: ir.Value, pen: Pen) -> ir.Value:
+def lengths_of_size(division: Division, size: ir.Value, pen: OnnxPen) -> ir.Value:
     """Compute the lengths of a division from the size of the axis.
 
     Args:
@@ -51,7 +51,7 @@ def lengths_of_size(division: Division, size: ir.Value, pen: Pen) -> ir.Value:
             assert_never(division.rule)
 
 
-def resolved_lengths(lengths: ir.Value, size: ir.Value, pen: Pen) -> ir.Value:
+def resolved_lengths(lengths: ir.Value, size: ir.Value, pen: OnnxPen) -> ir.Value:
     """Compute lengths in which a -1, if there is one, is what the others leave of the size."""
     marks = pen.op("Cast", [pen.op("Equal", [lengths, pen.integers([-1])])], {"to": _INT64})
     # With one -1, the sum of the others is the sum of all + 1.
@@ -59,13 +59,13 @@ def resolved_lengths(lengths: ir.Value, size: ir.Value, pen: Pen) -> ir.Value:
     return pen.op("Add", [lengths, pen.op("Mul", [marks, rest])])
 
 
-def uniform_bounds(count: int, parts: int, size: ir.Value, pen: Pen) -> list[tuple[ir.Value, ir.Value]]:
+def uniform_bounds(count: int, parts: int, size: ir.Value, pen: OnnxPen) -> list[tuple[ir.Value, ir.Value]]:
     """Compute begin and end of the first parts of the EVEN and CEIL rules; they may lie behind the end."""
     chunk = _ceil_chunk(count, size, pen)
     return list(pairwise(pen.op("Mul", [chunk, pen.integers([index])]) for index in range(parts + 1)))
 
 
-def _ceil_chunk(count: int, size: ir.Value, pen: Pen) -> ir.Value:
+def _ceil_chunk(count: int, size: ir.Value, pen: OnnxPen) -> ir.Value:
     return pen.op("Div", [pen.op("Add", [size, pen.integers([count - 1])]), pen.integers([count])])
 
 

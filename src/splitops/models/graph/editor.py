@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -29,20 +29,17 @@ from splitops.models.graph.onnx import (
     is_read,
     known,
     label,
-    note,
     shape_of,
 )
+from splitops.models.graph.pen import Pen
 from splitops.models.known import Tensor
 from splitops.models.movers import MOVERS
 from splitops.models.movers.mover import Role as Role
-from splitops.models.movers.shapes import positions, unsqueezed
 from splitops.models.sites import Site
-from splitops.models.sites.decisions import Cut, cut_of, shortest
-from splitops.models.sites.statement import written
+from splitops.models.sites.decisions import Cut, cut_of
 from splitops.spec.elements.types import ElementType
-from splitops.spec.operators import FAMILY, OperatorSchema, schema, versions
-from splitops.spec.sizes.arithmetic import Division
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.spec.operators import FAMILY, schema
+from splitops.spec.sizes.dims import Range, Shape
 
 
 def roles_of(domain: str) -> dict[str, Role]:
@@ -86,25 +83,6 @@ class Scope:
     path: str | None
     opset: int
     in_function: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """How nodes of an operator set their operands: one row of the table of a format.
-
-    Attributes:
-        since: the first opset that sets them so.
-        inputs: the operands that are inputs behind the data, in their order.
-        attributes: those that are attributes.
-        others: other attributes, which are always set.
-        steps_are_optional: whether steps of 1 may be left out.
-    """
-
-    since: int
-    inputs: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
-    others: Mapping[str, Any] = field(default_factory=dict)
-    steps_are_optional: bool = False
 
 
 class Editor(ABC):
@@ -177,15 +155,6 @@ class Editor(ABC):
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
 
-    def split_rows(self, node: ir.Node) -> list[OperatorSchema]:
-        """Return the versions at the opset of a node that give parts as outputs."""
-        rows = versions(self.domain, self.opset(node))
-        return [row for row in rows if not row.gives_sequence]
-
-    def shortest(self, node: ir.Node, sizes: Sequence[int], size: Dim) -> tuple[OperatorSchema, Division]:
-        """Return the version with the shortest form of these parts at the opset of a node, and that form."""
-        return shortest(self.split_rows(node), sizes, size)
-
     @abstractmethod
     def stated_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as it is set: one that is counted from the end is negative."""
@@ -193,10 +162,6 @@ class Editor(ABC):
     @abstractmethod
     def window(self, node: ir.Node) -> Hashable:
         """Return the strides, pads and dilations of a convolution."""
-
-    @abstractmethod
-    def signature(self, operator: str, node: ir.Node) -> Signature | None:
-        """Return how an operator is written at the opset of a node; None where the table does not say."""
 
     @abstractmethod
     def attribute(self, node: ir.Node, name: str) -> Any:
@@ -245,9 +210,12 @@ class Editor(ABC):
         They have no names yet; :meth:`adopt` gives them those of the parts.
         """
 
-    @abstractmethod
-    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
-        """Let a constant of :meth:`divided` stand for a part, with its name where both are in one graph."""
+    def adopt(self, part: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Let a constant of :meth:`divided` stand for a part of what a node splits, with its name."""
+        whole = before.inputs[0]
+        assert whole is not None
+        self.exchange({old: part})
+        self.place(part, whole, before)
 
     def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
         """Return whether a runtime takes a split for another one, as neither declares lengths.
@@ -273,55 +241,12 @@ class Editor(ABC):
     # What the format writes
 
     @abstractmethod
-    def add(
-        self,
-        before: ir.Node,
-        operator: str,
-        inputs: Sequence[ir.Value],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        version: int = 1,
-        kind: ElementType | None = None,
-        shapes: Sequence[Shape | None],
-    ) -> list[ir.Value]:
-        """Add a node in front of another one.
-
-        Args:
-            before: the other one.
-            operator: its operator.
-            inputs: what it reads.
-            attributes: its attributes.
-            version: the version of the operator, where nodes have one.
-            kind: the element type of its outputs; None is that of its first input.
-            shapes: what is known of the shape of each output.
-        """
-
-    @abstractmethod
-    def constant(self, array: npt.NDArray[Any], before: ir.Node, hint: str = "constant") -> ir.Value:
-        """Return a constant that a node can read."""
+    def pen(self, before: ir.Node) -> Pen:
+        """Return what writes nodes in front of one."""
 
     def can_slice(self, data: ir.Value) -> bool:
         """Return whether :meth:`slice` has a form for a tensor."""
         return True
-
-    @abstractmethod
-    def repeat(
-        self,
-        before: ir.Node,
-        node: ir.Node,
-        inputs: Sequence[ir.Value | None],
-        shape: Shape | None,
-        changed: Mapping[str, Any] | None = None,
-    ) -> ir.Value:
-        """Add a node like one of one output, with other inputs, that gives another shape.
-
-        Args:
-            before: the node in front of which it is put.
-            node: the node that it is like.
-            inputs: what it reads.
-            shape: what is known of what it gives.
-            changed: attributes that are other ones.
-        """
 
     @abstractmethod
     def fold(
@@ -341,7 +266,7 @@ class Editor(ABC):
 
     def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
         """Return the numbers that a node sets, by operand; None where one of them is not known."""
-        signature = self.signature(node.op_type, node)
+        signature = self.pen(node).signature(node.op_type)
         found: dict[str, npt.NDArray[Any]] = {}
         for name, value in zip(signature.inputs if signature else (), node.inputs[1:], strict=False):
             if value is not None:
@@ -385,108 +310,6 @@ class Editor(ABC):
         return (
             (int(axis.reshape(())), found["positions"]) if "positions" in found and axis.size == 1 else None
         )
-
-    def _write(
-        self,
-        before: ir.Node,
-        operator: str,
-        inputs: Sequence[ir.Value],
-        result: Shape | None,
-        /,
-        **operands: Any,
-    ) -> ir.Value:
-        """Add a node by its operands, where the format has them."""
-        signature = self.signature(operator, before)
-        assert signature is not None
-        if set(operands.get("steps", ())) == {1} and signature.steps_are_optional:
-            del operands["steps"]
-        made = [
-            self.constant(np.array(operands[name], np.int64), before, name)
-            for name in signature.inputs
-            if name in operands
-        ]
-        attributes = {name: operands[name] for name in signature.attributes if name in operands}
-        attributes |= signature.others
-        version = signature.since
-        return self.add(before, operator, [*inputs, *made], attributes, version=version, shapes=[result])[0]
-
-    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
-        """Add a Slice of some axes in front of another node; before opset 10, all steps are 1."""
-        starts, ends, steps = zip(*((one.start, one.stop, one.step) for one in bounds.values()), strict=True)
-        shape, axes = shape_like(data, sliced_sizes(data, bounds)), list(bounds)
-        return self._write(before, "Slice", [data], shape, starts=starts, ends=ends, axes=axes, steps=steps)
-
-    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
-        """Add a Gather of some positions of an axis in front of another node."""
-        shape = shape_like(data, {axis: len(positions)})
-        return self._write(before, "Gather", [data], shape, positions=positions, axis=axis)
-
-    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
-        """Add a Concat in front of another node."""
-        return self._write(before, "Concat", values, None, axis=axis)
-
-    def reshape(
-        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
-    ) -> ir.Value:
-        """Add a Reshape in front of another node.
-
-        Args:
-            before: the node.
-            value: the data.
-            pattern: its new shape; 0 keeps the axis at the same position, -1 is what is left.
-            shape: what is known of it.
-        """
-        return self._write(before, "Reshape", [value], shape, shape=pattern)
-
-    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
-        """Add a Transpose in front of another node."""
-        shape = shape_of(value)
-        turned = None if shape is None else tuple(shape[axis] for axis in order)
-        return self._write(before, "Transpose", [value], turned, perm=order)
-
-    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
-        """Add a Squeeze of one axis in front of another node."""
-        return self._write(before, "Squeeze", [value], shape_like(value, {axis: None}), axes=[axis])
-
-    def unsqueeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
-        """Add an Unsqueeze of one axis in front of another node."""
-        shape = shape_of(value)
-        made = None if shape is None else unsqueezed(shape, [axis])
-        return self._write(before, "Unsqueeze", [value], made, axes=[axis])
-
-    def split(
-        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
-    ) -> list[ir.Value]:
-        """Add a split in front of another node, stated as shortly as its opset allows.
-
-        Args:
-            before: the node.
-            data: what is split.
-            axis: the axis.
-            size: its size.
-            sizes: the parts, which add up to it.
-        """
-        row, division = self.shortest(before, sizes, size)
-        return self.split_as(row, division, before, data, axis, sizes)
-
-    def split_as(
-        self,
-        row: OperatorSchema,
-        division: Division | None,
-        before: ir.Node,
-        data: ir.Value,
-        axis: int,
-        sizes: Sequence[Dim],
-    ) -> list[ir.Value]:
-        """Add a split of a version, whose lengths are a division's, in front of another node."""
-
-        def constant(array: npt.NDArray[Any], name: str) -> ir.Value:
-            return self.constant(array, before, name)
-
-        attributes, inputs = written(row, axis, division, data, constant)
-        made = [value for value in inputs if value is not None]
-        shapes, version = [shape_like(data, {axis: part}) for part in sizes], row.since_version
-        return self.add(before, row.name, made, attributes, version=version, shapes=shapes)
 
     # What is in the model
 
@@ -675,10 +498,7 @@ class Editor(ABC):
                     others.append((old, new))
                 else:
                     fresh[new] = old
-        for old in fresh.values():
-            for use in old.uses():
-                self._moved(use.node)
-        exchange({old: new for new, old in fresh.items()})
+        self.exchange({old: new for new, old in fresh.items()})
         for old, new in others:
             self.replace(old, new)
         makers = {
@@ -689,6 +509,13 @@ class Editor(ABC):
             if made is not None and made not in self._positions:
                 self.name_like(made, node)
         self.remove(*places)
+
+    def exchange(self, values: Mapping[ir.Value, ir.Value]) -> None:
+        """Put new values in the places of others, see :func:`~splitops.models.graph.onnx.exchange`."""
+        for old in values:
+            for use in old.uses():
+                self._moved(use.node)
+        exchange(values)
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a node in the place of another one be called like it."""
@@ -759,22 +586,6 @@ def _is_fixed(value: ir.Value) -> bool:
     return all(entry.name if isinstance(entry, Range) else entry is not None for entry in numbers.flat)
 
 
-def note_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
-    """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
-    found = known(data)
-    if isinstance(found, Tensor):
-        note(value, Tensor(found.type, shape_like(data, sizes)))
-
-
-def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of a value but for the sizes of some axes; None drops the axis."""
-    found = known(data)
-    if not isinstance(found, Tensor) or found.shape is None:
-        return None
-    dims = (sizes.get(axis, dim) for axis, dim in enumerate(found.shape))
-    return tuple(dim for dim in dims if dim is not None)
-
-
 def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = False) -> dict[int, int] | None:
     """Return the axis of the second matrix of a product that makes the last axis of the product.
 
@@ -787,17 +598,6 @@ def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = Fa
     if left is None or right is None or len(left) < 2 or len(right) < 2:
         return None
     return {1: len(right) - (2 if turned else 1)} if axis == max(len(left), len(right)) - 1 else None
-
-
-def sliced_sizes(data: ir.Value, bounds: Mapping[int, slice]) -> dict[int, Dim | None]:
-    """Return the sizes that are left of the axes of a value behind a Slice."""
-    found = known(data)
-    shape = found.shape if isinstance(found, Tensor) else None
-    sizes = {axis: UNKNOWN if shape is None else shape[axis] for axis in bounds}
-    return {
-        axis: len(positions(size, bounds[axis])) if isinstance(size, int) else UNKNOWN
-        for axis, size in sizes.items()
-    }
 
 
 def bounds_of(

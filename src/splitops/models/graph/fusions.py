@@ -916,7 +916,7 @@ def _gathered(editor: Editor, fused: Fused) -> str | None:
     if data is None:
         return None
     begin, end = fused.position
-    made = editor.gather(convolution, data, range(begin, end), 1)
+    made = editor.pen(convolution).gather(data, range(begin, end), 1)
     before = convolution.inputs[0]
     editor.set_inputs(convolution, [made, *convolution.inputs[1:]])
     return None if before is None else f"{editor.describe(fused.node)}, Gather(axis=1, {begin}:{end})"
@@ -930,7 +930,7 @@ def _without_end(editor: Editor, node: ir.Node) -> str | None:
     if data is None or bounds is None or not editor.can_slice(data):
         return None
     ((axis, taken),) = bounds.items()
-    made = editor.slice(node, data, {axis: slice(taken.start, taken.start, 1)})
+    made = editor.pen(node).slice(data, {axis: slice(taken.start, taken.start, 1)})
     editor.substitute(node, [made])
     return f"Slice(axis={axis}, {taken.start}:{taken.start})"
 
@@ -944,8 +944,8 @@ def _with_kept_axes(editor: Editor, reduction: ir.Node) -> str | None:
     axes = sorted(_reduced(reduction, len(shape)))
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     keeping: dict[str, Any] = {"keep_dims": "true"} if editor.domain else {"keepdims": 1}
-    made = editor.repeat(reduction, reduction, reduction.inputs, kept, keeping)
+    made = editor.pen(reduction).repeat(reduction, reduction.inputs, kept, keeping)
     for axis in reversed(axes):
-        made = editor.squeeze(reduction, made, axis)
+        made = editor.pen(reduction).squeeze(made, axis)
     editor.substitute(reduction, [made])
     return f"{reduction.op_type}(keepdims=1), Squeeze(axes={axes})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 from onnx import AttributeProto
@@ -191,121 +190,6 @@ def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
         else:
             made += ir.convenience.convert_attributes({name: value})
     return made
-
-
-class Pen:
-    """Writes ONNX nodes of one opset, in the order in which they run.
-
-    Args:
-        opset: their opset.
-        names: the names of the model that they are for.
-        base: how their names begin.
-
-    Attributes:
-        nodes: the nodes; they are in no graph before :meth:`replace`.
-    """
-
-    def __init__(self, opset: int, names: Names, base: str) -> None:
-        self.opset = opset
-        self.nodes: list[ir.Node] = []
-        self._names = names
-        self._base = base
-
-    def op(
-        self,
-        operator: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        hint: str | None = None,
-        domain: str = "",
-    ) -> ir.Value:
-        """Add a node of one output."""
-        return self.multi(operator, inputs, attributes, outputs=1, hint=hint, domain=domain)[0]
-
-    def multi(
-        self,
-        operator: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        outputs: int,
-        hint: str | None = None,
-        domain: str = "",
-    ) -> list[ir.Value]:
-        """Add a node of several outputs."""
-        hint = hint or operator.lower()
-        values = [ir.Value(name=self.name(hint)) for _ in range(outputs)]
-        made = attributes_of(attributes or {})
-        name = self._names.fresh(f"{self._base}/{operator}")
-        self.put(ir.Node(domain, operator, inputs, made, outputs=values, name=name))
-        return values
-
-    def put(self, node: ir.Node) -> None:
-        """Add a node that is made already."""
-        self.nodes.append(node)
-
-    def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Put the nodes in the place of one, and values in that of each output (None: of an unread one).
-
-        Names, types and metadata go over, see :func:`exchange`.
-        """
-        graph = node.graph
-        assert graph is not None
-        graph.insert_before(node, self.nodes)
-        exchange({old: new for old, new in zip(node.outputs, outputs, strict=True) if new is not None})
-        if self.nodes:
-            describe_like(self.nodes[-1], node)
-        inputs = [value for value in node.inputs if value is not None]
-        graph.remove(node, safe=True)
-        for value in inputs:
-            remove_if_unused(value)
-
-    def name(self, hint: str) -> str:
-        """Return a free name for a value."""
-        return self._names.fresh(f"{self._base}_{hint}")
-
-    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
-        """Add a Constant node."""
-        tensor = ir.tensor(array)
-        value = self.op("Constant", [], {"value": tensor}, hint=hint)
-        tensor.name = value.name  # as onnx-ir itself names it when it reads the model again
-        note(value, Tensor(element_type_of(array.dtype), array.shape))
-        return value
-
-    def reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
-        """Add a Constant node of what the caller of a function gives as an attribute."""
-        return self.op("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
-
-    def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
-        """Add a Cast."""
-        # The type was a string before opset 6.
-        to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
-        made = self.op("Cast", [value], {"to": to}, hint=hint)
-        note(made, Tensor(element_type, shape_of(value)))
-        return made
-
-    def of_axis(self, operator: str, data: ir.Value, axis: int, hint: str | None = None) -> ir.Value:
-        """Add a Squeeze or Unsqueeze of one axis."""
-        if self.opset < 13:
-            return self.op(operator, [data], {"axes": [axis]}, hint=hint)
-        return self.op(operator, [data, self.integers([axis])], hint=hint)
-
-    def size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
-        """Return the size of an axis, both of shape [1]."""
-        shape = self.op("Shape", [data])
-        return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
-
-    def slice(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
-        """Return a part of an axis; bounds of shape [1] that only a run knows from opset 10 on."""
-        if self.opset < 10:
-            return self.op("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
-        bounds = [self.integers([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]
-        return self.op("Slice", [data, *bounds, self.integers([axis])], hint="part")
-
-    def integers(self, values: Sequence[int], /) -> ir.Value:
-        """Add a constant of shape [number of values]."""
-        return self.constant(np.array(values, np.int64), "ints")
 
 
 def known(value: ir.Value) -> Known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,29 +15,26 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    Signature,
     product_axes,
     roles_of,
 )
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
-    Pen,
     constant_array,
     fixed_shape,
     graphs_of,
     has_defaults,
     initializer,
     known,
-    note,
     opset_imports,
     owners_of,
     shape_of,
     stem,
     take_over,
-    type_of,
 )
 from splitops.models.graph.onnx_splits import write_site
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
@@ -45,25 +42,11 @@ from splitops.models.sites.decisions import lying, pieces
 from splitops.models.sites.forms import Form, Method, Target
 from splitops.models.sites.restating import onnx_types, restate
 from splitops.spec.elements.types import ElementType, from_onnx
-from splitops.spec.sizes.dims import Shape
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
 _ROLES: Final = roles_of("") | {"Identity": Role.IDENTITY, "Flatten": Role.RESHAPE}
 _CONSTANT_OF_SHAPE: Final = 9
 """The opset that brought it."""
-_SIGNATURES: Final[Mapping[str, Sequence[Signature]]] = {
-    "Concat": [Signature(1, attributes=("axis",))],
-    "Gather": [Signature(1, ("positions",), ("axis",))],
-    "Reshape": [Signature(5, ("shape",)), Signature(1, attributes=("shape",))],
-    "Slice": [
-        Signature(10, ("starts", "ends", "axes", "steps"), steps_are_optional=True),
-        Signature(1, attributes=("starts", "ends", "axes")),
-    ],
-    "Squeeze": [Signature(13, ("axes",)), Signature(1, attributes=("axes",))],
-    "Transpose": [Signature(1, attributes=("perm",))],
-    "Unsqueeze": [Signature(13, ("axes",)), Signature(1, attributes=("axes",))],
-}
-"""What the rewrites read and write, the newest first."""
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 
 
@@ -111,11 +94,6 @@ class OnnxEditor(Editor):
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
         return read_site(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
-
-    def signature(self, operator: str, node: ir.Node) -> Signature | None:
-        """Return how an operator is written at the opset of a node."""
-        opset = self.opset(node)
-        return next((row for row in _SIGNATURES.get(operator, ()) if row.since <= opset), None)
 
     def attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a node."""
@@ -235,17 +213,6 @@ class OnnxEditor(Editor):
             made.append(part)
         return made
 
-    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
-        """Register a part of an initializer in the place of a value, beside the whole."""
-        whole = before.inputs[0]
-        assert whole is not None
-        name = old.name
-        self.replace(old, value)
-        if whole.graph is before.graph:
-            old.name = None
-            value.name = name  # the readers, and tools that look for names, find what they found
-        self.place(value, whole, before)
-
     def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
         """Register a part of an initializer beside the whole."""
         assert isinstance(whole.graph, ir.Graph)
@@ -255,47 +222,14 @@ class OnnxEditor(Editor):
 
     # Changes
 
-    def pen(self, before: ir.Node) -> Pen:
+    def pen(self, before: ir.Node) -> OnnxPen:
         """Return what writes nodes in front of one, which share the constants of the model."""
         return _Pen(self, before)
-
-    def add(
-        self,
-        before: ir.Node,
-        operator: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        version: int = 1,
-        kind: ElementType | None = None,
-        shapes: Sequence[Shape | None] | None = None,
-    ) -> list[ir.Value]:
-        """Add a node in front of another one; without shapes one of one output, of which nothing is known."""
-        outputs = 1 if shapes is None else len(shapes)
-        values = self.pen(before).multi(operator, inputs, attributes, outputs=outputs)
-        for value, shape in zip(values, shapes or (), strict=False):
-            assert inputs[0] is not None
-            note(value, Tensor(kind or type_of(inputs[0]), shape))
-        return values
-
-    def repeat(
-        self,
-        before: ir.Node,
-        node: ir.Node,
-        inputs: Sequence[ir.Value | None],
-        shape: Shape | None,
-        changed: Mapping[str, Any] | None = None,
-    ) -> ir.Value:
-        """Add a node like another one, with other inputs."""
-        named = {name: attribute.value for name, attribute in node.attributes.items()} | dict(changed or {})
-        kind = type_of(node.outputs[0])
-        return self.add(before, node.op_type, inputs, named, kind=kind, shapes=[shape])[0]
 
     def constant(
         self,
         content: npt.NDArray[Any] | ir.TensorProtocol,
         before: ir.Node,
-        hint: str = "constant",
         *,
         shared: bool = True,
         name: str | None = None,
@@ -305,7 +239,6 @@ class OnnxEditor(Editor):
         Args:
             content: the value.
             before: the node.
-            hint: what it is, where it gets a name.
             shared: whether equal constants may be one.
             name: its name; None makes one.
         """
@@ -329,7 +262,7 @@ class OnnxEditor(Editor):
 
     def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Add a Constant node in front of another node."""
-        value = self.add(before, "Constant", [], {"value": tensor})[0]
+        value = self.pen(before).op("Constant", [], {"value": tensor})
         value.type, value.shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
         return value
 
@@ -343,7 +276,7 @@ class OnnxEditor(Editor):
         if not array.size:
             shape = self.constant(np.array(array.shape, np.int64), before)
             zero = _tensor(np.zeros(1, element_type.numpy), element_type)
-            made = self.add(before, "ConstantOfShape", [shape], {"value": zero})[0]
+            made = self.pen(before).op("ConstantOfShape", [shape], {"value": zero})
             made.type, made.shape = ir.TensorType(zero.dtype), ir.Shape(array.shape)
             return made
         tensor = _tensor(array, element_type)
@@ -361,14 +294,14 @@ class OnnxEditor(Editor):
         producer, origin = old.producer(), new.producer()
         assert producer is not None
         if origin is None or origin.graph is not producer.graph or new.is_graph_output():
-            new = self.add(producer, "Identity", [new])[0]
+            new = self.pen(producer).op("Identity", [new])
         take_over(new, old)
         name = self.unnamed(old)
         super().replace(old, new)
         new.name = name
 
 
-class _Pen(Pen):
+class _Pen(OnnxPen):
     """Writes nodes in front of one of a model that is being rewritten."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:

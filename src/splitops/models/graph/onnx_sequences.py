@@ -49,8 +49,8 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
     if is_operator(reader, "SequenceLength"):
         made = editor.constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
     else:
-        axis = int(reader.attributes["axis"].value)
+        axis, pen = int(reader.attributes["axis"].value), editor.pen(reader)
         if stacks(reader):
-            elements = [editor.unsqueeze(reader, element, axis) for element in elements]
-        made = editor.concat(reader, elements, axis)
+            elements = [pen.unsqueeze(element, axis) for element in elements]
+        made = pen.concat(elements, axis)
     editor.substitute(reader, [made])

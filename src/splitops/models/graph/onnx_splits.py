@@ -8,12 +8,12 @@ import onnx_ir as ir
 
 from splitops.models.graph.arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
 from splitops.models.graph.onnx import (
-    Pen,
     attributes_of,
     note,
     remove_if_unused,
     value_fact,
 )
+from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Method, Restatement
@@ -26,7 +26,7 @@ from splitops.spec.sizes.rules import SizeRule
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def write_site(node: ir.Node, site: Site, rewritten: Restatement, pen: Pen) -> list[ir.Value | None]:
+def write_site(node: ir.Node, site: Site, rewritten: Restatement, pen: OnnxPen) -> list[ir.Value | None]:
     """Put the rewrite of a split node in the place of its node.
 
     Args:
@@ -63,7 +63,7 @@ def _trim(node: ir.Node) -> None:
 
 
 class _Writer:
-    def __init__(self, node: ir.Node, site: Site, rewritten: Restatement, pen: Pen) -> None:
+    def __init__(self, node: ir.Node, site: Site, rewritten: Restatement, pen: OnnxPen) -> None:
         self.node = node
         self.site = site
         self.rewritten = rewritten
@@ -157,7 +157,7 @@ class _Writer:
             if not output.name:
                 parts.append(None)
             else:
-                parts.append(pen.slice(self.data, axis, begin, end))
+                parts.append(pen.part(self.data, axis, begin, end))
         pen.replace(self.node, parts)
         return parts
 
@@ -172,7 +172,7 @@ class _Writer:
         else:
             bounds = self._running_bounds(count)
         parts: list[ir.Value | None] = [
-            pen.slice(self.data, axis, begin, end) if output.name else None
+            pen.part(self.data, axis, begin, end) if output.name else None
             for output, (begin, end) in zip(self.node.outputs, bounds, strict=True)
         ]
         pen.replace(self.node, parts)
@@ -212,7 +212,7 @@ class _Writer:
         return parts
 
 
-def _given_lengths(node: ir.Node, site: Site, pen: Pen) -> ir.Value | None:
+def _given_lengths(node: ir.Node, site: Site, pen: OnnxPen) -> ir.Value | None:
     """Return the value that holds the lengths of a split node; None where it has none as a value.
 
     Lengths that a function's caller gives as an attribute become one of the pen.

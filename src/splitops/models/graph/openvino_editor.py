@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +19,12 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    Signature,
     product_axes,
     roles_of,
 )
 from splitops.models.graph.onnx import all_graphs, fixed_array, note, shape_of, type_of
 from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, restate
+from splitops.models.graph.pen import Pen, Signature
 from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
@@ -36,16 +37,6 @@ from splitops.spec.sizes.dims import Shape
 from splitops.spec.sizes.rules import SizeRule
 
 _ROLES: Final = roles_of(DOMAIN)
-_SIGNATURES: Final = {
-    "Concat": Signature(1, attributes=("axis",)),
-    "Gather": Signature(8, ("positions", "axis"), others={"batch_dims": 0}),
-    "Reshape": Signature(1, ("shape",), others={"special_zero": "true"}),
-    "Slice": Signature(8, ("starts", "ends", "steps", "axes")),
-    "Squeeze": Signature(1, ("axes",)),
-    "Transpose": Signature(1, ("perm",)),
-    "Unsqueeze": Signature(1, ("axes",)),
-}
-"""What the rewrites read and write."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
 """The IR version that came with Slice; older readers may lack it."""
@@ -77,10 +68,6 @@ class OpenVINOEditor(Editor):
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
         return read_site(node, 0, self.where(node))
-
-    def signature(self, operator: str, node: ir.Node) -> Signature | None:
-        """Return how a layer is written."""
-        return _SIGNATURES.get(operator)
 
     def attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute that is an integer."""
@@ -178,13 +165,6 @@ class OpenVINOEditor(Editor):
         assert producer is not None
         self.insert(before, producer)
 
-    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
-        """Put a part of a Const in the place of a value, with its tensor names."""
-        whole = before.inputs[0]
-        assert whole is not None
-        self.place(value, whole, before)
-        self.take_place(value, old)
-
     # Changes
 
     def state_lengths(self, node: ir.Node) -> str | None:
@@ -192,103 +172,31 @@ class OpenVINOEditor(Editor):
         cut, data = self.cut(node), node.inputs[0]
         if node.op_type != "Split" or cut is None or data is None:
             return None
-        row = schema("VariadicSplit", domain=DOMAIN)
+        row, pen = schema("VariadicSplit", domain=DOMAIN), self.pen(node)
         if cut.sizes is None:
-            axis = self.constant(np.array(cut.axis), node, "axis")
-            inputs = [data, axis, self._equal_lengths(node, data, axis, len(node.outputs))]
-            made = self.add(node, row.name, inputs, shapes=[shape_of(part) for part in node.outputs])
+            axis = pen.constant(np.array(cut.axis), "axis")
+            inputs = [data, axis, pen.equal_lengths(data, axis, len(node.outputs))]
+            made = pen.multi(row.name, inputs, outputs=len(node.outputs))
+            pen.told(made, type_of(data), *map(shape_of, node.outputs))
         else:
             explicit = Division(SizeRule.EXPLICIT, lengths=cut.sizes)
-            made = self.split_as(row, explicit, node, data, cut.axis, cut.sizes)
+            made = pen.split_as(row, explicit, data, cut.axis, cut.sizes)
         self.substitute(node, list(made))
         return self.describe_maker(made[0])
-
-    def _equal_lengths(self, before: ir.Node, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
-        """Add layers that divide the size of an axis; where it does not divide, the lengths do not add up."""
-        inputs = [self.sizes(before, data), axis, self.constant(np.array(0), before, "first")]
-        size = self.add(before, "Gather", inputs, {"batch_dims": 0}, version=8, shapes=[()])[0]
-        parts = self.constant(np.array(count), before, "parts")
-        rounding = {"auto_broadcast": "numpy", "m_pythondiv": "true"}
-        length = self.add(before, "Divide", [size, parts], rounding, shapes=[()])[0]
-        return self.fill(before, length, self.constant(np.array([count]), before, "count"), (count,))
-
-    def sizes(self, before: ir.Node, data: ir.Value) -> ir.Value:
-        """Add a ShapeOf in front of another layer."""
-        shape = shape_of(data)
-        shapes = [None if shape is None else (len(shape),)]
-        output = {"output_type": "i64"}
-        return self.add(before, "ShapeOf", [data], output, version=3, kind=_INT64, shapes=shapes)[0]
-
-    def fill(self, before: ir.Node, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
-        """Add a tensor of some sizes in front of another layer, each element of which is a value."""
-        return self.add(before, "Broadcast", [value, sizes], {"mode": "numpy"}, version=3, shapes=[shape])[0]
 
     def set_axis(self, node: ir.Node, axis: int) -> None:
         """Set the axis of a Concat."""
         layer = layer_of(node)
         restate(node, replace(layer, data={**(layer.data or {}), "axis": str(axis)}))
 
-    def take_place(self, value: ir.Value, old: ir.Value) -> None:
-        """Put an output of a layer in the place of a value, with its tensor names."""
-        producer = value.producer()
-        assert producer is not None
-        layer, port = layer_of(producer), port_of(value)
-        named = replace(port, names=port_of(old).names)
-        outputs = tuple(named if one.id == port.id else one for one in layer.outputs)
-        restate(producer, replace(layer, outputs=outputs))
-        value.name, old.name = old.name, None
-        self.replace(old, value)
-
-    def add(
-        self,
-        before: ir.Node,
-        operator: str,
-        inputs: Sequence[ir.Value],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        version: int = 1,
-        kind: ElementType | None = None,
-        shapes: Sequence[Shape | None],
-    ) -> list[ir.Value]:
-        """Add a layer in front of another one."""
-        precision = port_of(inputs[0]).precision if kind is None else kind.precision
-        own = type_of(inputs[0]) if kind is None else kind
-        name = self.names.fresh(f"{before.name}/{operator}")
-        fed = tuple(
-            Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
-        )
-        ports = tuple(Port(len(fed) + index, precision, _dims(shape)) for index, shape in enumerate(shapes))
-        layer = Layer(
-            self._id(before.graph),
-            name,
-            operator,
-            f"opset{version}",
-            {key: str(value) for key, value in (attributes or {}).items()},
-            fed,
-            ports,
-        )
-        made = self.insert(before, LayerNode(layer, inputs, [f"{name}:{port.id}" for port in ports]))
-        for value, shape in zip(made, shapes, strict=True):
-            note(value, Tensor(own, shape))
-        return made
+    def pen(self, before: ir.Node) -> OpenVINOPen:
+        """Return what writes layers in front of one."""
+        return OpenVINOPen(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
         """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
         kind = type_of(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
-
-    def repeat(
-        self,
-        before: ir.Node,
-        node: ir.Node,
-        inputs: Sequence[ir.Value | None],
-        shape: Shape | None,
-        changed: Mapping[str, Any] | None = None,
-    ) -> ir.Value:
-        """Add a layer like another one, fed by others."""
-        layer, fed = layer_of(node), [value for value in inputs if value is not None]
-        data, version = {**(layer.data or {}), **(changed or {})}, operation_set(layer.version) or 1
-        return self.add(before, layer.type, fed, data, version=version, shapes=[shape])[0]
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
@@ -296,25 +204,34 @@ class OpenVINOEditor(Editor):
         """Return a new constant for the place of a value, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self._constant(array, element_type, name or "", before, port_of(old).names)
+        return self.constant(array, element_type, name or "", before, port_of(old).names)
+
+    def exchange(self, values: Mapping[ir.Value, ir.Value]) -> None:
+        """Put new values in the places of others; their layers have the ports that they take over."""
+        super().exchange(values)
+        taken: dict[ir.Node | None, dict[int, Port]] = {}
+        for old, new in values.items():
+            taken.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
+        for made, ports in taken.items():
+            assert made is not None
+            layer = layer_of(made)
+            own = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
+            restate(made, replace(layer, outputs=own))
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
-        """Let a layer in the place of another one have its name, runtime information and ports."""
-        old, layer = layer_of(node), layer_of(made)
-        ports = tuple(
-            replace(port_of(value), id=port.id)
-            for value, port in zip(made.outputs, layer.outputs, strict=True)
-        )
-        restate(made, replace(layer, name=old.name, children=old.children, outputs=ports))
+        """Let a layer in the place of another one have its name and runtime information."""
+        old = layer_of(node)
+        restate(made, replace(layer_of(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
-    def _id(self, graph: Any) -> int:
+    def next_id(self, graph: Any) -> int:
+        """Return a free id for a layer of a graph."""
         self._next[graph] += 1
         return self._next[graph] - 1
 
     def _const(self, constant: Constant, name: str, graph: Any, names: tuple[str, ...] = ()) -> ir.Node:
         port = Port(0, constant.element_type.precision, constant.shape, names)
-        layer = Layer(self._id(graph), name, "Const", "opset1", {}, (), (port,), constant)
+        layer = Layer(self.next_id(graph), name, "Const", "opset1", {}, (), (port,), constant)
         node = LayerNode(layer, [], [name])
         note(node.outputs[0], Tensor(constant.element_type, constant.shape))
         return node
@@ -322,21 +239,12 @@ class OpenVINOEditor(Editor):
     def constant(
         self,
         array: npt.NDArray[Any],
-        before: ir.Node,
-        hint: str = "constant",
-        element_type: ElementType = _INT64,
-    ) -> ir.Value:
-        """Add a Const in front of another layer."""
-        return self._constant(array, element_type, f"{before.name}/{hint}", before)
-
-    def _constant(
-        self,
-        array: npt.NDArray[Any],
         element_type: ElementType,
         name: str,
         before: ir.Node,
         names: tuple[str, ...] = (),
     ) -> ir.Value:
+        """Add a Const of a name, with tensor names, in front of another layer."""
         node = self._const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
@@ -344,5 +252,112 @@ class OpenVINOEditor(Editor):
         return value
 
 
-def _dims(shape: Shape | None) -> tuple[int, ...]:
-    return tuple(dim if isinstance(dim, int) else -1 for dim in shape or ())
+class OpenVINOPen(Pen):
+    """Writes layers in front of one.
+
+    Args:
+        editor: the model.
+        before: the layer.
+    """
+
+    domain = DOMAIN
+    signatures = MappingProxyType(
+        {
+            "Broadcast": [Signature(3, others={"mode": "numpy"})],
+            "Concat": [Signature(1, attributes=("axis",))],
+            "Divide": [Signature(1, others={"auto_broadcast": "numpy", "m_pythondiv": "true"})],
+            "Gather": [Signature(8, ("positions", "axis"), others={"batch_dims": 0})],
+            "Reshape": [Signature(1, ("shape",), others={"special_zero": "true"})],
+            "ShapeOf": [Signature(3, others={"output_type": "i64"})],
+            "Slice": [Signature(8, ("starts", "ends", "steps", "axes"))],
+            "Squeeze": [Signature(1, ("axes",))],
+            "Transpose": [Signature(1, ("perm",))],
+            "Unsqueeze": [Signature(1, ("axes",))],
+        }
+    )
+
+    def __init__(self, editor: OpenVINOEditor, before: ir.Node) -> None:
+        super().__init__(editor.opset(before))
+        self._editor = editor
+        self._before = before
+
+    def multi(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        outputs: int = 1,
+        hint: str | None = None,
+    ) -> list[ir.Value]:
+        """Add a layer."""
+        read, row = [value for value in inputs if value is not None], self.signature(operator)
+        data = {**(row.others if row else {}), **(attributes or {})}
+        return self._add(operator, f"opset{row.since if row else 1}", read, data, outputs)
+
+    def _add(
+        self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
+    ) -> list[ir.Value]:
+        """Add a layer, whose outputs are of the element type of the first input."""
+        fed = tuple(
+            Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
+        )
+        ports = tuple(Port(len(fed) + index, fed[0].precision, ()) for index in range(outputs))
+        name = self._editor.names.fresh(f"{self._before.name}/{operator}")
+        id_ = self._editor.next_id(self._before.graph)
+        texts = {key: str(value) for key, value in data.items()}
+        layer = Layer(id_, name, operator, version, texts, fed, ports)
+        node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in ports])
+        for value in node.outputs:
+            note(value, Tensor(type_of(inputs[0])))
+        return self._editor.insert(self._before, node)
+
+    def told(self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None) -> list[ir.Value]:
+        """Note element type and shapes of the outputs of a layer, which its ports declare."""
+        node = made[0].producer()
+        assert node is not None
+        layer = layer_of(node)
+        ports = [
+            replace(port, dims=tuple(dim if isinstance(dim, int) else -1 for dim in shape or ()))
+            for port, shape in zip(layer.outputs, shapes, strict=True)
+        ]
+        if kind is not None:
+            ports = [replace(port, precision=kind.precision) for port in ports]
+        restate(node, replace(layer, outputs=tuple(ports)))
+        return super().told(made, kind, *shapes)
+
+    def constant(
+        self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64
+    ) -> ir.Value:
+        """Add a Const."""
+        return self._editor.constant(array, element_type, f"{self._before.name}/{hint}", self._before)
+
+    def repeat(
+        self,
+        node: ir.Node,
+        inputs: Sequence[ir.Value | None],
+        shape: Shape | None,
+        changed: Mapping[str, Any] | None = None,
+    ) -> ir.Value:
+        """Add a layer like another one."""
+        layer, read = layer_of(node), [value for value in inputs if value is not None]
+        data, version = {**(layer.data or {}), **(changed or {})}, layer.version
+        made = self._add(layer.type, version, read, data, 1)
+        return self.told(made, type_of(node.outputs[0]), shape)[0]
+
+    def sizes(self, data: ir.Value) -> ir.Value:
+        """Add a ShapeOf."""
+        shape = shape_of(data)
+        return self.told(self.multi("ShapeOf", [data]), _INT64, None if shape is None else (len(shape),))[0]
+
+    def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
+        """Add a tensor of some sizes, each element of which is a value."""
+        return self.told(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
+
+    def equal_lengths(self, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
+        """Add layers that divide the size of an axis; where it does not divide, the lengths do not add up."""
+        inputs = [self.sizes(data), axis, self.constant(np.array(0), "first")]
+        size = self.told(self.multi("Gather", inputs), _INT64, ())[0]
+        parts = self.constant(np.array(count), "parts")
+        length = self.told(self.multi("Divide", [size, parts]), _INT64, ())[0]
+        return self.fill(length, self.constant(np.array([count]), "count"), (count,))

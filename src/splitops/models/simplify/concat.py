@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, note_like
+from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, known, shape_of
+from splitops.models.graph.pen import note_like
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole
@@ -139,7 +140,7 @@ class SplitConcatPass(SplitPass):
         while position < len(sizes):
             groups.append(starts.get(position, range(position, position + 1)))
             position = groups[-1].stop
-        parts = editor.split(split, source, cut.axis, cut.size, joined(sizes, groups))
+        parts = editor.pen(split).split(source, cut.axis, cut.size, joined(sizes, groups))
         values: list[ir.Value | None] = [None] * len(sizes)
         merged: dict[ir.Value, ir.Value | None] = {}
         for group, part in zip(groups, parts, strict=True):
@@ -215,7 +216,7 @@ class ConcatSplitPass(SplitPass):
             if len(own) == 1:
                 values.append(own[0])
             else:
-                joint = editor.concat(node, own, cut.axis)
+                joint = editor.pen(node).concat(own, cut.axis)
                 note_like(joint, data, {cut.axis: size})
                 values.append(joint)
         for output, value in zip(list(node.outputs), values, strict=True):
@@ -280,7 +281,7 @@ class NestedConcatsPass(SplitPass):
         if not inner or axis is None:
             return
         before, where = f"{len(inner) + 1} x {editor.describe(outer)}", editor.where(outer)
-        joint = editor.concat(outer, leaves, axis)
+        joint = editor.pen(outer).concat(leaves, axis)
         editor.substitute(outer, [joint])
         for concat in inner:
             if concat.graph is not None:  # one of known numbers has gone with its reader

@@ -7,8 +7,9 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, note_like
+from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, known
+from splitops.models.graph.pen import note_like
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import DEFAULT_LIMIT

@@ -126,7 +126,7 @@ class MovedSplitsPass(SplitPass):
         first = cover.nodes[0]
         where, before = editor.where(first), f"{_words(one.op_type for one in above)}, {first.op_type}"
         sizes = [part.size for part in parts]
-        made = editor.split(first, source, axis, sum(sizes), sizes)
+        made = editor.pen(first).split(source, axis, sum(sizes), sizes)
         for part, value in zip(parts, made, strict=True):
             if is_read(part.end):
                 editor.replace(part.end, stated(part.moves, first, value, editor))
@@ -225,11 +225,12 @@ def _goes_through(factored: Factored, node: ir.Node, editor: Editor) -> bool:
 
 def stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
     """Add Reshapes and Transposes in front of a node."""
+    pen = editor.pen(before)
     for move in found:
         if isinstance(move, Permute):
-            value = editor.transpose(before, value, move.order)
+            value = pen.transpose(value, move.order)
         else:
-            value = editor.reshape(before, value, move.pattern, move.shape)
+            value = pen.reshape(value, move.pattern, move.shape)
     return value
 
 

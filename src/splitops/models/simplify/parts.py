@@ -12,7 +12,7 @@ from splitops.models.graph.fusions import find_fused
 from splitops.models.graph.onnx import is_read, known
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
-from splitops.models.sites.decisions import joined, sole_part, useful_groups
+from splitops.models.sites.decisions import joined, shortest, sole_part, useful_groups
 from splitops.spec.sizes.dims import Shape
 
 _SPLIT = frozenset({Role.SPLIT})
@@ -69,7 +69,7 @@ class UnusedPartsPass(SplitPass):
             return  # that is whole-part
         if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.keeps_parts(node):
             begin = sum(sizes[:at])
-            part = editor.slice(node, data, {cut.axis: slice(begin, begin + sizes[at], 1)})
+            part = editor.pen(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
             after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
             editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
             editor.applied(self, where, before, after, "one part is read")
@@ -77,7 +77,7 @@ class UnusedPartsPass(SplitPass):
         groups = useful_groups(sizes, read)
         if len(groups) == len(sizes) or editor.keeps_parts(node):
             return
-        parts = editor.split(node, data, cut.axis, cut.size, joined(sizes, groups))
+        parts = editor.pen(node).split(data, cut.axis, cut.size, joined(sizes, groups))
         values: list[ir.Value | None] = [None] * len(sizes)
         for group, part in zip(groups, parts, strict=True):
             if read[group.start]:
@@ -146,7 +146,7 @@ class NestedSplitsPass(SplitPass):
         inner, leaves = self._tree(root, editor)
         what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
         before, where = f"{what} of {editor.describe(root)}", editor.where(node)
-        parts = editor.split(root, source, cut.axis, cut.size, list(leaves.values()))
+        parts = editor.pen(root).split(source, cut.axis, cut.size, list(leaves.values()))
         new = dict(zip(leaves, parts, strict=True))
         splits = (*reversed(inner), root)
         editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
@@ -225,12 +225,12 @@ class ShortestFormPass(SplitPass):
         sizes = None if cut is None else cut.sizes
         if cut is None or data is None or sizes is None or not cut.division.lengths:
             return
-        if editor.shortest(node, sizes, cut.size)[1].lengths:
+        if shortest(editor.pen(node).rows, sizes, cut.size)[1].lengths:
             return
         if editor.is_merged(node, without_lengths=True) or self._would_be_fused(node, editor):
             return
         before, where = editor.describe(node), editor.where(node)
-        parts = editor.split(node, data, cut.axis, cut.size, sizes)
+        parts = editor.pen(node).split(data, cut.axis, cut.size, sizes)
         editor.substitute(node, list(parts))
         editor.applied(
             self, where, before, editor.describe_maker(parts[0]), "the lengths follow from their number"

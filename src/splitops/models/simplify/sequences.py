@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, note_like
+from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import position_of, read_elements, readers_of, stacks
+from splitops.models.graph.pen import note_like
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut
 from splitops.spec.sizes.rules import SizeRule
@@ -114,15 +115,11 @@ class _Work:
             value = editor.constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
         else:
             chunk = cut.division.chunk
-            shape = editor.add(reader, "Shape", [self.data])[0]
-            axis = editor.constant(np.array(cut.axis, np.int64), reader)
-            value = editor.add(reader, "Gather", [shape, axis], {"axis": 0})[0]
+            pen = editor.pen(reader)
+            value = pen.size(self.data, pen.constant(np.array(cut.axis, np.int64)))
             if chunk > 1:
-                rest = editor.constant(np.array(chunk - 1, np.int64), reader)
-                value = editor.add(reader, "Add", [value, rest])[0]
-                value = editor.add(
-                    reader, "Div", [value, editor.constant(np.array(chunk, np.int64), reader)]
-                )[0]
+                value = pen.op("Add", [value, pen.constant(np.array(chunk - 1, np.int64))])
+                value = pen.op("Div", [value, pen.constant(np.array(chunk, np.int64))])
         editor.substitute(reader, [value])
         self.made.append("its length")
 
@@ -192,15 +189,15 @@ class _Work:
         return self.cut.squeeze or not self.cut.parts or position_of(reader) is None
 
     def _gather(self, reader: ir.Node) -> None:
-        editor, cut = self.editor, self.cut
+        editor, cut, pen = self.editor, self.cut, self.editor.pen(reader)
         position = position_of(reader)
         if position is not None:
-            index = editor.constant(np.full(() if cut.squeeze else (1,), position, np.int64), reader)
+            index = pen.constant(np.full(() if cut.squeeze else (1,), position, np.int64))
         else:
             scalar = reader.inputs[1]
             assert scalar is not None
-            index = scalar if cut.squeeze else editor.reshape(reader, scalar, (1,), (1,))
-        part = editor.add(reader, "Gather", [self.data, index], {"axis": cut.axis})[0]
+            index = scalar if cut.squeeze else pen.reshape(scalar, (1,), (1,))
+        part = pen.op("Gather", [self.data, index], {"axis": cut.axis})
         note_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
         editor.substitute(reader, [part])
         self.made.append("Gather")
@@ -209,6 +206,6 @@ class _Work:
         if not self.parts:
             sizes = self.cut.sizes
             assert sizes is not None
-            self.parts = self.editor.split(self.node, self.data, self.cut.axis, self.cut.size, sizes)
+            self.parts = self.editor.pen(self.node).split(self.data, self.cut.axis, self.cut.size, sizes)
             self.made.append(self.editor.describe_maker(self.parts[0]))
         return self.parts

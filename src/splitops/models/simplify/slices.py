@@ -62,7 +62,7 @@ class MergedSlicesPass(SplitPass):
         where, before = editor.where(node), _describe(inner)
         for reader, bounds in zip(readers, merged, strict=True):
             assert bounds is not None
-            editor.substitute(reader, [editor.slice(reader, data, bounds)])
+            editor.substitute(reader, [editor.pen(reader).slice(data, bounds)])
         if node.graph is not None:  # one of known numbers has gone with its last reader
             editor.remove(node)
         after = (
@@ -117,7 +117,7 @@ class _CoverPass(SplitPass):
     ) -> list[ir.Value]:
         """Add a Split of the data into these positions."""
         sizes = [len(positions) for positions in cover]
-        return editor.split(before, data, axis, sum(sizes), sizes)
+        return editor.pen(before).split(data, axis, sum(sizes), sizes)
 
     def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
         """Return what stands for a node's output once there is a part."""
@@ -207,12 +207,13 @@ class StridedSlicesPass(_CoverPass):
         assert behind is not None
         assert shape is not None
         count, inner = len(cover), [len(cover[0]), len(cover), *behind]
-        divided = editor.reshape(before, data, [0] * axis + inner, (*shape[:axis], *inner))
-        return editor.split(before, divided, axis + 1, count, [1] * count)
+        pen = editor.pen(before)
+        divided = pen.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
+        return pen.split(divided, axis + 1, count, [1] * count)
 
     def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
         """Squeeze the axis in a step away."""
-        return editor.squeeze(node, part, axis + 1)
+        return editor.pen(node).squeeze(part, axis + 1)
 
 
 def _sole_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
@@ -254,11 +255,11 @@ class ScalarGathersPass(_CoverPass):
 
     def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
         """Squeeze the axis away."""
-        return editor.squeeze(node, part, axis)
+        return editor.pen(node).squeeze(part, axis)
 
 
 def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:
-    rows = editor.split_rows(node)
+    rows = editor.pen(node).rows
     return found.type is not None and any(found.type in row.types_of(row.inputs[0]) for row in rows)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, shape_like
+from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, shape_of, type_of
+from splitops.models.graph.pen import shape_like
 from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, remove, stated
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import NUMERICS
@@ -123,6 +124,6 @@ def _part(
                 inputs.append(divided[value][index])
             else:
                 inputs.append(made if made is not None and value is row[0].outputs[0] else value)
-        made = editor.repeat(before, node, inputs, shape_like(node.outputs[0], {axis: size}))
+        made = editor.pen(before).repeat(node, inputs, shape_like(node.outputs[0], {axis: size}))
     assert made is not None
     return made

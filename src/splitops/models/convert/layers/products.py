@@ -100,7 +100,7 @@ def _fourier(
     if not real:
         return data
     half = tape.op("Add", [tape.op("Div", [length, tape.integers([2])]), tape.integers([1])])
-    return tape.slice(data, axes[-1], tape.integers([0]), half)
+    return tape.part(data, axes[-1], tape.integers([0]), half)
 
 
 WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
