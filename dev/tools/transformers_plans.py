@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from splitops.errors import shown
 from splitops.sharding import tables
-from splitops.sharding.words import WORDS
 
 _KINDS: Final = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM")
 _LAYERS: Final = 8
@@ -169,7 +168,7 @@ def plan_of(model: Any) -> Plan:
         glob = _glob(name)
         if plan.setdefault(glob, word) != word:
             raise ValueError(f"{glob} is {plan[glob]} and {word}")
-    return {glob: word for glob, word in plan.items() if WORDS[word].axis is not None}
+    return {glob: word for glob, word in plan.items() if "axis" in tables.table("words.toml")[word]}
 
 
 def _joined(plans: Iterable[Plan]) -> Plan:

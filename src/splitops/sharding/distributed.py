@@ -11,7 +11,7 @@ from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, contiguous
 from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
-from splitops.files.formats import Contents, format_named
+from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import stated_index, stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
@@ -21,8 +21,10 @@ from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.copies import prove_equal
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
+from splitops.sharding.placements import Filing
 
 _SINGLE: Final = "model.safetensors"
+_METADATA: Final = {"format": "pt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +172,16 @@ def _laid_out(
     by_part: dict[int, list[StoredTensor]] = {}
     for found in pieces.values():
         by_part.setdefault(min(piece.part for piece in found), []).append(_whole(found))
-    form = format_named("safetensors")
-    tensors, files = [], []
+    filing = Filing(0)
+    tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
     for number, (_, members) in enumerate(sorted(by_part.items())):
         count = len(by_part)
         name = _SINGLE if count == 1 else piece_name("model", number + 1, count, ".safetensors")
-        laid = form.lay_out(members, Contents(form, (), (), {"format": "pt"}), name)
-        [target] = laid.files
-        files.append(WholeFile(name, target.size, target.literals, {"format": "pt"}))
-        tensors += [
-            tensor._replace(file=number, offset=offset)
-            for tensor, (_, offset) in zip(members, laid.places.tolist(), strict=True)
-        ]
+        _, offsets = filing.add(name, members, _METADATA)
+        tensors += [t._replace(file=number, offset=at) for t, at in zip(members, offsets, strict=True)]
         where |= {tensor.name: name for tensor in members}
+    files = [WholeFile(file.name, file.size, file.literals, _METADATA) for file in filing.files]
     if len(files) == 1:
         return tensors, files, []
     text = index_text(where, sum(tensor.size for tensor in tensors))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from splitops.errors import brief
 from splitops.explain.canvas import FIELD, FONT, Canvas, printable
 from splitops.explain.palette import colour
+from splitops.ground.records import picked
 from splitops.sharding.cuts import Cut
 from splitops.sharding.globs import matched
 from splitops.sharding.placements import shard_of
@@ -81,28 +82,15 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        shards: list[Any] = (
-            []
-            if self.places
-            else [
-                None
-                if shard is None
-                else {"size": shard.size, "pieces": [list(piece) for piece in shard.pieces]}
-                for shard in self.cut.shards
-            ]
-        )
         return {
-            "rule": self.rule,
-            "match": self.match,
+            **picked(self, "rule", "match"),
             "tensors": len(self.tensors),
             "first": self.tensors[0],
-            "dtype": self.dtype,
-            "shape": list(self.shape),
+            **picked(self, "dtype", "shape"),
             "axis": self.cut.axis,
             "sizes": self.sizes,
-            "shards": shards,
-            "repeats": self.repeats,
-            "bytes": list(self.bytes),
+            "shards": [] if self.places else picked(self.cut, "shards")["shards"],
+            **picked(self, "repeats", "bytes"),
         }
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
 
 _LONGEST: Final = 200
 _LARGEST: Final = 1 << 63
+_OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
 _DEFAULTS: Final = {
     "head_dim": "hidden_size // num_attention_heads",
     "num_key_value_heads": "num_attention_heads",
@@ -61,20 +68,11 @@ class Names:
                 return self._named(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -self._of(operand, text)
-            case ast.BinOp(
-                left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() as op, right=right
-            ):
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
                 one, other = self._of(left, text), self._of(right, text)
-                match op:
-                    case ast.Add():
-                        return _bounded(one + other, text)
-                    case ast.Sub():
-                        return _bounded(one - other, text)
-                    case ast.Mult():
-                        return _bounded(one * other, text)
-                if other == 0:
+                if other == 0 and isinstance(op, ast.FloorDiv):
                     raise PlanError(f"{shown(text)} divides by 0")
-                return one // other
+                return _bounded(_OPERATIONS[type(op)](one, other), text)
         raise PlanError(f"{shown(text)} is not an expression of integers, names and + - * //")
 
     def _named(self, name: str) -> int:

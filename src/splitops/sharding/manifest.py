@@ -25,6 +25,7 @@ from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
+from splitops.ground.records import values_of
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.copies import prove_equal
 from splitops.sharding.cuts import MAX_RANKS, Cut, Piece, Shard
@@ -69,7 +70,7 @@ def manifest_files(
             for file in placements.files
         ],
         "others": [{"name": other.name, "shared": other.shared} for other in checkpoint.others],
-        "cuts": [_stated(cut) for cut in cuts],
+        "cuts": [{k: v for k, v in values_of(cut).items() if v is not None} for cut in cuts],
         "tensors": [
             {
                 "name": tensor.name,
@@ -102,19 +103,8 @@ def _file(name: str, document: Mapping[str, Any]) -> TargetFile:
     return TargetFile(name, len(text), ((0, text),))
 
 
-def _stated(cut: Cut) -> dict[str, Any]:
-    shards = [
-        None if shard is None else {"size": shard.size, "pieces": [list(piece) for piece in shard.pieces]}
-        for shard in cut.shards
-    ]
-    return {**({} if cut.axis is None else {"axis": cut.axis}), "padded": cut.padded, "shards": shards}
-
-
-def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Placements, str]:
-    """Read a folder of ranks that has a manifest.
-
-    Returns:
-        The whole checkpoint, as the ranks hold it; how they hold it; their layout.
+def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
+    """Return the whole checkpoint that a folder of ranks with a manifest holds.
 
     Raises:
         PlanError: the manifest is malformed, a rank is missing or is of another run, copies of ranks differ.
@@ -132,7 +122,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
     folder = DataFolder(path, allow_links)
     _prove_marks(folder, document, layout.homes(placements.ranks))
     raise_file_limit(len(laid.files) + len(document["others"]))
-    sources: list[Source] = [_proved(folder, file, placements.ranks) for file in laid.files]
+    sources: list[Source] = [_proved(folder, file) for file in laid.files]
     held = []
     for tensor, extents in zip(placements.tensors, laid.extents, strict=True):
         held.append(_once(tensor, extents, sources))
@@ -142,7 +132,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
         )
         for each in document["others"]
     )
-    whole = Checkpoint(
+    return Checkpoint(
         shown_path(path),
         placements.files,
         placements.tensors,
@@ -153,7 +143,6 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
         MappingProxyType(document["tied"]),
         document["plan"],
     )
-    return whole, placements, layout.name
 
 
 def _placements(document: Mapping[str, Any]) -> Placements:
@@ -239,7 +228,7 @@ def _prove_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequenc
             raise PlanError(f"{shown_path(folder.path / home)} is of another run than {MANIFEST}")
 
 
-def _proved(folder: DataFolder, wanted: TargetFile, ranks: int) -> LocalFile:
+def _proved(folder: DataFolder, wanted: TargetFile) -> LocalFile:
     """Open a file of a rank, proved to have the size and the headers that the layout gives it."""
     found = open_file(folder, wanted.name)
     if found.size != wanted.size:

@@ -11,7 +11,7 @@ from splitops.files.extents import Extent, contiguous
 from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import Box, prove_boxes
-from splitops.sharding.checkpoint import WholeFile
+from splitops.sharding.checkpoint import Checkpoint, WholeFile
 from splitops.sharding.cuts import Cut
 
 
@@ -100,14 +100,15 @@ def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
     return tensor._replace(shape=shape, size=elements // tensor.unit.elements * tensor.unit.bytes)
 
 
-def whole_files(placements: Placements) -> Laid:
+def whole_files(checkpoint: Checkpoint) -> Laid:
     """Lay out the files of the whole checkpoint as they were."""
-    files = tuple(TargetFile(file.name, file.size, file.literals) for file in placements.files)
-    extents = tuple(
-        (contiguous(0, 0, tensor.file, tensor.offset, tensor.size),) if tensor.size else ()
-        for tensor in placements.tensors
-    )
-    return Laid(files, extents)
+    filing = Filing(0)
+    filing.files += [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
+    filing.extents += [
+        [contiguous(0, 0, tensor.file, tensor.offset, tensor.size)] if tensor.size else []
+        for tensor in checkpoint.tensors
+    ]
+    return filing.laid
 
 
 def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:

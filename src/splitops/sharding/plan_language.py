@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from splitops.errors import PlanError, SplitError, brief, shown, shown_path
+from splitops.errors import PlanError, SplitError, brief, shown
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.auto import auto_plan
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import read, validate
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import compiled, matched
-from splitops.sharding.words import WORDS
+from splitops.sharding.tables import table
 
 _CUTS = ("axis", "hf", "place", "replicate")
 _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even")
@@ -75,7 +75,7 @@ def document_of(
     config: Mapping[str, Any],
     names: Sequence[str],
     layout: str | None,
-) -> Mapping[str, Any]:
+) -> Any:
     """Return what a plan says.
 
     Args:
@@ -92,15 +92,7 @@ def document_of(
         return before
     if plan is None or plan == "auto":
         return auto_plan(config, names, layout or "hf")
-    return plan if isinstance(plan, Mapping) else dict_of(Path(plan))
-
-
-def dict_of(path: Path) -> Mapping[str, Any]:
-    """Return the plan that a file declares."""
-    document = read(path)
-    validate(document, "plan", shown_path(path))
-    found: Mapping[str, Any] = document
-    return found
+    return plan if isinstance(plan, Mapping) else read(Path(plan))
 
 
 def rules_of(document: Mapping[str, Any], name: str = "the plan") -> ShardRules:
@@ -143,8 +135,9 @@ def _prove(rule: ShardRule) -> None:
     of_axes = next((key for key in _OF_AXES if key in says), None)
     if of_axes is not None and not ("axis" in says or "hf" in says):
         raise PlanError(f"says {of_axes} without an axis")
-    if says.get("hf", "replicate") not in WORDS:
-        raise PlanError(f"hf = {shown(says['hf'])} is none of {', '.join(WORDS)}")
+    words = table("words.toml")
+    if says.get("hf", "replicate") not in words:
+        raise PlanError(f"hf = {shown(says['hf'])} is none of {', '.join(words)}")
     if "unit" in says and "groups" in says:
         raise PlanError("says both unit and groups")
     if not rule.cuts and says["replicate"] is not True:
@@ -225,13 +218,14 @@ def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | N
     says, rank = rule.says, len(shape)
     axis, sections = says.get("axis"), None
     if "hf" in says:
-        word = WORDS[says["hf"]]
-        axis = word.bias if rank == 1 else word.axis if rank else None
-        if axis is not None and word.sections > 1 and rank > 1:
+        word = table("words.toml")[says["hf"]]
+        axis = word.get("bias") if rank == 1 else word.get("axis") if rank else None
+        count = word.get("sections", 1)
+        if axis is not None and count > 1 and rank > 1:
             axis, size = axis % rank, shape[axis]
-            if size % word.sections:
-                raise PlanError(f"axis {axis} of size {size} is not {word.sections} equal sections")
-            sections = (size // word.sections,) * word.sections
+            if size % count:
+                raise PlanError(f"axis {axis} of size {size} is not {count} equal sections")
+            sections = (size // count,) * count
     if axis is None:
         return None
     if not -rank <= axis < rank:

@@ -106,8 +106,7 @@ class MergePlan(Runnable):
     def file_plan(self, out: AnyPath) -> FilePlan:
         """Return which bytes of which files go where."""
         found = self.checkpoint
-        laid = whole_files(Placements(1, found.files, found.tensors, ()))
-        return file_plan(found, laid, (), [("", True)], Path(out))
+        return file_plan(found, whole_files(found), (), [("", True)], Path(out))
 
 
 def open_checkpoint(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> Checkpoint:
@@ -124,7 +123,7 @@ def open_checkpoint(path: AnyPath, *, like: AnyPath | None = None, allow_links: 
     if like is not None:
         raise PlanError(f"{shown_path(found)} says itself what the whole is like")
     if has_manifest(found):
-        return read_ranks(found, allow_links=allow_links)[0]
+        return read_ranks(found, allow_links=allow_links)
     return read_checkpoint(found, allow_links=allow_links)
 
 

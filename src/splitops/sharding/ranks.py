@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +20,6 @@ from splitops.sharding.checkpoint import read_checkpoint
 from splitops.sharding.documents import read
 from splitops.sharding.layouts.hf import folder_name
 from splitops.sharding.manifest import MARK
-
-_TORCH: Final = {
-    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    "BF16": "bfloat16",
-    "BOOL": "bool",
-    "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-}
-"""The names that PyTorch has for types of safetensors."""
 
 
 class RankTensor(LazyTensor):
@@ -79,7 +66,7 @@ class RankTensor(LazyTensor):
         library = sys.modules.get("torch")
         if library is None:
             raise ArrayError("torch is not loaded: import it first")
-        dtype = getattr(library, _TORCH.get(self.stored.code, ""), None)
+        dtype = getattr(library, str(self.stored.element_type), None)
         if dtype is None:
             raise ArrayError(f"{self.stored.label} is of type {self.stored.code}, which torch does not have")
         count = self.size
