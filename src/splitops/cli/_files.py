@@ -206,7 +206,7 @@ def show(
         more = len(plan.parts) - _MAX_ROWS
         out.print(f"... and {more} more, to {one_line(written(plan.parts[-1].path))}", soft_wrap=True)
     _show_digests(list(digests.items())[:_MAX_ROWS])
-    _show_end(result)
+    show_end(result)
 
 
 def _show_digests(digests: Iterable[tuple[Path, str]]) -> None:
@@ -216,7 +216,7 @@ def _show_digests(digests: Iterable[tuple[Path, str]]) -> None:
         console().print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
 
 
-def _show_end(result: Report | DryRun) -> None:
+def show_end(result: Report | DryRun) -> None:
     """Print what a dry run would do, or how much an earlier run had done."""
     from splitops.files import DryRun
     from splitops.files.addresses import written
@@ -273,4 +273,4 @@ def show_whole(
     _show_digests(digests.items())
     for path, names in held.items() if dry else ():
         click.echo("".join(f"{one_line(path.name)}  {one_line(name)}\n" for name in names), nl=False)
-    _show_end(result)
+    show_end(result)

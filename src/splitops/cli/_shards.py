@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._files import RunOptions, resumed, run_options
+from splitops.cli._files import RunOptions, run_options, show_end
 from splitops.cli._models import links_option
 from splitops.cli._options import added
 from splitops.cli._paths import Existing, absence, is_missing
@@ -185,16 +185,9 @@ def tell(result: Report | DryRun) -> None:
     """Print what was written, or would be."""
     from splitops.files import DryRun
 
-    screen = console()
-    if isinstance(result, DryRun):
-        screen.print(str(result))
-        for path in result.exists:
-            screen.print(f"{one_line(str(path))} already exists", soft_wrap=True)
-        return
-    to = one_line(str(result.files[0][0]))
-    if result.resumed < result.bytes or not result.bytes:
-        screen.print(f"wrote {result.bytes} bytes to {to}", soft_wrap=True)
-    else:
-        screen.print(f"{to} has all {result.bytes} bytes", soft_wrap=True)
-    if result.resumed:
-        screen.print(resumed(result))
+    if not isinstance(result, DryRun):
+        to = one_line(str(result.files[0][0]))
+        new = result.resumed < result.bytes or not result.bytes
+        said = f"wrote {result.bytes} bytes to {to}" if new else f"{to} has all {result.bytes} bytes"
+        console().print(said, soft_wrap=True)
+    show_end(result)

@@ -91,4 +91,6 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         parts = [(field.name, _name(field), _reader(hints[field.name])) for field in fields(kind)]
         made: Any = kind
         return lambda found: made(**{name: read(found[key]) for name, key, read in parts if key in found})
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return lambda found: kind(*found)
     return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda found: found

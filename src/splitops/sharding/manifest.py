@@ -25,10 +25,10 @@ from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
-from splitops.ground.records import values_of
+from splitops.ground.records import read_values, values_of
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.copies import prove_equal
-from splitops.sharding.cuts import MAX_RANKS, Cut, Piece, Shard
+from splitops.sharding.cuts import MAX_RANKS, Cut
 from splitops.sharding.documents import read, validate
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.placements import Placements, prove_cut
@@ -153,7 +153,7 @@ def _placements(document: Mapping[str, Any]) -> Placements:
         WholeFile(safe_name(each["name"]), each["size"], _literals(each), MappingProxyType(each["metadata"]))
         for each in document["files"]
     )
-    cuts = [_cut(each) for each in document["cuts"]]
+    cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
     tensors, chosen = [], []
     proved = set()
     for each in document["tensors"]:
@@ -179,14 +179,6 @@ def _literals(file: Mapping[str, Any]) -> tuple[tuple[int, bytes], ...]:
         )
     except binascii.Error as error:
         raise PlanError(f"the literals of {shown(file['name'])} are not base64") from error
-
-
-def _cut(stated: Mapping[str, Any]) -> Cut:
-    shards = tuple(
-        None if each is None else Shard(each["size"], tuple(Piece(*piece) for piece in each["pieces"]))
-        for each in stated["shards"]
-    )
-    return Cut(stated.get("axis"), shards, stated.get("padded", 0))
 
 
 def _tensor(stated: Mapping[str, Any], files: Sequence[WholeFile]) -> StoredTensor:
