@@ -211,3 +211,13 @@ def test_models_that_are_not_known(tmp_path: Path) -> None:
         model = save(tmp_path / "model", {"a": numbered(2)}, config)
         assert says in run("refit", model, "--plan", "unfuse", "--out", tmp_path / "out", code=1)
     assert "does not exist" in run("refit", model, "--plan", "no.toml", "--out", tmp_path / "out", code=2)
+
+
+def test_what_is_fused_already_and_a_plan_named_auto(tmp_path: Path) -> None:
+    model = save(tmp_path / "model", {"model.layers.0.self_attn.qkv_proj.weight": numbered(32, 16)}, CONFIG)
+    assert "it is fused already" in run("refit", model, "--plan", "fuse", "--out", tmp_path / "a", code=1)
+    run("refit", model, "--plan", "unfuse", "--out", tmp_path / "apart")
+    said = run("refit", tmp_path / "apart", "--plan", "unfuse", "--out", tmp_path / "b", code=1)
+    assert "it is unfused already" in said
+    said = run("refit", model, "--plan", "auto", "--out", tmp_path / "c", code=2)
+    assert "unfuse and fuse go by config.json: choose one" in said

@@ -379,3 +379,11 @@ def test_pickled_checkpoints_are_rejected_with_what_converts_them(tmp_path):
         said = rejected(function, tmp_path, **more)
         assert f"accelerate merge-weights {tmp_path} OUT" in said.replace("'", "")
         assert "format_utils dcp_to_torch" in said
+
+
+def test_pickled_files_of_ranks_are_rejected(tmp_path):
+    """As accelerate saves FSDP's shards with use_dcp=False."""
+    (tmp_path / "pytorch_model_fsdp_0_rank1.bin").write_bytes(b"")
+    said = rejected(sharding.merge, tmp_path)
+    assert "holds pickled .bin files of ranks" in said
+    assert "use_dcp=True" in said

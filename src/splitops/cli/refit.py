@@ -54,7 +54,8 @@ def command(
 
     reject_digests(how)
     if plan_ not in ("unfuse", "fuse") and is_missing(Path(plan_)):
-        raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
+        said = absence(Path(plan_)) if plan_ != "auto" else "unfuse and fuse go by config.json: choose one."
+        raise click.BadParameter(said, param_hint="'--plan'")
     made = refit(folder, plan_, invert=invert, allow_links=allow_links)
     result = how.run(made.file_plan(out))
     if as_json:

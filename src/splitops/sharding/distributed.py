@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from splitops.sharding.placements import Filing
 
 _SINGLE: Final = "model.safetensors"
 _METADATA: Final = {"format": "pt"}
+_PICKLED: Final = re.compile(r".*_rank\d+\.bin")
+"""What accelerate names the shards of FSDP that it saves without PyTorch's distributed checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,18 @@ def reject_pickled(path: Path) -> None:
     Raises:
         PlanError: there are such files.
     """
-    if path.is_dir() and any(entry.suffix == ".distcp" for entry in path.iterdir()):
-        name = shown_path(path)
+    names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+    name, unread = shown_path(path), "which could run any code and are not read"
+    if any(each.endswith(".distcp") for each in names):
         raise PlanError(
-            f"{name} holds pickled .distcp files, which could run any code and are not read: "
+            f"{name} holds pickled .distcp files, {unread}: "
             f"`accelerate merge-weights {name} OUT` makes safetensors of them, `python -m "
             f"torch.distributed.checkpoint.format_utils dcp_to_torch {name} OUT.pt` a file of PyTorch"
+        )
+    if any(_PICKLED.fullmatch(each) for each in names):
+        raise PlanError(
+            f"{name} holds pickled .bin files of ranks, {unread}: load them with accelerate, and save the "
+            "state with use_dcp=True or as FULL_STATE_DICT"
         )
 
 

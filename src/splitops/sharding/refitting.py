@@ -22,6 +22,7 @@ from splitops.sharding.copies import prove_equal
 from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import FusionRule, Pieces, fused, grouped, rules_of, unfused
+from splitops.sharding.globs import captured
 from splitops.sharding.placements import Filing
 from splitops.sharding.planning import Runnable, open_checkpoint
 from splitops.sharding.tables import known_fusions
@@ -140,8 +141,13 @@ def refit(
                 replaced, by = counts.get(rule, (0, 0))
                 counts[rule] = replaced + before, by + len(made)
     if not counts:
-        wanted = rules[0].parts[0] if fuse else rules[0].fused
-        raise PlanError(f"no tensor of {checkpoint.name} has a name of the plan, such as {shown(wanted)}")
+        ways = [[each for rule in rules for each in rule.parts], [rule.fused for rule in rules]]
+        globs, others = ways if fuse else ways[::-1]
+        done = any(captured(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
+        raise PlanError(
+            f"no tensor of {checkpoint.name} has a name of the plan, such as {shown(globs[0])}"
+            + (f": it is {'fused' if fuse else 'unfused'} already" if done else "")
+        )
     doubled = Counter(tensor.stored.name for tensor in tensors).most_common(1)[0]
     if doubled[1] > 1:
         raise PlanError(f"{doubled[1]} tensors would have the name {shown(doubled[0])}")
