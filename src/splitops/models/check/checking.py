@@ -19,7 +19,7 @@ from splitops.models.check.onnx_form import form_findings, misread_sequences
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, find_fused, may_be_fused_in
+from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused_in
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.onnx import declared, label
 from splitops.models.infer.walk import Found, Walk
@@ -204,7 +204,9 @@ def fusion_words(limit: Limit, fused: Fused) -> str:
     """Write what a runtime fuses, with the nodes, in one line."""
     names = ", ".join(shown(label(node)) for node in fused.path[:_MOST_NAMED])
     more = f" and {len(fused.path) - _MOST_NAMED} more" if len(fused.path) > _MOST_NAMED else ""
-    return f"{limit.words()}: {names}{more}{'' if fused.surely else DEPENDS}"
+    # What is certain of no pattern says so itself.
+    is_said = fused.surely or fused.fusion is Fusion.REDUCED
+    return f"{limit.words()}: {names}{more}{'' if is_said else DEPENDS}"
 
 
 def _fusion_findings(

@@ -61,6 +61,8 @@ class FixForm(StrEnum):
     """A Slice that ends where it starts, in the place of one that ends before."""
     GATHER = "gather"
     """A Gather of the channels that the first convolution reads, in the place of the part."""
+    KEPT_AXES = "kept axes"
+    """A reduction that keeps its axes with size 1, and a Squeeze that drops them."""
 
 
 DEPENDS: Final = " (depends on the input)"
@@ -172,7 +174,8 @@ class Limit:
             text = text if numbers is None else self.exact.format(**numbers)
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
-        text = f"{text} (documented, not tested)" if self.source and not self.case else text
+        is_tested = self.case or self.pattern  # tests of their own show patterns
+        text = text if is_tested or not self.source else f"{text} (documented, not tested)"
         return text if surely is Surely.YES else f"{text}{DEPENDS}"
 
 

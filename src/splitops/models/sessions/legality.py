@@ -34,7 +34,7 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import may_be_fused_in
+from splitops.models.graph.fusions import REDUCTIONS, may_be_fused_in
 from splitops.models.graph.merging import SiteKey, site_key
 from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import label
@@ -168,7 +168,7 @@ def survey(model: ModelProto, where: Where, engine: Engine | None = None, *, siz
     """
     targets = () if engine is None else (Target.load(engine.name),)
     fuses = any(target.by_pattern for target in targets)
-    whole = fuses and any(node.op_type in ("Concat", "Slice") for node in nodes_of(model))
+    whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
     part = model if whole else cone_of_sites(model, sizes=sizes)
     if part is None:
         return Survey()
@@ -216,6 +216,12 @@ def _looked_at(
     found = () if editor is None else find_fusions(editor, (Target.load(engine.name),))
     fused = frozenset(label(one.join) for _, one in found)
     return Survey(tuple(sites), reasons, settled, computed, fused)
+
+
+def _may_end_a_pattern(node: NodeProto) -> bool:
+    """Return whether OpenVINO may fuse a node with a split or a Transpose before it, or with Slices."""
+    drops_axes = any(attribute.name == "keepdims" and not attribute.i for attribute in node.attribute)
+    return node.op_type in ("Concat", "Slice") or (node.op_type in REDUCTIONS and drops_axes)
 
 
 def _key(site: Site) -> SiteKey:

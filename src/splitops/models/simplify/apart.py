@@ -10,7 +10,7 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.fusions import Fused, find_fused, unfuse
 from splitops.models.simplify.passes import SplitPass
 
-_ROOTS: Final = frozenset({Role.SPLIT, Role.SLICE})
+_ROOTS: Final = frozenset({Role.SPLIT, Role.SLICE, Role.TRANSPOSE})
 
 
 class KeptApartPass(SplitPass):
