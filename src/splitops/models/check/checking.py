@@ -21,7 +21,7 @@ from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused_in
 from splitops.models.graph.model import NodeModel, editor_of
-from splitops.models.graph.onnx import declared, label
+from splitops.models.graph.onnx import label
 from splitops.models.infer.walk import Found, Walk
 from splitops.models.known import Tensor, may_be
 from splitops.models.sites import Site
@@ -105,11 +105,11 @@ def examine(
         known = Walk(opened.nodes, opened.where, sites.append).run().settled()
     except SplitError as error:
         return Examination([finding_of(error)])
-    surroundings = Surroundings.of(opened.nodes)
+    surroundings, asked = Surroundings.of(opened.nodes), asked_targets(targets)
     found: list[Finding] = []
     for site in counted(sites, "check"):
         found += _rule_findings(site)
-        found += _limit_findings(site, surroundings, targets)
+        found += _limit_findings(site, surroundings, asked, asked=bool(targets))
     found += _fusion_findings(opened.nodes, known, opened.where, targets)
     findings = [*_form(opened), *_without_repeats(found), *_contradictions(known, sites)]
     return Examination(findings, len({(site.where.graph, site.where.node, site.outputs) for site in sites}))
@@ -224,9 +224,11 @@ def _fusion_findings(
         yield _of_limit(limit, operator, editor.where(fused.node), words, values, certain=certain)
 
 
-def _limit_findings(site: Site, model: Surroundings, targets: Sequence[Target]) -> Iterator[Finding]:
-    for limit, surely in find_limits(site, model, asked_targets(targets)):
-        certain = bool(targets) and surely is Surely.YES and not site.conditional
+def _limit_findings(
+    site: Site, model: Surroundings, targets: Sequence[Target], *, asked: bool
+) -> Iterator[Finding]:
+    for limit, surely in find_limits(site, model, targets):
+        certain = asked and surely is Surely.YES and not site.conditional
         yield _of_limit(limit, site.operator, site.where, limit.words(site, surely), {}, certain=certain)
 
 
@@ -251,7 +253,7 @@ def _contradictions(found: Found, sites: Iterable[Site]) -> Iterator[Finding]:
     """Find outputs of split nodes whose declared type or shape is wrong."""
     for node, site in {site.node: site for site in sites}.items():
         for value in node.outputs if site.error is None else ():
-            before, after = declared(value), found.values.get(value)
+            before, after = found.declared(value), found.values.get(value)
             if not isinstance(before, Tensor) or not isinstance(after, Tensor):
                 continue
             if before.type is not None and after.type is not None and before.type != after.type:

@@ -97,8 +97,9 @@ def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None,
     """Yield a graph and the graphs inside it, each with its path as the split nodes of models name it."""
     yield path, owner
     for node in owner:
-        for step, graph in subgraphs(node):
-            yield from graphs_of(graph, extend(path, step))
+        if node.attributes.data:  # many nodes have none
+            for step, graph in subgraphs(node):
+                yield from graphs_of(graph, extend(path, step))
 
 
 def all_graphs(model: ir.Model) -> Iterator[tuple[str | None, Any]]:
@@ -111,8 +112,9 @@ def nodes_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, 
     """Yield every node of a graph with the path of its graph, those inside a node behind it."""
     for node in owner:
         yield path, node
-        for step, graph in subgraphs(node):
-            yield from nodes_of(graph, extend(path, step))
+        if node.attributes.data:
+            for step, graph in subgraphs(node):
+                yield from nodes_of(graph, extend(path, step))
 
 
 def located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Final
 
 import onnx_ir as ir
@@ -24,9 +25,7 @@ class PortValue(ir.Value):
 
     __slots__ = ("port",)
 
-    def __init__(self, name: str, port: Port) -> None:
-        super().__init__(name=name)
-        self.port = port
+    port: Port
 
 
 class LayerNode(ir.Node):
@@ -36,7 +35,10 @@ class LayerNode(ir.Node):
 
     def __init__(self, layer: Layer, inputs: Sequence[ir.Value], names: Sequence[str]) -> None:
         bodies = [ir.AttrGraph(tag, _to_graph(body)) for tag, body in layer.bodies] if layer.bodies else ()
-        outputs = [PortValue(name, port) for name, port in zip(names, layer.outputs, strict=True)]
+        outputs = []
+        for name, port in zip(names, layer.outputs, strict=True):
+            outputs.append(value := PortValue(name=name))
+            value.port = port
         super().__init__(DOMAIN, layer.type, inputs, bodies, outputs=outputs, name=layer.name)
         self.layer = layer
 
@@ -77,9 +79,9 @@ def _to_graph(graph: Graph) -> ir.Graph:
     for layer in graph.order:
         id_ = layer.id
         inputs = [values[producers[id_, port.id]] for port in layer.inputs]  # type: ignore[index]
-        node = LayerNode(layer, inputs, [port_name(layer, port) for port in layer.outputs])
-        for value, port in zip(node.outputs, layer.outputs, strict=True):
-            values[id_, port.id] = value
+        ports = layer.outputs
+        node = LayerNode(layer, inputs, [port_name(layer, port) for port in ports])
+        values.update(zip([(id_, port.id) for port in ports], node.outputs, strict=True))
         nodes.append(node)
     return ir.Graph([], [], nodes=nodes, name=graph.name)
 
@@ -107,15 +109,12 @@ def from_nodes(model: ir.Model) -> OpenVINOModel:
 
 
 def _from_graph(nodes: ir.Graph, original: Graph) -> Graph:
-    ends = {
-        output: Endpoint(layer_of(node).id, port.id)
-        for node in nodes
-        for output, port in zip(node.outputs, layer_of(node).outputs, strict=True)
-    }
     layers: dict[int, Layer] = {}
     sources: dict[Endpoint, Endpoint] = {}
+    ends: dict[ir.Value, Endpoint] = {}
     for node in nodes:
         layer = layer_of(node)
+        ends.update((value, Endpoint(layer.id, port_of(value).id)) for value in node.outputs)
         ports = []
         # A node may read less than its layer did; a port that is fed as it was declares what it did.
         for port, value in zip(layer.inputs, node.inputs, strict=False):
@@ -132,14 +131,11 @@ def _from_graph(nodes: ir.Graph, original: Graph) -> Graph:
         )
         layers[layer.id] = replace(layer, inputs=tuple(ports), bodies=bodies) if changed else layer
     order = dict.fromkeys(layer.id for layer in original.layers if layer.id in layers) | layers
-    targets = dict.fromkeys(edge.target for edge in original.edges if edge.target in sources) | sources
     made = tuple(layers[id_] for id_ in order)
-    edges = tuple(Edge(sources[target], target) for target in targets)
-    unchanged = edges == original.edges and all(
-        new is old for new, old in zip(made, original.layers, strict=False)
-    )
-    return (
-        original
-        if unchanged and len(made) == len(original.layers)
-        else replace(original, layers=made, edges=edges)
-    )
+    edges = original.edges
+    if sources != original.producers:
+        targets = dict.fromkeys(edge.target for edge in edges if edge.target in sources) | sources
+        edges = tuple(Edge(sources[target], target) for target in targets)
+    elif len(made) == len(original.layers) and all(map(is_, made, original.layers)):
+        return original
+    return replace(original, layers=made, edges=edges)

@@ -79,13 +79,12 @@ def read_site(
         defaults: whether callers of the model can replace constants that are inputs too.
         conditional: whether the model may run without running the node.
     """
-    row, attributes, unread = history(node.op_type, canonical(node.domain))[0], {}, None
-    outputs = [value.name or "" for value in node.outputs]
+    layer = node.layer if isinstance(node, LayerNode) else None
+    row, attributes, unread = None, {}, None
     try:
-        if isinstance(node, LayerNode):
-            outputs = [value.name or "" if value.uses() else "" for value in node.outputs]
-            row = family_schema(node.op_type, node.layer.version, where)
-            attributes = split_attributes(node.layer, where)
+        if layer is not None:
+            row = family_schema(node.op_type, layer.version, where)
+            attributes = split_attributes(layer, row, where)
         else:
             row = schema(node.op_type, opset, "")
             attributes = _numbers(node, linked)
@@ -98,13 +97,15 @@ def read_site(
             for index, value in enumerate(node.inputs)
         ]
     return Site(
-        schema=row,
+        schema=row or history(node.op_type, canonical(node.domain))[0],
         attributes=attributes,
         facts=tuple(facts),
         inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
-        outputs=tuple(outputs),
+        outputs=tuple([value.name or "" if layer is None or value.uses() else "" for value in node.outputs]),
         where=where,
-        references={name: one.ref_attr_name or "" for name, one in node.attributes.items() if one.is_ref()},
+        references={
+            one.name: one.ref_attr_name or "" for one in node.attributes.data.values() if one.is_ref()
+        },
         origins=tuple(_origin(value, defaults) for value in node.inputs),
         conditional=conditional,
         unread=unread,

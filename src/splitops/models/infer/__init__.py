@@ -99,7 +99,6 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     """
     from splitops.models.formats.openvino import OpenVINOModel
     from splitops.models.graph.model import NodeModel
-    from splitops.models.graph.onnx import declared
     from splitops.models.graph.openvino import output_values
     from splitops.models.infer import layers, onnx_write
     from splitops.models.infer.walk import Walk
@@ -114,7 +113,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     opened = NodeModel.opened(model, allow_links=allow_links)
     found = Walk(opened.nodes, opened.where, on_site, as_openvino=as_openvino).run().settled()
     rows = [
-        InferredValue(found.paths[value], value.name or "", declared(value), known)
+        InferredValue(found.paths[value], value.name or "", found.declared(value), known)
         for value, known in found.values.items()
     ]
     source = opened.source

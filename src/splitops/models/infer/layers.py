@@ -131,5 +131,6 @@ def _port(port: Port, known: Known) -> Port:
         return port
     precision = known.type.precision if known.type is not None and known.type.precision else port.precision
     dims = tuple(size if isinstance(size, int) else -1 for size in known.shape)
-    same = dims == port.dims and precision == port.precision
-    return port if same else replace(port, dims=dims, precision=precision)
+    if dims == port.dims and precision == port.precision:
+        return port
+    return Port(port.id, precision, dims, port.names, port.attributes, port.children)

@@ -32,7 +32,7 @@ from splitops.models.graph.onnx_functions import (
     resolved,
     unknown_attributes,
 )
-from splitops.models.graph.openvino import DOMAIN, LayerNode
+from splitops.models.graph.openvino import DOMAIN, LayerNode, PortValue
 from splitops.models.graph.sites import read_site
 from splitops.models.infer.layers import infer_layer, known_before, openvino_says
 from splitops.models.infer.onnx_loops import (
@@ -66,11 +66,23 @@ class Found:
         values: what is known of each value; of a function's, what holds for every call.
         paths: the path of the graph of each value; None is the main graph.
         sizes: symbols of the model whose sizes the splits that always run prove.
+        keeps_types: whether values keep types that onnx-ir does not read.
     """
 
     values: dict[ir.Value, Known] = field(default_factory=dict)
     paths: dict[ir.Value, str | None] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    keeps_types: bool = False
+
+    def declared(self, value: ir.Value) -> Known:
+        """Return what the model declares of a value; one without a type is not asked for its meta."""
+        if (
+            value.type is None
+            and value.shape is None
+            and not (self.keeps_types or isinstance(value, PortValue))
+        ):
+            return None
+        return declared(value)
 
     def settled(self) -> Found:
         """Return the same, with the sizes of symbols in the place of the symbols."""
@@ -135,9 +147,9 @@ class Walk:
         self.on_site = on_site
         self.functions = functions_of(model)
         self.defaults = has_defaults(model)
-        self.found = Found()
-        self.inference = NodeInference(unread_attributes(model))
         self.keeps_types = TYPE in model.meta
+        self.found = Found(keeps_types=self.keeps_types)
+        self.inference = NodeInference(unread_attributes(model))
         self.recording = True
         self.walked: set[str] = set()
         self.depth = 0

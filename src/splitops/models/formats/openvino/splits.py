@@ -30,14 +30,18 @@ def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
     return schema(name, max(1, number), "openvino")
 
 
-def split_attributes(layer: Layer, where: Where) -> dict[str, int]:
+def split_attributes(layer: Layer, row: OperatorSchema, where: Where) -> dict[str, int]:
     """Return the attributes of a layer of the split family that its operator has, as integers.
+
+    Args:
+        layer: the layer.
+        row: its operator.
+        where: its place.
 
     Raises:
         ModelError: one is not an integer.
     """
-    names = [attribute.name for attribute in family_schema(layer.type, layer.version, where).attributes]
-    text = {name: layer.attribute(name) for name in names}
+    text = {attribute.name: layer.attribute(attribute.name) for attribute in row.attributes}
     return {
         name: parse_integer(value, name, replace(where, attribute=name))
         for name, value in text.items()

@@ -386,9 +386,10 @@ def evaluated(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[V
 
 
 def _parts(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
+    row = family_schema(layer.type, layer.version, where)
     parts = evaluate(
-        family_schema(layer.type, layer.version, where),
-        split_attributes(layer, where),
+        row,
+        split_attributes(layer, row, where),
         [value.array for value in inputs],
         outputs=len(layer.outputs),
         where=where,
