@@ -11,7 +11,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shap
 
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical
-from splitops.models.formats.onnx.types import Names, from_type, to_type
+from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
@@ -104,7 +104,7 @@ def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[
     version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
     if version is None or version.deprecated or not version.fits(node):
         return nothing
-    names = Names()
+    names = SizeNames()
     types: dict[str, TypeProto] = {}
     numbers: dict[str, TensorProto] = {}
     for name, known in zip(node.input, inputs, strict=True):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from onnx import ModelProto, TensorShapeProto, TypeProto
+from onnx import TensorShapeProto, TypeProto
 
-from splitops.models.formats.onnx.structure import located_graphs
 from splitops.models.known import Known, Opaque, SequenceOf, Tensor
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 
-class Names:
+class SizeNames:
     """Names for sizes in one exchange with onnx, so that ranges without a name survive it too."""
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ class Names:
         return self.sizes.get(name, UNKNOWN)
 
 
-def from_type(proto: TypeProto, names: Names | None = None) -> Known:
+def from_type(proto: TypeProto, names: SizeNames | None = None) -> Known:
     """Read an ONNX type: of a model, or what comes back from an exchange."""
     match proto.WhichOneof("value"):
         case "tensor_type":
@@ -47,11 +46,11 @@ def _opaque(proto: TypeProto) -> Opaque:
     return Opaque(proto.SerializeToString(deterministic=True))
 
 
-def _shape(shape: TensorShapeProto, names: Names | None) -> Shape:
+def _shape(shape: TensorShapeProto, names: SizeNames | None) -> Shape:
     return tuple(_dimension(dim, names) for dim in shape.dim)
 
 
-def _dimension(dim: TensorShapeProto.Dimension, names: Names | None) -> Dim:
+def _dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) -> Dim:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
     name: object = dim.dim_param
@@ -60,7 +59,7 @@ def _dimension(dim: TensorShapeProto.Dimension, names: Names | None) -> Dim:
     return Range(name=name) if names is None else names.take(name)
 
 
-def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
+def to_type(known: Known, names: SizeNames | None = None) -> TypeProto | None:
     """Write an ONNX type; None where not even the element type is known.
 
     Args:
@@ -87,14 +86,3 @@ def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
             elif size.name is not None:
                 dim.dim_param = size.name
     return TypeProto(tensor_type=tensor)
-
-
-def declared_types(model: ModelProto) -> dict[tuple[str | None, str], Known]:
-    """Return what a model declares of its values, by the path of their graph and their name."""
-    found: dict[tuple[str | None, str], Known] = {}
-    for path, graph in located_graphs(model):
-        for tensor in graph.initializer:
-            found[path, tensor.name] = Tensor(from_onnx(tensor.data_type), tuple(tensor.dims))
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            found[path, value.name] = from_type(value.type)
-    return found
