@@ -99,8 +99,8 @@ def _gap(boxes: Sequence[Box], shape: tuple[int, ...]) -> tuple[int, ...] | None
     )
 
 
-def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> Iterator[Extent]:
-    """Yield which bytes of a piece go where in the whole tensor, target 0.
+def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> list[Extent]:
+    """Return which bytes of a piece go where in the whole tensor, target 0.
 
     Args:
         tensor: the whole.
@@ -113,8 +113,11 @@ def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> Ite
     """
     steps = steps_of(tensor.shape)
     begin = sum(at * step for at, step in zip(box.begin, steps, strict=True))
-    for extent in strided(tensor, begin, list(zip(box.shape, steps, steps_of(box.shape), strict=True))):
-        yield inverse(extent)._replace(source=source, offset=offset + extent.target_offset)
+    walks = list(zip(box.shape, steps, steps_of(box.shape), strict=True))
+    return [
+        inverse(extent)._replace(source=source, offset=offset + extent.target_offset)
+        for extent in strided(tensor, begin, walks)
+    ]
 
 
 def strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,25 +28,41 @@ def prove_equal(label: str, one: Source, kept: Extent, other: Source, copy: Exte
     Raises:
         PlanError: they differ.
     """
-    if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):
-        steps = [(at, min(_BLOCK, kept.bytes - at), 1) for at in range(0, kept.bytes, _BLOCK)]
-        places = [((kept.offset + at, 0), (copy.offset + at, 0), run, count) for at, run, count in steps]
-    else:
-        step = max(1, _BLOCK // max(kept.stride, copy.stride))
-        places = [
-            (
-                (kept.offset + row * kept.stride, kept.stride),
-                (copy.offset + row * copy.stride, copy.stride),
-                kept.run,
-                min(step, kept.runs - row),
-            )
-            for row in range(0, kept.runs, step)
-        ]
-    for first, second, run, count in places:
-        if not np.array_equal(_rows(one, *first, run, count), _rows(other, *second, run, count)):
+    if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # rows of a byte each
+        kept, copy = (each._replace(stride=1, run=1, runs=each.bytes) for each in (kept, copy))
+    step = max(1, _BLOCK // max(kept.stride, copy.stride))
+    for row in range(0, kept.runs, step):
+        count = min(step, kept.runs - row)
+        if not np.array_equal(_rows(one, kept, row, count), _rows(other, copy, row, count)):
             raise PlanError(f"{label}: the copies in {one.name} and {other.name} differ, so neither is taken")
 
 
-def _rows(source: Source, offset: int, stride: int, run: int, count: int) -> npt.NDArray[Any]:
-    data = np.frombuffer(source.read(offset, (count - 1) * stride + run), np.uint8)
-    return np.lib.stride_tricks.as_strided(data, (count, run), (stride, 1), writeable=False)
+def _rows(source: Source, extent: Extent, row: int, count: int) -> npt.NDArray[Any]:
+    size = (count - 1) * extent.stride + extent.run
+    data = np.frombuffer(source.read(extent.offset + row * extent.stride, size), np.uint8)
+    return np.lib.stride_tricks.as_strided(data, (count, extent.run), (extent.stride, 1), writeable=False)
+
+
+def each_once(label: str, extents: Iterable[Extent], sources: Sequence[Source]) -> tuple[Extent, ...]:
+    """Return each place of a whole once, from the first that has it.
+
+    Args:
+        label: what messages call the whole.
+        extents: to the whole; those to the same place have equal runs.
+        sources: the files of the extents.
+
+    Raises:
+        PlanError: as :func:`prove_equal`.
+    """
+    seen: dict[tuple[int, int, int, int], Extent] = {}
+    for extent in extents:
+        place = (
+            extent.target_offset,
+            extent.target_stride if extent.runs > 1 else 0,
+            extent.run,
+            extent.runs,
+        )
+        kept = seen.setdefault(place, extent)
+        if kept is not extent:
+            prove_equal(label, sources[kept.source], kept, sources[extent.source], extent)
+    return tuple(seen.values())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.extents import Extent, contiguous
+from splitops.files.extents import Extent
 from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import stated_index, stated_tensor
@@ -19,7 +20,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
-from splitops.sharding.copies import prove_equal
+from splitops.sharding.copies import each_once
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
 from splitops.sharding.placements import Filing
@@ -129,7 +130,7 @@ def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links:
         tuple(made),
         tuple(wholes),
         tuple(sources),
-        tuple(tuple(_held(tensor, pieces[tensor.name], sources)) for tensor in wholes),
+        tuple(_held(tensor, pieces[tensor.name], sources) for tensor in wholes),
         others,
         config_of(others),
         warnings=(*warnings, *_lost(files)),
@@ -197,22 +198,20 @@ def _laid_out(
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
-def _held(tensor: StoredTensor, pieces: Sequence[_Piece], sources: Sequence[Source]) -> Iterable[Extent]:
-    """Yield the bytes of a tensor, each from one piece; ranks that hold the same piece count once."""
-    own: dict[Box, _Piece] = {}
-    for piece in pieces:
-        kept = own.setdefault(piece.box, piece)
-        if kept is not piece:
-            places = [
-                contiguous(each.source, each.tensor.offset, 0, 0, each.tensor.size) for each in (kept, piece)
-            ]
-            prove_equal(tensor.label, sources[kept.source], places[0], sources[piece.source], places[1])
+def _held(tensor: StoredTensor, pieces: Sequence[_Piece], sources: Sequence[Source]) -> tuple[Extent, ...]:
+    """Return the bytes of a tensor, each from one piece; ranks that hold the same piece count once."""
     try:
-        prove_boxes(tuple(sorted(own)), tensor.shape)
-        for box, piece in own.items():
-            yield from box_extents(tensor, box, piece.source, piece.tensor.offset)
+        prove_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
+        found = [box_extents(tensor, piece.box, piece.source, piece.tensor.offset) for piece in pieces]
     except PlanError as error:
         raise PlanError(f"{tensor.label}: {error.message}") from error
+    return each_once(tensor.label, itertools.chain.from_iterable(found), sources)
+
+
+def _prove_names(found: Collection[str], wanted: Collection[str], where: str) -> None:
+    missing = next((name for name in wanted if name not in found), None)
+    if missing is not None:
+        raise PlanError(f"tensor {shown(missing)} of {where} is in no file")
 
 
 def _prove_like(pieces: dict[str, list[_Piece]], like: Checkpoint) -> None:
@@ -222,9 +221,7 @@ def _prove_like(pieces: dict[str, list[_Piece]], like: Checkpoint) -> None:
             raise PlanError(f"tensor {shown(name)} is not in {like.name}")
         if found[0].tensor.code != own[name].code or len(found[0].box.shape) != len(own[name].shape):
             raise PlanError(f"{own[name].label} is {own[name].code} {brief(own[name].shape)} in {like.name}")
-    missing = next((name for name in own if name not in pieces), None)
-    if missing is not None:
-        raise PlanError(f"tensor {shown(missing)} of {like.name} is in no file")
+    _prove_names(pieces, own, like.name)
 
 
 def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> None:
@@ -233,9 +230,7 @@ def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> N
         if not other.name.endswith(INDEX):
             continue
         stated, total = stated_index(other.source)
-        missing = next((name for name in stated if name not in tensors), None)
-        if missing is not None:
-            raise PlanError(f"tensor {shown(missing)} of {other.source.name} is in no file")
+        _prove_names(tensors, stated, other.source.name)
         held = sum(tensors[name].size for name in stated)
         if type(total) is int and total != held:
             raise PlanError(

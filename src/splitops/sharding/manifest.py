@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.extents import Extent, inverse
+from splitops.files.extents import inverse
 from splitops.files.folders import Other, open_file, safe_name
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
@@ -27,7 +27,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.ground.records import read_values, values_of
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
-from splitops.sharding.copies import prove_equal
+from splitops.sharding.copies import each_once
 from splitops.sharding.cuts import MAX_RANKS, Cut
 from splitops.sharding.documents import read, validate
 from splitops.sharding.layouts import layout_named
@@ -123,9 +123,10 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
     _prove_marks(folder, document, layout.homes(placements.ranks))
     raise_file_limit(len(laid.files) + len(document["others"]))
     sources: list[Source] = [_proved(folder, file) for file in laid.files]
-    held = []
-    for tensor, extents in zip(placements.tensors, laid.extents, strict=True):
-        held.append(_once(tensor, extents, sources))
+    held = [
+        each_once(tensor.label, map(inverse, extents), sources)
+        for tensor, extents in zip(placements.tensors, laid.extents, strict=True)
+    ]
     others = tuple(
         Other(
             safe_name(each["name"]), open_file(folder, f"{SOURCE}/{safe_name(each['name'])}"), each["shared"]
@@ -229,16 +230,3 @@ def _proved(folder: DataFolder, wanted: TargetFile) -> LocalFile:
         if found.read(offset, len(data)) != data:
             raise PlanError(f"{found.name} has another header than its run wrote")
     return found
-
-
-def _once(tensor: StoredTensor, extents: Sequence[Extent], sources: Sequence[Source]) -> tuple[Extent, ...]:
-    """Return the way back: each byte of the tensor from the first rank that holds it, as the others do."""
-    seen: dict[tuple[int, int, int, int], Extent] = {}
-    for extent in extents:
-        place = extent.offset, extent.stride if extent.runs > 1 else 0, extent.run, extent.runs
-        back = inverse(extent)
-        kept = seen.setdefault(place, back)
-        if kept is not back:
-            prove_equal(tensor.label, sources[kept.source], kept, sources[back.source], back)
-    assert sum(extent.bytes for extent in seen.values()) == tensor.size  # the cut holds all, each once
-    return tuple(seen.values())
