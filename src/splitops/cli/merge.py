@@ -79,11 +79,10 @@ def command(
     """
     from splitops.files.addresses import written
     from splitops.files.planning import merge_plan
-    from splitops.files.whole import one_file_plan, read_whole
+    from splitops.files.whole import plan_one_file
 
     if tensor is None and raw is None and _is_whole(files, out, to):
-        whole = read_whole(files[0], allow_links=allow_links)[0]
-        made = one_file_plan(whole, out, to=to)
+        made = plan_one_file(files[0], out, to=to, allow_links=allow_links)
         show_whole(files[0], made, how.run(made), [], None, as_json=as_json)
         return
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":

@@ -21,7 +21,7 @@ from splitops.files.planning import AnyPath, merge_plan, read, split_plan
 from splitops.files.plans import FilePlan
 from splitops.files.streams import plain_path
 from splitops.files.tensors import StoredTensor
-from splitops.files.whole import by_size_plan, one_file_plan, read_whole
+from splitops.files.whole import plan_by_size, plan_one_file
 from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
@@ -203,60 +203,3 @@ def merge(sources: Sequence[AnyPath], out: AnyPath, **arguments: Any) -> Report:
     """
     options = {name: arguments.pop(name) for name in RunOptions.__annotations__ if name in arguments}
     return plan_merge(sources, out, **arguments).run(**options)
-
-
-def plan_by_size(
-    source: AnyPath, out: AnyPath, max_size: int, *, to: Format | None = None, allow_links: bool = False
-) -> FilePlan:
-    """Plan files of at most a size that hold the whole tensors of a model; nothing is written.
-
-    Safetensors get the index that transformers and diffusers read, GGUF files the split keys of llama.cpp.
-    The small files of a folder, such as its configuration, are copied.
-
-    Args:
-        source: a model's folder, an index, one of numbered files, or any tensor file.
-        out: the folder of the files, made if it is not there.
-        max_size: the most bytes of a file. A larger tensor has a file of its own.
-        to: the format of the files, ``"safetensors"`` or ``"gguf"``; None is that of the source.
-        allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
-
-    Returns:
-        The plan; its ``parts`` say which tensor is in which file.
-
-    Raises:
-        FileError: a file is missing or malformed, files do not fit together, the format cannot hold a tensor.
-
-    Examples:
-        >>> import pathlib, tempfile
-        >>> import numpy as np
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> np.savez(folder / "x.npz", a=np.zeros(300), b=np.zeros(300), c=np.zeros(5))
-        >>> plan = plan_by_size(folder / "x.npz", folder, 4000, to=format_named("safetensors"))
-        >>> [(part.tensor, part.path.name) for part in plan.parts]
-        [('a', 'x-00001-of-00002.safetensors'), ('b', 'x-00002-of-00002.safetensors'), \
-('c', 'x-00002-of-00002.safetensors')]
-        >>> [path.name for path, _ in plan.run().files][2]
-        'x.safetensors.index.json'
-        >>> plan_one_file(folder / "x.safetensors.index.json", folder / "y.safetensors").dry_run().bytes
-        4840
-    """
-    contents, others, _ = read_whole(source, allow_links=allow_links)
-    stem = stem_of(plain_path(contents.sources[0].path))
-    return by_size_plan(contents, out, max_size, stem=stem, to=to, others=others)
-
-
-def plan_one_file(
-    source: AnyPath, out: AnyPath, *, to: Format | None = None, allow_links: bool = False
-) -> FilePlan:
-    """Plan one file with all tensors of a model, which may be in several files; nothing is written.
-
-    Args:
-        source: as in :func:`plan_by_size`.
-        out: the file to write, or its address.
-        to: its format; None goes by its name.
-        allow_links: as in :func:`plan_by_size`.
-
-    Raises:
-        FileError: as :func:`plan_by_size`.
-    """
-    return one_file_plan(read_whole(source, allow_links=allow_links)[0], out, to=to)

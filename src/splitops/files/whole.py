@@ -8,13 +8,13 @@ from pathlib import Path
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.extents import stretches_to
-from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name
+from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name, stem_of
 from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
 from splitops.files.planned import Part
 from splitops.files.planning import AnyPath, Targets, read, taken
 from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile
-from splitops.files.streams import is_compressed
+from splitops.files.streams import is_compressed, plain_path
 from splitops.files.tensors import stretches_of, without_collector
 from splitops.ground.reading import DataFolder
 
@@ -71,6 +71,47 @@ def are_all_of_several(paths: Sequence[Path]) -> bool:
     return len(sets) == 1 and numbers == list(range(1, int(next(iter(sets))[2]) + 1)) and None not in found
 
 
+def plan_by_size(
+    source: AnyPath, out: AnyPath, max_size: int, *, to: Format | None = None, allow_links: bool = False
+) -> FilePlan:
+    """Plan files of at most a size that hold the whole tensors of a model; nothing is written.
+
+    Safetensors get the index that transformers and diffusers read, GGUF files the split keys of llama.cpp.
+    The small files of a folder, such as its configuration, are copied.
+
+    Args:
+        source: a model's folder, an index, one of numbered files, or any tensor file.
+        out: the folder of the files, made if it is not there.
+        max_size: the most bytes of a file. A larger tensor has a file of its own.
+        to: the format of the files, ``"safetensors"`` or ``"gguf"``; None is that of the source.
+        allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
+
+    Returns:
+        The plan; its ``parts`` say which tensor is in which file.
+
+    Raises:
+        FileError: a file is missing or malformed, files do not fit together, the format cannot hold a tensor.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np, splitops
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.savez(folder / "x.npz", a=np.zeros(300), b=np.zeros(300), c=np.zeros(5))
+        >>> form = splitops.files.format_named("safetensors")
+        >>> plan = plan_by_size(folder / "x.npz", folder, 4000, to=form)
+        >>> [(part.tensor, part.path.name) for part in plan.parts]
+        [('a', 'x-00001-of-00002.safetensors'), ('b', 'x-00002-of-00002.safetensors'), \
+('c', 'x-00002-of-00002.safetensors')]
+        >>> [path.name for path, _ in plan.run().files][2]
+        'x.safetensors.index.json'
+        >>> plan_one_file(folder / "x.safetensors.index.json", folder / "y.safetensors").dry_run().bytes
+        4840
+    """
+    contents, others, _ = read_whole(source, allow_links=allow_links)
+    stem = stem_of(plain_path(contents.sources[0].path))
+    return by_size_plan(contents, out, max_size, stem=stem, to=to, others=others)
+
+
 @without_collector()
 def by_size_plan(
     contents: Contents,
@@ -81,19 +122,7 @@ def by_size_plan(
     to: Format | None = None,
     others: Sequence[Other] = (),
 ) -> FilePlan:
-    """Plan files of at most a size that hold whole tensors, in their order; nothing is written.
-
-    Args:
-        contents: the tensors.
-        folder: where the files go.
-        max_size: the most bytes of a file, header included; a tensor that is larger has a file of its own.
-        stem: what the names of the files begin with.
-        to: their format, which has an index or numbers them; None is that of the contents.
-        others: small files to copy beside them.
-
-    Raises:
-        FileError: the format cannot hold the tensors, or not in several files.
-    """
+    """Return the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
     to = to or contents.format
     if not isinstance(to, ShardedFormat):
         raise FileError(f"tensors in several files are safetensors or GGUF, not {to.name}: choose with --to")
@@ -121,18 +150,21 @@ def by_size_plan(
 
 
 @without_collector()
-def one_file_plan(contents: Contents, path: AnyPath, *, to: Format | None = None) -> FilePlan:
-    """Plan one file with all tensors; nothing is written.
+def plan_one_file(
+    source: AnyPath, out: AnyPath, *, to: Format | None = None, allow_links: bool = False
+) -> FilePlan:
+    """Plan one file with all tensors of a model, which may be in several files; nothing is written.
 
     Args:
-        contents: the tensors, of any number of files.
-        path: the file to write, or its address.
+        source: as in :func:`plan_by_size`.
+        out: the file to write, or its address.
         to: its format; None goes by its name.
+        allow_links: as in :func:`plan_by_size`.
 
     Raises:
-        FileError: no format that is written has such a name, or it cannot hold the tensors.
+        FileError: as :func:`plan_by_size`.
     """
-    found = Path(path)
+    contents, found = read_whole(source, allow_links=allow_links)[0], Path(out)
     if is_compressed(found):
         raise FileError(f"{shown(found.name)}: compressed files are read, and not written")
     to = to or format_of(found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError, brief, shown
-from splitops.files.extents import Extent, inverse
+from splitops.files.extents import Extent, inverse, steps_of
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import strided
 from splitops.sharding.documents import validate
@@ -234,7 +234,7 @@ class _Form:
     def extents(self, part: int, expert: int) -> tuple[Extent, ...]:
         """Return which bytes of the fused tensor go to a part, both from their first byte on."""
         shape = self.shape(part)
-        steps, own = _steps(self.block), _steps(shape)
+        steps, own = steps_of(self.block), steps_of(shape)
         if self.transpose:
             steps[-2:] = 1, self.block[-2]
         begin = expert * math.prod(self.block)
@@ -251,10 +251,6 @@ class _Form:
             return tuple(strided(self.tensor, begin, walks))
         except PlanError as error:
             raise PlanError(f"{self.tensor.label}: {error.message}") from error
-
-
-def _steps(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def _form(rule: FusionRule, tensor: StoredTensor, names: Names) -> _Form:
