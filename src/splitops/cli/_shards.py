@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,8 @@ from splitops.cli._options import added
 from splitops.cli._paths import Existing, absence, is_missing
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from splitops.files import DryRun, Report
     from splitops.sharding import ShardPlan
-    from splitops.sharding.explaining import Row
 
 _RANKS_SHOWN = 8
 """The number of ranks in a preview without --ranks."""
@@ -141,29 +137,18 @@ def reject_digests(how: RunOptions) -> None:
         raise click.UsageError("--sha256 is for single files: --verify reads ranks back.")
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    found = table("tensors", "shape", "axis", "sizes", "bytes", "repeats", right=("bytes",))
-    for row in rows:
-        found.add_row(
-            f"{len(row.tensors)} x {one_line(row.match, 60)}",
-            f"{row.dtype} {row.shape}",
-            "" if row.cut.axis is None else str(row.cut.axis),
-            row.sizes,
-            str(max(row.bytes)),
-            row.repeats,
-        )
-    return found
-
-
 def _show(made: ShardPlan, folder: Path, *, table_too: bool) -> None:
-    from splitops.sharding.explaining import rows_of
+    from splitops.sharding.explaining import HEADING, rows_of
 
     screen = console()
     tensors = len(made.placements.tensors)
     heading = f"{one_line(str(folder))}: {tensors} tensors for {made.ranks} ranks, layout {made.layout}"
     screen.print(heading, style="bold", soft_wrap=True)
     if table_too:
-        screen.print(_table(rows_of(made)))
+        found = table(*HEADING, right=("bytes",))
+        for row in rows_of(made):
+            found.add_row(*row.cells)
+        screen.print(found)
     low, high = min(made.rank_bytes), max(made.rank_bytes)
     each = f"{high}" if low == high else f"{low} to {high}"
     screen.print(f"each rank holds {each} bytes", soft_wrap=True)

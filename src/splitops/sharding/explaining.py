@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from splitops.errors import brief
+from splitops.errors import brief, one_line
 from splitops.explain.canvas import FIELD, FONT, Canvas, printable
 from splitops.explain.palette import colour
 from splitops.ground.records import picked
@@ -23,6 +23,7 @@ _GAP: Final = 10
 _LINE: Final = 26
 _MOST_RANKS: Final = 16
 _MOST_ROWS: Final = 200
+HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,13 @@ class Row:
         if self.cut.padded:
             said.append(f"{self.cut.padded - self.shape[self.cut.axis]} padded")
         return "; ".join(said)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What a table says of them, under :data:`HEADING`; the bytes are those of the largest rank."""
+        axis = "" if self.cut.axis is None else str(self.cut.axis)
+        names, kind = f"{len(self.tensors)} x {one_line(self.match, 60)}", f"{self.dtype} {self.shape}"
+        return names, kind, axis, self.sizes, str(max(self.bytes)), self.repeats
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
@@ -162,19 +170,11 @@ def _held(row: Row, rank: int) -> Sequence[tuple[float, float]]:
 
 def page(plan: ShardPlan) -> str:
     """Return the picture and the table as one HTML document."""
-    heading = ("rule", "match", "tensors", "type", "shape", "axis", "sizes", "bytes a rank", "repeats")
-    lines = [
-        (row.rule, row.match, len(row.tensors), row.dtype, row.shape, row.cut.axis, row.sizes, max(row.bytes),
-         row.repeats)
-        for row in rows_of(plan)
-    ]  # fmt: skip
     cells = "\n".join(
-        "<tr>"
-        + "".join(f"<td>{html.escape('' if c is None else printable(str(c)))}</td>" for c in line)
-        + "</tr>"
-        for line in lines
+        "<tr>" + "".join(f"<td>{html.escape(printable(cell))}</td>" for cell in row.cells) + "</tr>"
+        for row in rows_of(plan)
     )
-    head = "".join(f"<th>{name}</th>" for name in heading)
+    head = "".join(f"<th>{name}</th>" for name in HEADING)
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">\n'
         '<meta name="color-scheme" content="light dark"><title>What each rank holds</title>\n'
