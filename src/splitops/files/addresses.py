@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from splitops.errors import FileError, without_passwords
 from splitops.files import web
-from splitops.files.sources import Readable, reading
+from splitops.files.sources import Source, reading
 
 _HERE: Final = ("file", "local")
 """What addresses of this machine begin with."""
@@ -87,7 +87,7 @@ def file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
     return files, str(path)
 
 
-class RemoteFile(Readable):
+class RemoteFile(Source):
     """A file at an address."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:

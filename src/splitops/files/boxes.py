@@ -9,8 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy.typing as npt
 
 from splitops.errors import shown
 from splitops.files.extents import runs_along, steps_of
-from splitops.files.sources import Readable, Source, Stretch, reading
+from splitops.files.sources import Source, Stretch, reading
 
 Box = tuple[slice, ...]
 
@@ -37,40 +35,32 @@ def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
     yield from itertools.product(*axes)
 
 
-@dataclass(frozen=True)
-class BoxedArray(Readable):
-    """A source with the bytes of an array that a library reads.
+class BoxedArray(Source):
+    """A source with the bytes of an array that a library reads."""
 
-    Attributes:
-        file: the file or folder that holds it.
-        label: what messages call it.
-        shape: of the array.
-        dtype: of the array.
-        chunk: the shape of the boxes that are read at a time.
-        load: reads a box.
-    """
+    def __init__(
+        self,
+        file: Source,
+        label: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        chunk: tuple[int, ...],
+        load: Callable[[Box], Any],
+    ) -> None:
+        """Describe an array.
 
-    file: Source
-    label: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: tuple[int, ...]
-    load: Callable[[Box], Any]
-
-    @property
-    def name(self) -> str:
-        """See :class:`Source`."""
-        return f"{self.file.name}: {shown(self.label)}"
-
-    @property
-    def path(self) -> Path:
-        """See :class:`Source`."""
-        return self.file.path
-
-    @property
-    def size(self) -> int:
-        """See :class:`Source`."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        Args:
+            file: the file or folder that holds it.
+            label: what messages call it.
+            shape: of the array.
+            dtype: of the array.
+            chunk: the shape of the boxes that are read at a time.
+            load: reads a box.
+        """
+        self.path, self.size = file.path, math.prod(shape) * dtype.itemsize
+        self.name = f"{file.name}: {shown(label)}"
+        self.shape = shape
+        self._file, self._label, self._dtype, self._chunk, self._load = file, label, dtype, chunk, load
 
     def read(self, offset: int, size: int) -> bytes:
         """Read the rows that bytes lie in."""
@@ -81,21 +71,21 @@ class BoxedArray(Readable):
 
     def identity(self) -> list[Any]:
         """See :class:`Source`."""
-        return [*self.file.identity(), self.label]
+        return [*self._file.identity(), self._label]
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write all of the array in row-major order, a chunk at a time."""
         file.truncate(self.size)
         steps = steps_of(self.shape)
-        for box in boxes(self.shape, self.chunk):
+        for box in boxes(self.shape, self._chunk):
             data = self._box(box)
             begin = sum(side.start * step for side, step in zip(box, steps, strict=True))
             walks, run = runs_along(zip(data.shape, steps, steps_of(data.shape), strict=True))
             places = itertools.product(*(range(0, count * step, step) for count, step, _ in walks))
             for place, elements in zip(places, data.reshape(-1, run), strict=True):
-                file.seek((begin + sum(place)) * self.dtype.itemsize)
+                file.seek((begin + sum(place)) * self._dtype.itemsize)
                 file.write(elements.tobytes())
 
     def _box(self, box: Box) -> npt.NDArray[Any]:
         with reading(self.name):
-            return np.ascontiguousarray(np.asarray(self.load(box), self.dtype))
+            return np.ascontiguousarray(np.asarray(self._load(box), self._dtype))

@@ -15,7 +15,6 @@ from splitops.files.addresses import RemoteFile, address_of, is_address
 from splitops.files.sources import LocalFile, Source
 from splitops.ground.reading import read_whole
 
-_BLOCK: Final = 8 << 20
 _MOST: Final = 256 << 20
 """The most bytes that such a file may have."""
 _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
@@ -41,8 +40,8 @@ def digest_of(file: Source) -> str:
         FileError: it cannot be read.
     """
     digest = hashlib.sha256()
-    for begin in range(0, file.size, _BLOCK):
-        digest.update(file.read(begin, min(_BLOCK, file.size - begin)))
+    for block in file.blocks(0, file.size):
+        digest.update(block)
     return digest.hexdigest()
 
 

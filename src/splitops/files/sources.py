@@ -9,9 +9,9 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from splitops.errors import FileError, SplitError, one_line, shown_path
 from splitops.ground.reading import open_regular
@@ -21,87 +21,68 @@ Stretch = tuple[int, int]
 """Where neighbouring bytes begin and end."""
 
 
-class Source(Protocol):
-    """A file of any kind, opened for reading: what formats read headers from and extents count in."""
+class Source(ABC):
+    """A file of any kind, opened for reading: what formats read headers from and extents count in.
 
-    @property
+    Attributes:
+        path: where it is; the files beside it are found from here.
+    """
+
+    path: Path
+    block = 8 << 20
+    """Bytes that are copied at a time: a request, where they are at an address."""
+
+    @cached_property
     def name(self) -> str:
         """What messages call it."""
-        ...
+        return shown_path(self.path)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many bytes it has."""
-        ...
+        raise NotImplementedError
 
-    @property
-    def path(self) -> Path:
-        """Where it is; the files beside it are found from here."""
-        ...
-
+    @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly these bytes.
 
         Raises:
             FileError: it cannot be read, or ends before them.
         """
-        ...
 
+    @abstractmethod
     def identity(self) -> list[Any]:
         """Return what changes when the contents do, in plain numbers and text, as it is now."""
-        ...
 
     def local(self) -> LocalFile | None:
         """Return it as a file that has a descriptor; None where its bytes must be brought here first."""
-        ...
+        return None
+
+    def blocks(self, begin: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from ``begin`` to ``end``, a block at a time."""
+        for offset in range(begin, end, self.block):
+            yield self.read(offset, min(self.block, end - offset))
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write at least some stretches of its bytes to an open file, where they are in it."""
-        ...
-
-
-class Readable(ABC):
-    """What sources share."""
-
-    block = 8 << 20
-    """Bytes that are copied at a time: a request, where they are at an address."""
-
-    @abstractmethod
-    def read(self, offset: int, size: int) -> bytes:
-        """See :class:`Source`."""
-
-    def local(self) -> LocalFile | None:
-        """Return None, for sources whose bytes are in no file of this machine."""
-        return None
-
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """Write stretches of the bytes to an open file, a block at a time."""
         for begin, end in stretches:
             file.seek(begin)
-            for offset in range(begin, end, self.block):
-                file.write(self.read(offset, min(self.block, end - offset)))
+            file.writelines(self.blocks(begin, end))
 
 
 @contextlib.contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Make one kind of error of the many that a library has for files that it cannot read."""
+def _handling(verb: str, name: str) -> Iterator[None]:
+    """Make one kind of error of the many that a library has for files that it cannot read or write."""
     try:
         yield
     except FileError:
         raise
     except Exception as error:
-        raise FileError(f"cannot read {name}: {reason(error)}") from error
+        raise FileError(f"cannot {verb} {name}: {reason(error)}") from error
 
 
-@contextlib.contextmanager
-def writing(name: str) -> Iterator[None]:
-    """Make one kind of error of the many that a library has for files that it cannot write."""
-    try:
-        yield
-    except FileError:
-        raise
-    except Exception as error:
-        raise FileError(f"cannot write {name}: {reason(error)}") from error
+reading = partial(_handling, "read")
+writing = partial(_handling, "write")
 
 
 def reason(error: Exception) -> str:
@@ -141,7 +122,7 @@ class SourceFile(io.RawIOBase):
         return size
 
 
-class LocalFile(Readable):
+class LocalFile(Source):
     """A regular file of this machine; it is closed when nothing refers to it any more."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -158,11 +139,6 @@ class LocalFile(Readable):
         weakref.finalize(self, opened.close)
         self.descriptor = opened.fileno()
         self.size = os.fstat(self.descriptor).st_size
-
-    @property
-    def name(self) -> str:
-        """The path, as messages show it."""
-        return shown_path(self.path)
 
     @cached_property
     def real(self) -> str:
@@ -195,18 +171,13 @@ class LocalFile(Readable):
         return self
 
 
-class LocalFolder(Readable):
+class LocalFolder(Source):
     """A folder of files that are one thing together, such as a zarr array; a library reads them."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    @property
-    def name(self) -> str:
-        """The path, as messages show it."""
-        return shown_path(self.path)
-
-    @property
+    @cached_property
     def size(self) -> int:
         """The bytes of all files."""
         return sum(path.lstat().st_size for path in self.path.rglob("*") if not path.is_dir())

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import IO, Any, Final
 
 from splitops.errors import FileError
-from splitops.files.sources import Readable, Source, SourceFile, Stretch, reading
+from splitops.files.sources import Source, SourceFile, Stretch, reading
 
 _BLOCK: Final = 1 << 20
 _READ_AHEAD: Final = 8 << 20
@@ -63,7 +63,7 @@ def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
     return source.size
 
 
-class Stream(Readable):
+class Stream(Source):
     """Bytes that can only be read forwards, as a source.
 
     What is copied is decompressed once. A read that begins before the end of the one before it decompresses
@@ -114,8 +114,8 @@ class Stream(Readable):
             super().copy_to(file, [(begin, end)])
             at = end
         if self.ends:
-            for offset in range(at, self.size, self.block):
-                self.read(offset, min(self.block, self.size - offset))
+            for _ in self.blocks(at, self.size):
+                pass
             if self._forwards(self.size, 1):
                 raise FileError(f"{self.name} goes on after the {self.size} bytes that its header declares")
         self._stream = None

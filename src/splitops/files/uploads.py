@@ -40,7 +40,6 @@ _PARTS: Final = 10_000
 _HELD: Final = 3
 """So many times a part is held while it is sent: as it was read, in fsspec's buffer, in the request."""
 _THREADS: Final = 4
-_BLOCK: Final = 8 << 20
 _MOST_NAMED: Final = 8
 
 
@@ -184,8 +183,7 @@ class AddressRun(Run):
     def _read_back(self) -> None:
         for address, made in zip(self._uploads.addresses, self._made, strict=True):
             file, checksum = RemoteFile(address), 0
-            for begin in range(0, made.target.size, _BLOCK):
-                data = file.read(begin, min(_BLOCK, made.target.size - begin))
+            for data in file.blocks(0, made.target.size):
                 checksum = crc32(np.frombuffer(data, np.uint8), checksum)
                 self.advance(len(data))
             if (file.size, checksum) != (made.target.size, made.checksum):

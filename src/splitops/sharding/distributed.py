@@ -15,7 +15,7 @@ from splitops.files.extents import Extent
 from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import stated_index, stated_tensor
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
@@ -48,25 +48,18 @@ class _Piece:
     part: int
 
 
-class _Text:
+class _Text(Source):
     """A small file that is made anew, as a source."""
 
     def __init__(self, path: Path, text: bytes) -> None:
         self.path, self._text = path, text
-        self.name, self.size = shown_path(path), len(text)
+        self.size = len(text)
 
     def read(self, offset: int, size: int) -> bytes:
         return self._text[offset : offset + size]
 
     def identity(self) -> list[Any]:
         return [str(self.path), self._text.decode()]
-
-    def local(self) -> LocalFile | None:
-        return None
-
-    def copy_to(self, file: Any, stretches: Sequence[tuple[int, int]]) -> None:
-        file.seek(0)
-        file.write(self._text)
 
 
 def is_distributed(path: Path) -> bool:
