@@ -8,22 +8,11 @@ from typing import Final
 
 from splitops.errors import Rule, rule_error, shown
 from splitops.spec.operators import onnx, openvino
-from splitops.spec.operators.differences import Difference, VersionChange, compare
-from splitops.spec.operators.schemas import OperatorSchema
+from splitops.spec.operators.differences import Difference as Difference
+from splitops.spec.operators.differences import VersionChange as VersionChange
+from splitops.spec.operators.differences import compare
+from splitops.spec.operators.schemas import OperatorSchema as OperatorSchema
 from splitops.spec.sizes.dims import exact_integer
-
-__all__ = [
-    "FAMILY",
-    "SCHEMAS",
-    "Difference",
-    "OperatorSchema",
-    "VersionChange",
-    "difference",
-    "display_name",
-    "history",
-    "schema",
-    "versions",
-]
 
 SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
 """Every version of every operator of the family."""
