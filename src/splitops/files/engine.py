@@ -98,8 +98,7 @@ def passes(extents: Iterable[Extent], memory: int) -> list[Pass]:
         if extent.run % block:
             ends.append(_end(extent, extent.run % block))
     made = [Pass(Extents.of([extent]), max(1, min(extent.runs, _BLOCK // extent.run))) for extent in alone]
-    for group in _groups(found[short], memory):
-        made += _grouped(group, memory)
+    made += _grouped(found[short], memory)
     made += _together(np.concatenate([found[small], Extents.of(ends).table]), block)
     made.sort(key=lambda found: found.extents.table[0, :2].tolist())
     return made
@@ -135,26 +134,34 @@ def _columns(extent: Extent) -> Iterator[Extent]:
         )
 
 
-def _grouped(group: Table, memory: int) -> Iterator[Pass]:
-    (reading, _), (writing, _) = _lanes(group, _MAX_GAP), _lanes(_inverse(group), 0)
-    used, stride = reading[:, 2], reading[:, 3]
-    row = int(np.where(used * 2 >= stride, stride, used).sum() + writing[:, 2].sum())  # with small gaps
-    if row > memory:  # files that all meet in rows too wide to hold: each extent by itself
-        for extent in Extents(group):
-            yield Pass(Extents.of([extent]), max(1, min(extent.runs, memory // (2 * extent.stride))))
-        return
-    wanted = 2 * max(_BLOCK, len(writing) * _PIECE, len(reading) * _PIECE)
-    extents = Extents(group[np.lexsort((group[:, 4], group[:, 3]))])
-    yield Pass(extents, max(1, min(wanted, memory) // row))
-
-
-def _groups(extents: Table, memory: int) -> list[Table]:
-    """Return extents that share rows of a source or of a target together.
-
-    They are so few that each file gets a piece at a time, unless the rows would be short.
-    """
+def _grouped(extents: Table, memory: int) -> Iterator[Pass]:
+    """Yield rows of short runs, those that share rows of a source or of a target in one pass."""
     if not len(extents):
-        return []
+        return
+    group = _groups(extents, memory)
+    order = np.lexsort((extents[:, 4], extents[:, 3], group))
+    extents, group = extents[order], group[order]
+    (reading, _), (writing, _) = _lanes(extents, group, _MAX_GAP), _lanes(_inverse(extents), group, 0)
+    used, stride = reading[:, 3], reading[:, 4]
+    rows = np.zeros(group[-1] + 1, np.int64)
+    np.add.at(rows, reading[:, 0], np.where(used * 2 >= stride, stride, used))  # with small gaps
+    np.add.at(rows, writing[:, 0], writing[:, 3])
+    files = np.maximum(np.bincount(reading[:, 0]), np.bincount(writing[:, 0]))
+    each = np.split(extents, np.flatnonzero(np.diff(group)) + 1)
+    for table, row, count in zip(each, rows.tolist(), files.tolist(), strict=True):
+        if row > memory:  # files that all meet in rows too wide to hold: each extent by itself
+            for extent in Extents(table):
+                yield Pass(Extents.of([extent]), max(1, min(extent.runs, memory // (2 * extent.stride))))
+        else:
+            wanted = 2 * max(_BLOCK, count * _PIECE)
+            yield Pass(Extents(table), max(1, min(wanted, memory) // row))
+
+
+def _groups(extents: Table, memory: int) -> Table:
+    """Return the numbers of groups of extents that share rows of a source or of a target.
+
+    A group is so small that each file gets a piece at a time, unless the rows would be short.
+    """
     parents = list(range(len(extents)))
 
     def root(index: int) -> int:
@@ -164,45 +171,66 @@ def _groups(extents: Table, memory: int) -> list[Table]:
         return index
 
     widest = min(memory // 4, max(_MAX_GAP, int(extents[:, 6].min()) * (memory // (2 * _PIECE))))
-    for _, lane in (_lanes(extents, _MAX_GAP, widest), _lanes(_inverse(extents), 0, widest)):
+    one = np.zeros(len(extents), np.int64)
+    for found, gap in ((extents, _MAX_GAP), (_inverse(extents), 0)):
         first: dict[int, int] = {}
-        for index, number in enumerate(lane.tolist()):
-            parents[root(index)] = root(first.setdefault(number, index))
-    roots = np.array([root(index) for index in range(len(extents))])
-    order = np.argsort(roots, kind="stable")
-    return np.split(extents[order], np.flatnonzero(np.diff(roots[order])) + 1)
+        for index, lane in enumerate(_lanes(found, one, gap, widest)[1].tolist()):
+            parents[root(index)] = root(first.setdefault(lane, index))
+    return np.unique([root(index) for index in range(len(extents))], return_inverse=True)[1]
 
 
 def _inverse(extents: Table) -> Table:
     return Extents(extents).inverse().table
 
 
-def _lanes(extents: Table, gap: int, widest: int | None = None) -> tuple[Table, Table]:
+def _lanes(extents: Table, number: Table, gap: int, widest: int | None = None) -> tuple[Table, Table]:
     """Return the lanes that extents are read in: rows equally far apart, with gaps of bounded width.
 
-    Without a gap they are those that are written in, where none may have the bytes of another one. A lane is
-    a row of its file, the first byte, how many of a row are used, and the stride. With them comes the lane of
-    each extent.
+    Without a gap they are those that are written in, where none may have the bytes of another one.
+
+    Args:
+        extents: any.
+        number: of the pass of each.
+        gap: the most bytes between two runs of a lane.
+        widest: the most bytes of a row.
+
+    Returns:
+        The lanes as the core takes them, in the order of the passes; and the lane of each extent.
     """
-    order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0]))
+    order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0], number))
+    columns = np.column_stack((number, extents[:, [0, 7, 2, 1, 6]]))[order]
     lanes: list[list[int]] = []
     numbers = []
-    before, base, end = (-1, -1, -1), 0, 0
-    for source, offset, stride, run, runs in extents[order][:, [0, 1, 2, 6, 7]].tolist():
+    before, base, end = (-1, -1, -1, -1), 0, 0
+    for of, source, runs, stride, offset, run in columns.tolist():
         near = offset <= end + gap if gap else offset == end
         if (
-            before != (source, runs, stride)
+            before != (of, source, runs, stride)
             or not near
             or offset + run - base > min(stride, widest or stride)
         ):
-            before, base, end = (source, runs, stride), offset, offset
-            lanes.append([source, base, 0, stride])
+            before, base, end = (of, source, runs, stride), offset, offset
+            lanes.append([of, source, base, 0, stride])
         end = max(end, offset + run)
-        lanes[-1][2] = end - base
+        lanes[-1][3] = end - base
         numbers.append(len(lanes) - 1)
     lane = np.empty(len(order), np.int64)
     lane[order] = numbers
-    return np.array(lanes, np.int64).reshape(-1, 4), lane
+    return np.array(lanes, np.int64).reshape(-1, 5), lane
+
+
+def _stretches(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
+    """Return the lanes of single runs, as :func:`_lanes` does: with a gap, of runs that touch or overlap."""
+    order = np.lexsort((extents[:, 1], extents[:, 0], number))
+    of, file, offset, size = number[order], *extents[order][:, [0, 1, 6]].T
+    end = offset + size
+    new = (np.diff(of) != 0) | (np.diff(file) != 0)
+    new |= offset[1:] > end[:-1] if gap else offset[1:] != end[:-1]
+    first = np.flatnonzero(np.concatenate(([True], new)))
+    used = np.maximum.reduceat(end, first) - offset[first]
+    lane = np.empty(len(order), np.int64)
+    lane[order] = np.cumsum(np.concatenate(([0], new)))
+    return np.stack((of[first], file[first], offset[first], used, used), 1), lane
 
 
 def tasks(found: Iterable[Pass], size: int = TASK_BYTES) -> list[list[Pass]]:
@@ -301,27 +329,6 @@ def _run(
     return tables.in_order(found)
 
 
-def _stretches(
-    number: Table, file: Table, offset: Table, size: Table, *, overlapping: bool
-) -> tuple[Table, Table]:
-    """Return the lanes of single runs, in their order: of those that go on one; and the lane of each run.
-
-    Args:
-        number: the pass of each run.
-        file: its file.
-        offset: where it begins.
-        size: how many bytes it has.
-        overlapping: whether a run that begins inside of the one before it goes on, too.
-    """
-    end = offset + size
-    new = (np.diff(number) != 0) | (np.diff(file) != 0)
-    new |= offset[1:] > end[:-1] if overlapping else offset[1:] != end[:-1]
-    first = np.flatnonzero(np.concatenate(([True], new)))
-    used = np.maximum.reduceat(end, first) - offset[first]
-    lanes = np.stack((number[first], file[first], offset[first], used, used), 1)
-    return lanes, np.cumsum(np.concatenate(([0], new)))
-
-
 class _Tables:
     """A task as :mod:`splitops.native.files` takes it."""
 
@@ -334,45 +341,32 @@ class _Tables:
         """Of each move, the position of its extent in the task."""
         firsts = list(itertools.accumulate((len(each.extents) for each in task), initial=0))
         lone = [at for at, each in enumerate(task) if each.count == 1]
-        if lone:
-            self._add_stretches([task[at].extents.table for at in lone], [firsts[at] for at in lone])
-        lanes = sum(map(len, self._sources)), sum(map(len, self._targets))
-        for first, each in zip(firsts, task, strict=False):
-            if each.count > 1:
-                lanes = self._add(each, first, *lanes)
+        others = [at for at, each in enumerate(task) if each.count > 1]
+        for some, lanes in ((lone, _stretches), (others, _lanes)):
+            if some:
+                self._add([task[at] for at in some], [firsts[at] for at in some], lanes)
 
-    def _add_stretches(self, tables: list[Table], firsts: list[int]) -> None:
-        """Add passes of one row: of each the extents, and the position of the first one in the task."""
-        self._passes += [(1, 1)] * len(tables)
-        number = np.repeat(np.arange(len(tables)), [len(each) for each in tables])
-        table = np.concatenate(tables)
+    def _add(
+        self,
+        passes: Sequence[Pass],
+        firsts: Sequence[int],
+        lanes: Callable[[Table, Table, int], tuple[Table, Table]],
+    ) -> None:
+        """Add passes: of each the position of its first extent in the task. Their lanes are made so."""
+        tables = [each.extents.table for each in passes]
+        number = np.repeat(np.arange(len(tables)) + len(self._passes), [len(table) for table in tables])
         position = [np.arange(first, first + len(each)) for first, each in zip(firsts, tables, strict=True)]
-        order = np.lexsort((table[:, 4], table[:, 3], number))
-        self._positions.append(np.concatenate(position)[order])
-        number, (source, offset, _, target, target_offset, _, size, _) = number[order], table[order].T
-        written, to = _stretches(number, target, target_offset, size, overlapping=False)
-        order = np.lexsort((offset, source, number))
-        read, lane = _stretches(number[order], source[order], offset[order], size[order], overlapping=True)
-        of = np.empty_like(lane)
-        of[order] = lane
-        moves = (of, offset - read[of, 2], to, target_offset - written[to, 2], size)
-        self._moves.append(np.stack(moves, 1))
-        self._sources.append(read)
-        self._targets.append(written)
-
-    def _add(self, found: Pass, first: int, sources: int, targets: int) -> tuple[int, int]:
-        """Add a pass of several rows behind so many lanes; return how many there are then."""
-        table, number = found.extents.table, len(self._passes)
-        self._passes.append((found.count, found.block_rows))
-        (read, of), (written, to) = _lanes(table, _MAX_GAP), _lanes(_inverse(table), 0)
+        self._passes += [(each.count, each.block_rows) for each in passes]
+        table = np.concatenate(tables)
+        (read, of), (written, to) = lanes(table, number, _MAX_GAP), lanes(_inverse(table), number, 0)
         order = np.lexsort((table[:, 4], to))
         table, of, to = table[order], of[order], to[order]
-        columns = table[:, 1] - read[of, 1], table[:, 4] - written[to, 1]
-        self._moves.append(np.stack((sources + of, columns[0], targets + to, columns[1], table[:, 6]), 1))
-        self._sources.append(np.insert(read, 0, number, 1))
-        self._targets.append(np.insert(written, 0, number, 1))
-        self._positions.append(first + order)
-        return sources + len(read), targets + len(written)
+        column, target_column = table[:, 1] - read[of, 2], table[:, 4] - written[to, 2]
+        sources, targets = sum(map(len, self._sources)), sum(map(len, self._targets))
+        self._moves.append(np.stack((sources + of, column, targets + to, target_column, table[:, 6]), 1))
+        self._sources.append(read)
+        self._targets.append(written)
+        self._positions.append(np.concatenate(position)[order])
 
     def arguments(
         self, sources: Sequence[int], targets: Sequence[int] | None

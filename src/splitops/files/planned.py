@@ -98,8 +98,7 @@ class Finish(NamedTuple):
     check: Callable[[Sequence[Path]], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A tensor in a target.
 
     Attributes:

@@ -72,6 +72,10 @@ class StoredTensor(NamedTuple):
     fortran: bool = False
     chunks: tuple[int, ...] | None = None
 
+    def in_file(self, file: int) -> StoredTensor:
+        """Return it as of another file."""
+        return tuple.__new__(StoredTensor, (*self[:8], file, *self[9:]))
+
     @property
     def label(self) -> str:
         """Its name for a message."""

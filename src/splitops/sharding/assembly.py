@@ -46,7 +46,8 @@ def file_plan(
         if checkpoint.held is None:
             file, offset = tensor.file, tensor.offset
             extents += [
-                e._replace(source=file, offset=offset + e.offset, target=first + e.target) for e in wanted
+                Extent(file, offset + at, stride, first + target, *rest)
+                for _, at, stride, target, *rest in wanted
             ]
         else:
             extents += [e._replace(target=first + e.target) for e in compose(checkpoint.held[index], wanted)]

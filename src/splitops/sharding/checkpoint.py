@@ -103,7 +103,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
     for number, (name, found) in enumerate(contents.items()):
         source = found.sources[0]
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
-        tensors += found.tensors if number == 0 else [t._replace(file=number) for t in found.tensors]
+        tensors += found.tensors if number == 0 else [t.in_file(number) for t in found.tensors]
         sources.append(source)
     others, warnings = others_of(folder, names, contents, [name for name in names if name.endswith(INDEX)])
     return Checkpoint(

@@ -36,6 +36,8 @@ _MAX_INDEX: Final = 256 << 20
 _ALIGNMENT: Final = 8
 _METADATA: Final = "__metadata__"
 _UINT64: Final = 1 << 64
+_ENTRY: Final = len(f',:{{"dtype":"F8_E4M3FNUZ","shape":,"data_offsets":[{_UINT64},{_UINT64}]}}')
+"""At most so many bytes of a header has a tensor, besides its name and shape."""
 
 # In the order of the reference implementation, which writes the tensors of the last types first.
 _TYPES: Final = {
@@ -151,8 +153,7 @@ class _Safetensors:
 
     def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
         """See :class:`~splitops.files.formats.ShardedFormat`."""
-        entry = {"dtype": tensor.code, "shape": tensor.shape, "data_offsets": [_UINT64, _UINT64]}
-        return len(tensor.name.encode()) + len(json.dumps({tensor.name: entry}))
+        return len(_quoted(tensor.name).encode()) + len(_listed(tensor.shape)) + _ENTRY
 
     def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
         """See :class:`~splitops.files.formats.ShardedFormat`."""
@@ -239,7 +240,7 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
         FileError: two of them have the same tensor, or say different things of the same kind.
     """
     metadata: dict[str, str] = {}
-    holders: dict[str, str] = {}
+    names: set[str] = set()
     tensors: list[StoredTensor] = []
     first = next(iter(found.values())).sources[0] if found else opened
     sources = [] if first.path == opened.path else [opened]
@@ -247,11 +248,14 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
         for key, value in contents.metadata.items():
             if metadata.setdefault(key, value) != value:
                 raise FileError(f"{name} has another value for {shown(key)} in its metadata than other files")
-        for tensor in contents.tensors:
-            other = holders.setdefault(tensor.name, name)
-            if other != name:
-                raise FileError(f"{tensor.label} is in {shown(other)} and in {shown(name)}")
-            tensors.append(tensor._replace(file=len(sources)))
+        if not names.isdisjoint(tensor.name for tensor in contents.tensors):
+            tensor = next(tensor for tensor in contents.tensors if tensor.name in names)
+            other = next(
+                other for other, each in found.items() if tensor.name in {t.name for t in each.tensors}
+            )
+            raise FileError(f"{tensor.label} is in {shown(other)} and in {shown(name)}")
+        names.update(tensor.name for tensor in contents.tensors)
+        tensors += [tensor.in_file(len(sources)) for tensor in contents.tensors]
         sources += contents.sources
     return Contents(FORMAT, tuple(tensors), tuple(sources), metadata)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from splitops.files.extents import Extent
 from splitops.files.folders import INDEX, index_text
 from splitops.files.formats import TargetFile
+from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import shard_extents
 from splitops.sharding.placements import Filing, Laid, Placements, shard_of
 
@@ -33,19 +35,33 @@ class _HuggingFace:
         by_file: list[list[int]] = [[] for _ in placements.files]
         for index, tensor in enumerate(placements.tensors):
             by_file[tensor.file].append(index)
+        kinds = [
+            (id(cut), tensor.shape, tensor.code)
+            for tensor, cut in zip(placements.tensors, placements.cuts, strict=True)
+        ]
         for rank, folder in enumerate(self.homes(placements.ranks)):
+            known: dict[tuple[int, tuple[int, ...], str], tuple[StoredTensor, list[Extent]]] = {}
             index_of: dict[str, str] = {}
             total = 0
             for file, members in zip(placements.files, by_file, strict=True):
                 held = [i for i in members if placements.cuts[i].shards[rank] is not None]
                 if not held and members:
                     continue
-                shards = [shard_of(placements.tensors[i], placements.cuts[i], rank) for i in held]
+                for i in held:
+                    if kinds[i] not in known:
+                        tensor, cut = placements.tensors[i], placements.cuts[i]
+                        known[kinds[i]] = shard_of(tensor, cut, rank), shard_extents(tensor, cut, rank, 0, 0)
+                alike = [known[kinds[i]] for i in held]
+                shards = [
+                    shard._replace(name=placements.tensors[i].name)
+                    for i, (shard, _) in zip(held, alike, strict=True)
+                ]
                 name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
                 number, offsets = filing.add(f"{folder}/{name}", shards, file.metadata)
-                for i, offset in zip(held, offsets, strict=True):
-                    tensor, cut = placements.tensors[i], placements.cuts[i]
-                    filing.extents[i] += shard_extents(tensor, cut, rank, number, offset)
+                for i, offset, (_, extents) in zip(held, offsets, alike, strict=True):
+                    filing.extents[i] += [
+                        Extent(0, e[1], e[2], number, offset + e[4], *e[5:]) for e in extents
+                    ]
                 index_of |= {shard.name: name for shard in shards}
                 total += sum(shard.size for shard in shards)
             if set(index_of.values()) - {"model.safetensors"}:
