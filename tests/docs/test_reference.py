@@ -37,7 +37,7 @@ PUBLIC = [
 UNSHOWN = {
     "splitops": {"__version__"},
     "splitops.errors": {
-        *("NOWHERE", "brief", "count_of", "one_line", "rule_error"),
+        *("NOWHERE", "brief", "count_of", "nearest", "one_line", "rule_error"),
         *("shown", "shown_path", "without_addresses", "without_passwords"),
     },
     "splitops.native": {"Array", "Function", "Parts", "set_calls"},
