@@ -57,7 +57,7 @@ LANES: Final = {
         Box("files.formats", "names, places"),
         Box("files.tensors", "units, parts"),
         Box("files.extents", "runs of bytes"),
-        Box("files.plans", "one plan"),
+        Box("files.extent_tasks", "copied at a time"),
         Box("files.engine", "bounded memory"),
         Box("native", "moves bytes"),
     ),
@@ -80,7 +80,7 @@ APART: Final = {"models.simplify", "models.convert", "comparison.protocol", "spl
 BETWEEN: Final = (
     ("models.sites", "splitting.binding"),
     ("models.infer", "models.fix"),
-    ("sharding.assembly", "files.plans"),
+    ("sharding.assembly", "files.extent_tasks"),
 )
 """Where a lane stands on one above it; a line goes straight up or down."""
 

@@ -387,3 +387,10 @@ def test_pickled_files_of_ranks_are_rejected(tmp_path):
     said = rejected(sharding.merge, tmp_path)
     assert "holds pickled .bin files of ranks" in said
     assert "use_dcp=True" in said
+
+
+def test_ranks_at_an_address_are_rejected(model, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(FileError, match=r"not made from its beginning .* write it to a folder"):
+        sharding.plan(model, LLAMA_PLAN, ranks=2).run("memory://ranks")
+    assert sorted(tmp_path.rglob("*")) == before
