@@ -39,6 +39,7 @@ from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import FAMILY, schema
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.dims import Range, Shape
 
 
@@ -156,27 +157,11 @@ class Editor(ABC):
         """Read a split."""
 
     @abstractmethod
-    def stated_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as it is set: one that is counted from the end is negative."""
-
-    @abstractmethod
-    def window(self, node: ir.Node) -> Hashable:
-        """Return the strides, pads and dilations of a convolution."""
-
-    @abstractmethod
     def attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute that is a number or numbers; None where a node does not set it.
+        """Return an attribute, a number, numbers or text; None where a node does not set it.
 
         Raises:
-            LookupError: it is known only when a function is called, or is none.
-        """
-
-    @abstractmethod
-    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
-        """Return which axes of which inputs make an axis of the output: dividing them divides it.
-
-        The other inputs are the same for every part. None where the node is not a matrix product,
-        convolution or sum of which this is known, or where such an input is not a constant.
+            LookupError: it is known only when a function is called.
         """
 
     @abstractmethod
@@ -231,10 +216,6 @@ class Editor(ABC):
         """Set the length of each part of a split, and return what it declares; None where it cannot."""
 
     @abstractmethod
-    def set_axis(self, node: ir.Node, axis: int) -> None:
-        """Set the axis of a Concat, which stays the same one."""
-
-    @abstractmethod
     def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
         """Put a constant of :meth:`divided` in front of a node, with a name of its own."""
 
@@ -262,7 +243,55 @@ class Editor(ABC):
             found = self.attribute(node, "axis")
         except LookupError:
             return None
-        return None if found is None else int(found)
+        return found if isinstance(found, int) else None
+
+    def stated_axis(self, node: ir.Node) -> int | None:
+        """Return the axis of a split as it is set: one that is counted from the end is negative."""
+        if self.site(node).schema.axis.given is Given.ATTRIBUTE:
+            return self.axis(node) if "axis" in node.attributes else 0
+        axis = fixed_array(node.inputs[1]) if len(node.inputs) > 1 else None
+        return None if axis is None or axis.size != 1 else int(axis.reshape(()))
+
+    def window(self, node: ir.Node) -> Hashable:
+        """Return the strides, pads and dilations of a convolution; zeros and ones may be left out."""
+        usual = {"strides": 1, "pads": 0, "pads_begin": 0, "pads_end": 0, "dilations": 1}
+        try:
+            found = {name: np.atleast_1d(self.attribute(node, name) or []).tolist() for name in usual}
+            padding = self.attribute(node, "auto_pad") or "NOTSET"
+        except LookupError:
+            return node  # like no other one
+        return padding, *(
+            tuple(found[name]) if any(number != often for number in found[name]) else ()
+            for name, often in usual.items()
+        )
+
+    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
+        """Return which axes of which inputs make an axis of the output: dividing them divides it.
+
+        The other inputs are the same for every part. None where the node is not a matrix product,
+        convolution of one group or sum of which this is known, or where such an input is not a constant.
+        """
+        shapes = [None if value is None else shape_of(value) for value in node.inputs]
+        found: dict[int, int] | None = None
+        addend = None
+        if node.domain not in ("", "ai.onnx", self.domain):
+            return None
+        try:
+            match node.op_type:
+                case "MatMul":
+                    found = product_axes(shapes, axis, turned=bool(self.attribute(node, "transpose_b")))
+                case "Gemm" if axis == 1:
+                    found = {1: 0 if self.attribute(node, "transB") else 1}
+                    addend = 2 if len(node.inputs) > 2 and node.inputs[2] is not None else None
+                case "Conv" | "Convolution" if axis == 1 and self.attribute(node, "group") in (None, 1):
+                    found = {
+                        index: 0 for index, value in enumerate(node.inputs) if index and value is not None
+                    }
+                case "Add" if self.attribute(node, "auto_broadcast") in (None, "numpy"):
+                    found, addend = {}, 1 if self.is_constant(node.inputs[1]) else 0
+        except LookupError:
+            return None
+        return self._with_addend(node, found, addend, axis)
 
     def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
         """Return the numbers that a node sets, by operand; None where one of them is not known."""
@@ -278,6 +307,8 @@ class Editor(ABC):
             try:
                 number = self.attribute(node, name)
             except LookupError:
+                return None
+            if isinstance(number, str):
                 return None
             if number is not None:
                 found[name] = np.array(number, np.int64)
@@ -313,7 +344,7 @@ class Editor(ABC):
 
     # What is in the model
 
-    def with_addend(
+    def _with_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
         """Return axes of inputs that make an axis of an output, with that of an input that is added to all.

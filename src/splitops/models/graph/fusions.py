@@ -906,7 +906,8 @@ def _with_positive_axis(editor: Editor, fused: Fused, join: ir.Node) -> str | No
     axis = editor.axis(join)
     if rank is None or axis is None:
         return None
-    editor.set_axis(join, axis % rank)
+    inputs = [value for value in join.inputs if value is not None]
+    editor.substitute(join, [editor.pen(join).concat(inputs, axis % rank)])
     return f"{editor.describe(fused.node)}, Concat(axis={axis % rank})"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,6 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    product_axes,
     roles_of,
 )
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
@@ -29,7 +28,6 @@ from splitops.models.graph.onnx import (
     known,
     opset_imports,
     owners_of,
-    shape_of,
     stem,
     take_over,
 )
@@ -102,40 +100,6 @@ class OnnxEditor(Editor):
             raise LookupError(name)
         return None if found is None else found.value
 
-    def stated_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as the node sets it."""
-        return self.axis(node) if "axis" in node.attributes else 0
-
-    def window(self, node: ir.Node) -> Hashable:
-        """Return the strides, pads and dilations of a Conv; zeros and ones may be left out."""
-        named = {a.name: a.value for a in node.attributes.values() if not a.is_ref()}
-        usual = {"strides": 1, "pads": 0, "dilations": 1}
-        lists = ((name, tuple(named.get(name) or ())) for name in usual)
-        return named.get("auto_pad") or "NOTSET", *(
-            numbers if any(number != usual[name] for number in numbers) else () for name, numbers in lists
-        )
-
-    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
-        """Read a MatMul, Gemm, Conv of one group, or Add."""
-        shapes = [None if value is None else shape_of(value) for value in node.inputs]
-        named = {
-            name: attribute.value for name, attribute in node.attributes.items() if not attribute.is_ref()
-        }
-        found: dict[int, int] | None = None
-        addend = None
-        if is_operator(node, "MatMul"):
-            found = product_axes(shapes, axis)
-        elif is_operator(node, "Gemm") and axis == 1:
-            found = {1: 0 if named.get("transB", 0) else 1}
-            addend = 2 if len(node.inputs) > 2 and node.inputs[2] is not None else None
-        elif is_operator(node, "Conv") and axis == 1 and named.get("group", 1) == 1:
-            found = {index: 0 for index, value in enumerate(node.inputs) if index and value is not None}
-        elif is_operator(node, "Add"):
-            found, addend = {}, 1 if self.is_constant(node.inputs[1]) else 0
-        if len(named) != len(node.attributes) or found is None:
-            return None
-        return self.with_addend(node, found, addend, axis)
-
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
         if any(value.uses() or value.is_graph_output() for value in node.outputs) or node.domain not in _ONNX:
@@ -169,10 +133,6 @@ class OnnxEditor(Editor):
             self._merged[False] -= {key}  # it declares lengths now, also those that cannot be read back
         self.look_again(node)
         return str(rewritten)
-
-    def set_axis(self, node: ir.Node, axis: int) -> None:
-        """Set the axis of a Concat."""
-        node.attributes["axis"] = ir.AttrInt64("axis", axis)
 
     def has_type(self, element_type: ElementType) -> bool:
         """Return whether ONNX has an element type."""
@@ -336,22 +296,16 @@ def _divided(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list
     if not isinstance(tensor, ir.ExternalTensor):
         return [_tensor(piece, element) for piece in pieces(tensor.numpy(), axis, sizes)]
     shape = tuple(int(size) for size in tensor.shape.numpy())
-    lengths = lying(shape, axis, sizes, element)
-    if lengths is None:
-        return None
-    offset, parts = tensor.offset or 0, []
-    for size, length in zip(sizes, lengths, strict=True):
-        part_shape = ir.Shape((*shape[:axis], size, *shape[axis + 1 :]))
-        parts.append(
-            ir.ExternalTensor(
-                tensor.location,
-                offset,
-                length,
-                tensor.dtype,
-                shape=part_shape,
-                name=tensor.name or "",
-                base_dir=tensor.base_dir,
-            )
+    found = lying(shape, axis, sizes, element)
+    return found and [
+        ir.ExternalTensor(
+            tensor.location,
+            (tensor.offset or 0) + offset,
+            length,
+            tensor.dtype,
+            shape=ir.Shape(part),
+            name=tensor.name or "",
+            base_dir=tensor.base_dir,
         )
-        offset += length
-    return parts
+        for part, offset, length in found
+    ]

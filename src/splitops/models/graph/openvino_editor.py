@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,10 +19,9 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    product_axes,
     roles_of,
 )
-from splitops.models.graph.onnx import all_graphs, fixed_array, note, shape_of, type_of
+from splitops.models.graph.onnx import all_graphs, note, shape_of, type_of
 from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, restate
 from splitops.models.graph.pen import Pen, Signature
 from splitops.models.graph.sites import read_site
@@ -70,40 +69,20 @@ class OpenVINOEditor(Editor):
         return read_site(node, 0, self.where(node))
 
     def attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute that is an integer."""
+        """Return an attribute of a layer: integers where it is nothing else."""
         text = layer_of(node).attribute(name)
-        digits = (text or "").removeprefix("-")
-        if text is not None and not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-            raise LookupError(name)
-        return None if text is None else int(text)
-
-    def stated_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as its input declares it."""
-        axis = fixed_array(node.inputs[1]) if len(node.inputs) > 1 else None
-        return None if axis is None or axis.size != 1 else int(axis.reshape(()))
-
-    def window(self, node: ir.Node) -> Hashable:
-        """Return the strides, pads and dilations of a Convolution."""
-        names = ("strides", "pads_begin", "pads_end", "dilations", "auto_pad")
-        return tuple((layer_of(node).attribute(name) or "").replace(" ", "") for name in names)
+        words = [word.strip() for word in (text or "").split(",")]
+        if not all(
+            word.removeprefix("-").isdecimal() and word.isascii() and len(word) < 20 for word in words
+        ):
+            return {"true": True, "false": False}.get(words[0].lower(), text)
+        return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
         found = super().gathered(node)
         outside = found is not None and layer_of(node).version != "opset8" and (found[1] < 0).any()
         return None if outside or len(node.inputs) != 3 else found
-
-    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
-        """Read a MatMul, Convolution or Add by constants."""
-        layer, shapes = layer_of(node), [None if value is None else shape_of(value) for value in node.inputs]
-        if node.op_type == "MatMul":
-            turned = (layer.attribute("transpose_b") or "").lower() in ("true", "1")
-            return self.with_addend(node, product_axes(shapes, axis, turned=turned), None, axis)
-        if node.op_type == "Convolution" and axis == 1:
-            return self.with_addend(node, {1: 0}, None, axis)
-        if node.op_type == "Add" and layer.attribute("auto_broadcast") in (None, "numpy"):
-            return self.with_addend(node, {}, 1 if self.is_constant(node.inputs[1]) else 0, axis)
-        return None
 
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a layer is read, or may do something else than to be read."""
@@ -139,14 +118,10 @@ class OpenVINOEditor(Editor):
         if constant is None or producer is None or len(value.uses()) != 1:
             return None
         kind, shape = constant.element_type, constant.shape
-        lengths = lying(shape, axis, sizes, kind)
-        made: list[Constant] = []
-        if lengths is not None:
-            offset = constant.offset
-            for size, length in zip(sizes, lengths, strict=True):
-                part = (*shape[:axis], size, *shape[axis + 1 :])
-                made.append(Constant(kind, part, constant.weights, offset, length))
-                offset += length
+        found = lying(shape, axis, sizes, kind)
+        if found is not None:
+            weights, start = constant.weights, constant.offset
+            made = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
         else:
             try:
                 array = constant.array(self.where(producer))
@@ -183,11 +158,6 @@ class OpenVINOEditor(Editor):
             made = pen.split_as(row, explicit, data, cut.axis, cut.sizes)
         self.substitute(node, list(made))
         return self.describe_maker(made[0])
-
-    def set_axis(self, node: ir.Node, axis: int) -> None:
-        """Set the axis of a Concat."""
-        layer = layer_of(node)
-        restate(node, replace(layer, data={**(layer.data or {}), "axis": str(axis)}))
 
     def pen(self, before: ir.Node) -> OpenVINOPen:
         """Return what writes layers in front of one."""

@@ -316,16 +316,18 @@ def pieces(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> list[npt
 
 def lying(
     shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
-) -> list[int] | None:
-    """Return the bytes of each part of a constant; None where one is not one piece of whole bytes.
+) -> list[tuple[tuple[int, ...], int, int]] | None:
+    """Return shape, offset and bytes of each part; None where one is not one piece of whole bytes.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> kind = ELEMENT_TYPES["float32"]
         >>> lying((4, 3), 0, [1, 3], kind), lying((4, 3), 1, [1, 2], kind)
-        ([12, 36], None)
+        ([((1, 3), 0, 12), ((3, 3), 12, 36)], None)
     """
     row_bits = math.prod(shape[axis + 1 :]) * element_type.bits
     if not element_type.bits or math.prod(shape[:axis]) != 1 or any(size * row_bits % 8 for size in sizes):
         return None
-    return [size * row_bits // 8 for size in sizes]
+    begins = [begin * row_bits // 8 for begin in accumulate(sizes, initial=0)][:-1]
+    shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    return list(zip(shapes, begins, (size * row_bits // 8 for size in sizes), strict=True))
