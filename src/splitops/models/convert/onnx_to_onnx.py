@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
-from splitops.errors import ModelError, Rule, SplitError, Where
+from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, OpsetMover
 from splitops.models.convert.onnx_sequences import lower_sequence
@@ -22,10 +21,6 @@ from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
-    Names,
-    graphs_of,
-    has_defaults,
-    label,
     make_initializer,
     nodes_of,
     owners_of,
@@ -35,10 +30,10 @@ from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph, editable_copy, written
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
-from splitops.models.graph.sites import is_split, read_site
+from splitops.models.graph.sites import is_split
 from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor
-from splitops.models.sites import Site
+from splitops.models.sites import Origin, Site
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.operators import schema
@@ -118,18 +113,19 @@ def _moved(
     where: Where,
     apart: frozenset[SiteKey],
 ) -> tuple[tuple[Change, ...], ir.Model | None]:
-    rewriting = Rewriting(editable(model, where, form), where, apart)
-    for path, owner in owners_of(rewriting.model):
+    edited = editable(model, where, form)
+    rewriting = Rewriting(edited, where, apart)
+    for _, owner in owners_of(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
         new = old if opset is None else opset
-        rewriting.move(owner, path, old, new, form)
+        rewriting.move(owner, old, new, form)
         owner.opset_imports[""] = new
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return changes, None
-    return changes, rewriting.model
+    return changes, edited
 
 
 def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
@@ -242,112 +238,95 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
 # Rewriting
 
 
-@dataclass
 class Rewriting:
-    """A model that is being rewritten, and the report of it; splits of ``apart`` must state lengths."""
+    """A model that is being converted, and the report of it.
 
-    model: ir.Model
-    where: Where
-    apart: frozenset[SiteKey] = frozenset()
-    changes: list[Change] = field(default_factory=list)
-    rejected: dict[ir.Node, SplitError] = field(default_factory=dict)
+    Args:
+        model: the model, with what is known of its values noted.
+        where: its place.
+        apart: splits that must set their lengths.
 
-    def __post_init__(self) -> None:
-        self.names = Names(self.model)
-        self._mover = OpsetMover(self.names)
+    Attributes:
+        editor: the model, as it was given.
+        changes: the report.
+        made: the splits, as the target has them, and what was made for them.
+    """
 
-    def move(self, owner: Any, path: str | None, old: int, new: int, form: Form) -> None:
+    def __init__(self, model: ir.Model, where: Where, apart: frozenset[SiteKey] = frozenset()) -> None:
+        self.editor = OnnxEditor(model, where)
+        self.changes: list[Change] = []
+        self.made: set[ir.Node] = set()
+        self._apart = apart
+        self._mover = OpsetMover(self.editor.names)
+        self._lowered: dict[ir.Node, str] = {}
+        self._rejected: dict[ir.Node, SplitError] = {}
+
+    def move(self, owner: Any, old: int, new: int, form: Form) -> None:
         """Move a graph or function, with all graphs inside it, to an opset."""
-        target = Target("", new)
-        lowered: dict[ir.Node, str] = {}
         if new < 11 <= old:
-            lowered = self.lower(owner, path, old, Rule.OPERATOR_VERSION)
-        nodes = [(node, self.place(inner, node)) for inner, graph in graphs_of(owner, path) for node in graph]
-        splits = [(node, where) for node, where in nodes if is_split(node)]
-        for node, where in counted(splits, "convert splits"):
-            self.restate(node, old, new, target, form, where, lowered.get(node))
+            self.lower(owner, Rule.OPERATOR_VERSION)
+        nodes = [node for _, node in nodes_of(owner)]
+        self.restate(owner, Target("", new), new, form)
         if old != new:
-            for node, where in counted(nodes, "convert"):
+            for node in counted(nodes, "convert"):
                 # A constant that only a split read is gone by now.
                 if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
-                    self.move_other(node, old, new, where)
+                    self._move_other(node, old, new)
         if new < CONSTANTS_OF_EVERY_TYPE:
-            self.settle_constants(owner, path)
+            self._settle_constants(owner)
 
-    def settle_constants(self, owner: Any, path: str | None) -> None:
-        """Make initializers of the Constant nodes that the first version of Constant cannot state."""
-        for inner, graph in list(graphs_of(owner, path)):
-            for node in [node for node in graph if node.op_type == "Constant" and node.domain == ""]:
-                tensor = node.outputs[0].const_value or ir.convenience.get_const_tensor(node.outputs[0])
-                if tensor is None or tensor.dtype in _FLOATING:
-                    continue
-                if not isinstance(graph, ir.Graph):
-                    place = self.place(inner, node)
-                    error = ModelError(f"a function has no constant of {tensor.dtype} below opset 9", place)
-                    self.changes.append(Change(place, Status.REJECTED, "Constant", error=error))
-                    continue
-                make_initializer(node, tensor, graph)
-
-    def place(self, path: str | None, node: ir.Node) -> Where:
-        """Return the place of a node."""
-        return Where(self.where.model, path, label(node))
-
-    def read(self, node: ir.Node, opset: int, where: Where) -> Site:
-        """Read a split node."""
-        return read_site(node, opset, where, defaults=has_defaults(self.model))
-
-    def lower(self, owner: Any, path: str | None, opset: int, rule: Rule) -> dict[ir.Node, str]:
-        """Make every SplitToSequence a Split, where its readers allow it; return what each one was.
+    def lower(self, owner: Any, rule: Rule) -> None:
+        """Make every SplitToSequence a Split, where its readers allow it.
 
         Args:
             owner: the main graph or a function.
-            path: its path.
-            opset: its opset.
             rule: what the target breaks where a sequence must stay one.
         """
-        lowered: dict[ir.Node, str] = {}
-        sequences = [node for _, node in nodes_of(owner) if _gives_sequence(node)]
-        editor = OnnxEditor(self.model, self.where) if sequences else None
-        for node in sequences:
-            assert editor is not None
-            site = self.read(node, opset, editor.where(node))
+        for node in [node for _, node in nodes_of(owner) if _gives_sequence(node)]:
+            site = self.editor.site(node)
             try:
-                lowered[lower_sequence(node, site, editor, rule)] = str(site)
+                self._lowered[lower_sequence(node, site, self.editor, rule)] = str(site)
             except SplitError as error:
-                lowered[node] = str(site)
-                self.rejected[node] = error
-        return lowered
+                self._rejected[node] = error
 
-    def restate(
-        self,
-        node: ir.Node,
-        old: int,
-        new: int,
-        target: Target,
-        form: Form,
-        where: Where,
-        lowered: str | None = None,
-    ) -> None:
-        """State one split for the target and report it."""
-        site = self.read(node, old, where)
-        before = lowered or str(site)
-        try:
-            if node in self.rejected:
-                raise self.rejected[node]
-            apart = site_key(where.graph, site.outputs) in self.apart
-            rewritten = restate(site, target, form, apart=apart)
-            write_site(node, site, rewritten, OnnxPen(new, self.names, stem(node)))
-        except SplitError as error:
-            self.changes.append(Change(where, Status.REJECTED, before, error=error))
-            return
-        status = status_of(rewritten)
-        if lowered is not None:
-            status = Status.REWRITTEN
-        self.changes.append(Change(where, status, before, str(rewritten)))
+    def restate(self, owner: Any, target: Target, opset: int, form: Form) -> None:
+        """Write each split of a graph or function for a target, among nodes of an opset, and report it."""
+        splits = [node for _, node in nodes_of(owner) if is_split(node)]
+        for node in counted(splits, "convert splits"):
+            where, site = self.editor.where(node), self.editor.site(node)
+            before = self._lowered.get(node) or str(site)
+            try:
+                if node in self._rejected:
+                    raise self._rejected[node]
+                apart = site_key(where.graph, site.outputs) in self._apart
+                rewritten = restate(site, target, form, apart=apart)
+                if target.domain and rewritten.division is None:
+                    _prove_stated(site, rewritten)
+                pen = OnnxPen(opset, self.editor.names, stem(node))
+                write_site(node, site, rewritten, pen)
+            except SplitError as error:
+                self.changes.append(Change(where, Status.REJECTED, before, error=error))
+                continue
+            self.made.update(pen.nodes, [node])
+            status = Status.REWRITTEN if node in self._lowered else status_of(rewritten)
+            self.changes.append(Change(where, status, before, f"{target.domain} {rewritten}".lstrip()))
 
-    def move_other(self, node: ir.Node, old: int, new: int, where: Where) -> None:
+    def _settle_constants(self, owner: Any) -> None:
+        """Make initializers of the Constant nodes that the first version of Constant cannot state."""
+        for node in [node for _, node in nodes_of(owner) if node.op_type == "Constant" and node.domain == ""]:
+            tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
+            if tensor is None or tensor.dtype in _FLOATING:
+                continue
+            if graph is not None and not (isinstance(owner, ir.Function) and graph is owner.graph):
+                make_initializer(node, tensor, graph)
+                continue
+            place = self.editor.where(node)
+            error = ModelError(f"a function has no constant of {tensor.dtype} below opset 9", place)
+            self.changes.append(Change(place, Status.REJECTED, "Constant", error=error))
+
+    def _move_other(self, node: ir.Node, old: int, new: int) -> None:
         """Move one node of another operator and report it where it changed."""
-        before = f"{node.op_type}-{since_version(node.op_type, old)}"
+        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.where(node)
         try:
             became = self._mover.move(node, old, new, where)
         except ModelError as error:
@@ -357,6 +336,20 @@ class Rewriting:
             versions = ", ".join(f"{name}-{since_version(name, new)}" for name in became)
             status = Status.CONVERTED if len(became) == 1 else Status.REWRITTEN
             self.changes.append(Change(where, status, before, versions))
+
+
+def _prove_stated(site: Site, rewritten: Restatement) -> None:
+    """Reject lengths that the caller of the model may leave to a default.
+
+    Raises:
+        RuleError: ``lengths.missing``, there is a default.
+    """
+    inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
+    names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
+    if names:
+        got = f"the lengths {names} are a default that the caller can replace"
+        expected = "OpenVINO has no defaults for inputs"
+        raise rule_error(str(rewritten.row), Rule.LENGTHS_MISSING, got, expected, where=site.where)
 
 
 def _gives_sequence(node: ir.Node) -> bool:

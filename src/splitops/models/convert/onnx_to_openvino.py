@@ -16,32 +16,26 @@ import onnx.inliner
 import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
-from splitops.ground.progress import counted
+from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
     editable,
-    status_of,
 )
 from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
-from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
 from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.graph.fusions import may_be_fused_in
-from splitops.models.graph.onnx import graphs_of, shape_of, stem
+from splitops.models.graph.onnx import Names, nodes_of, shape_of, stem
 from splitops.models.graph.onnx_model import written
-from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.openvino import from_nodes, to_nodes
 from splitops.models.graph.pen import OnnxPen
-from splitops.models.graph.sites import is_split
 from splitops.models.simplify.registry import REWRITES
 from splitops.models.simplify.rounds import note_known, rewrite
-from splitops.models.sites import Origin
 from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.restating import restate
 from splitops.spec.operators import SCHEMAS, OperatorSchema
 from splitops.spec.sizes.dims import Dim, Shape
 
@@ -56,20 +50,22 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         model = onnx.inliner.inline_local_functions(model)
         check_model(model, where)
     opset = opset_imports(model).get("", 1)
-    rewriting = Rewriting(editable(model, where, form), where)
-    if may_be_fused_in(rewriting.model) and rewrite(rewriting.model, _APART, {}, where):
+    edited = editable(model, where, form)
+    if may_be_fused_in(edited) and rewrite(edited, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
-    own = _state_splits(rewriting, opset, target, form)
-    _state_flattening(rewriting, opset)
+    rewriting = Rewriting(edited, where)
+    rewriting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
+    rewriting.restate(edited.graph, target, opset, form)
+    _state_flattening(edited, rewriting.editor.names, opset)
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
-        foreign = unwritable(rewriting.model, own)
+        foreign = unwritable(edited, rewriting.made)
         if foreign:
-            converted = _through_openvino(rewriting.model, model, own, foreign, where)
+            converted = _through_openvino(edited, model, rewriting.made, foreign, where)
         else:
-            converted = written_model(rewriting.model, opset, where)
+            converted = written_model(edited, opset, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
     nodes = to_nodes(converted)
@@ -80,58 +76,21 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     return Conversion(str(target), changes, converted)
 
 
-def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) -> set[ir.Node]:
-    """Replace every split by a node of domain openvino; return all nodes that were made for it."""
-    owner = rewriting.model.graph
-    lowered = rewriting.lower(owner, None, opset, Rule.OPERATOR_UNKNOWN)
-    made: set[ir.Node] = set()
-    for path, graph in list(graphs_of(owner)):
-        for node in counted([node for node in graph if is_split(node)], "convert splits"):
-            where = rewriting.place(path, node)
-            site = rewriting.read(node, opset, where)
-            before = lowered.get(node) or str(site)
-            try:
-                if node in rewriting.rejected:
-                    raise rewriting.rejected[node]
-                rewritten = restate(site, target, form)
-                inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
-                names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
-                if names and rewritten.division is None:
-                    raise rule_error(
-                        str(rewritten.row),
-                        Rule.LENGTHS_MISSING,
-                        f"the lengths {names} are a default that the caller can replace",
-                        "OpenVINO has no defaults for inputs",
-                        where=where,
-                    )
-                pen = OnnxPen(opset, rewriting.names, stem(node))
-                write_site(node, site, rewritten, pen)
-                made.update(pen.nodes, [node])
-            except SplitError as error:
-                rewriting.changes.append(Change(where, Status.REJECTED, before, error=error))
-                continue
-            status = Status.REWRITTEN if node in lowered else status_of(rewritten)
-            after = f"openvino {rewritten}"
-            rewriting.changes.append(Change(where, status, before, after))
-    return made
-
-
-def _state_flattening(rewriting: Rewriting, opset: int) -> None:
+def _state_flattening(model: ir.Model, names: Names, opset: int) -> None:
     """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
-    for _, graph in list(graphs_of(rewriting.model.graph)):
-        for node in [node for node in graph if node.op_type == "Flatten" and not node.domain]:
-            data, declared = node.inputs[0], node.attributes.get("axis")
-            shape = None if data is None else shape_of(data)
-            axis = 1 if declared is None else declared.as_int()
-            axis += len(shape) if shape is not None and axis < 0 else 0
-            if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
-                continue
-            pen = OnnxPen(opset, rewriting.names, stem(node))
-            sizes = [_product(pen, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
-            inputs, attributes = [data, pen.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
-            rows = pen.op("Reshape", inputs, attributes)
-            pen.nodes[-1].domain = _DOMAIN
-            pen.replace(node, [rows])
+    for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
+        data, declared = node.inputs[0], node.attributes.get("axis")
+        shape = None if data is None else shape_of(data)
+        axis = 1 if declared is None else declared.as_int()
+        axis += len(shape) if shape is not None and axis < 0 else 0
+        if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
+            continue
+        pen = OnnxPen(opset, names, stem(node))
+        sizes = [_product(pen, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
+        inputs, attributes = [data, pen.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
+        rows = pen.op("Reshape", inputs, attributes)
+        pen.nodes[-1].domain = _DOMAIN
+        pen.replace(node, [rows])
 
 
 def _is_positive(size: Dim) -> bool:
