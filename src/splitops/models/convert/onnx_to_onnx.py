@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import onnx
@@ -266,7 +267,7 @@ class Rewriting:
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
         nodes = [node for _, node in nodes_of(owner)]
-        self.restate(owner, Target("", new), new, form)
+        self.restate(nodes, Target("", new), new, form)
         if old != new:
             for node in counted(nodes, "convert"):
                 # A constant that only a split read is gone by now.
@@ -289,10 +290,9 @@ class Rewriting:
             except SplitError as error:
                 self._rejected[node] = error
 
-    def restate(self, owner: Any, target: Target, opset: int, form: Form) -> None:
-        """Write each split of a graph or function for a target, among nodes of an opset, and report it."""
-        splits = [node for _, node in nodes_of(owner) if is_split(node)]
-        for node in counted(splits, "convert splits"):
+    def restate(self, nodes: Iterable[ir.Node], target: Target, opset: int, form: Form) -> None:
+        """Write each split among some nodes for a target, between nodes of an opset, and report it."""
+        for node in counted([node for node in nodes if is_split(node)], "convert splits"):
             where, site = self.editor.where(node), self.editor.site(node)
             before = self._lowered.get(node) or str(site)
             try:

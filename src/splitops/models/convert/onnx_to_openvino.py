@@ -55,7 +55,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         form = Form.SAME  # a number of parts would be fused again
     rewriting = Rewriting(edited, where)
     rewriting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
-    rewriting.restate(edited.graph, target, opset, form)
+    rewriting.restate([node for _, node in nodes_of(edited.graph)], target, opset, form)
     _state_flattening(edited, rewriting.editor.names, opset)
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REJECTED for change in changes):

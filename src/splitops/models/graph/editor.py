@@ -115,7 +115,8 @@ class Editor(ABC):
                 self._scopes[node.graph] = scope
                 self._queue[node] = None
                 self._positions[node] = len(self._positions)
-                self._labels[node] = label(node)
+                if not node.name:
+                    self._labels[node] = label(node)
 
     @cached_property
     def names(self) -> Names:

@@ -136,8 +136,10 @@ def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
 
 def label(node: ir.Node) -> str:
     """Return the node's name; of an unnamed node, its operator and first output."""
+    if node.name:
+        return node.name
     named = next((value.name for value in node.outputs if value.name), "")
-    return node.name or f"{node.op_type} -> {named}"
+    return f"{node.op_type} -> {named}"
 
 
 def unread_attributes(model: ir.Model) -> Mapping[ir.Node, Sequence[AttributeProto]]:
@@ -183,7 +185,7 @@ def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
     """Return attributes of some values; onnx-ir asks slowly what they are, and nearly all are integers."""
     made: list[ir.Attr] = []
     for name, value in stated.items():
-        if isinstance(value, ir.Attr):
+        if type(value) is ir.Attr:  # isinstance() asks its protocol, which is slow
             made.append(value)
         elif type(value) is int:
             made.append(ir.AttrInt64(name, value))
