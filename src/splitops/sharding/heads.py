@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from splitops.errors import PlanError
 from splitops.sharding.cuts import Recipe, cut_axis, whole_ranks
 from splitops.sharding.expressions import Names
 from splitops.sharding.placements import Placements
-from splitops.sharding.plan_language import ShardRule, ShardRules
+from splitops.sharding.plan_language import ShardRule
 
 _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -20,9 +20,7 @@ _HEADS: Final[Mapping[str, str]] = {
 """By the last name of a module, how many heads its cut axis counts."""
 
 
-def cut_heads(
-    placements: Placements, matched: Sequence[ShardRule], rules: ShardRules, config: Mapping[str, Any]
-) -> tuple[str, ...]:
+def cut_heads(placements: Placements, matched: Sequence[ShardRule], names: Names) -> tuple[str, ...]:
     """Return a line for each rule that splits a head, with the numbers of ranks that keep heads whole.
 
     Rules that gather what they cut are left out: attention gets whole heads there.
@@ -30,10 +28,8 @@ def cut_heads(
     Args:
         placements: what each rank holds.
         matched: of each tensor, its rule.
-        rules: the plan.
-        config: the model's ``config.json``, which says how many heads there are, and their size.
+        names: how many heads there are, and their size.
     """
-    names = Names(rules.variables, config)
     seen: set[tuple[int, str, tuple[int, ...]]] = set()
     told: dict[int, str] = {}
     for tensor, rule, cut in zip(placements.tensors, matched, placements.cuts, strict=True):

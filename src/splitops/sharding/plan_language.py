@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from splitops.errors import PlanError, SplitError, brief, shown
 from splitops.files.tensors import StoredTensor
-from splitops.sharding.auto import auto_plan
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
-from splitops.sharding.documents import read, validate
+from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import compiled, matched
 from splitops.sharding.tables import table
@@ -54,48 +51,7 @@ class ShardRule:
         return None
 
 
-@dataclass(frozen=True)
-class ShardRules:
-    """A plan as it was read.
-
-    Attributes:
-        rules: in their order.
-        variables: its ``vars``.
-        layout: the layout that it is for; None where it does not say.
-    """
-
-    rules: tuple[ShardRule, ...]
-    variables: Mapping[str, int | str] = field(default_factory=dict)
-    layout: str | None = None
-
-
-def document_of(
-    plan: str | os.PathLike[str] | Mapping[str, Any] | None,
-    before: Mapping[str, Any] | None,
-    config: Mapping[str, Any],
-    names: Sequence[str],
-    layout: str | None,
-) -> Any:
-    """Return what a plan says.
-
-    Args:
-        plan: a file of TOML or JSON, what it says, ``"auto"``, or None.
-        before: the plan that ranks were cut by, which None repeats; None where there is none.
-        config: the model's ``config.json``, by which ``"auto"`` goes.
-        names: of the tensors.
-        layout: whom an ``"auto"`` plan is for.
-
-    Raises:
-        PlanError: the file cannot be read, or there is no plan for such a model.
-    """
-    if plan is None and before is not None:
-        return before
-    if plan is None or plan == "auto":
-        return auto_plan(config, names, layout or "hf")
-    return plan if isinstance(plan, Mapping) else read(Path(plan))
-
-
-def rules_of(document: Mapping[str, Any], name: str = "the plan") -> ShardRules:
+def rules_of(document: Mapping[str, Any], name: str = "the plan") -> list[ShardRule]:
     """Return the rules of a plan.
 
     Args:
@@ -116,7 +72,7 @@ def rules_of(document: Mapping[str, Any], name: str = "the plan") -> ShardRules:
         except PlanError as error:
             raise PlanError(f"{name}: rule {number}: {error.message}") from error
         rules.append(rule)
-    return ShardRules(tuple(rules), document.get("vars", {}), document.get("layout"))
+    return rules
 
 
 def _prove(rule: ShardRule) -> None:
@@ -148,14 +104,14 @@ def _prove(rule: ShardRule) -> None:
 
 
 def cuts_of(
-    rules: ShardRules, tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
+    rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names, ranks: int
 ) -> tuple[list[ShardRule], list[Cut]]:
     """Return the rule and the cut of each tensor.
 
     Args:
-        rules: the plan.
+        rules: those of the plan.
         tensors: whole ones.
-        config: the model's ``config.json``.
+        names: what expressions of the rules may use.
         ranks: how many ranks there are.
 
     Raises:
@@ -163,7 +119,6 @@ def cuts_of(
             are named.
     """
     matched = [_matching(rules, tensor.name) for tensor in tensors]
-    names = Names(rules.variables, config)
     counts = _placed_counts(matched)
     known: dict[tuple[int, tuple[int, ...]], Cut] = {}
     cuts = []
@@ -184,8 +139,8 @@ def cuts_of(
     return [rule for rule, _ in matched], cuts
 
 
-def _matching(rules: ShardRules, name: str) -> tuple[ShardRule, dict[str, str]]:
-    for rule in rules.rules:
+def _matching(rules: Sequence[ShardRule], name: str) -> tuple[ShardRule, dict[str, str]]:
+    for rule in rules:
         captures = rule.captures(name)
         if captures is not None:
             return rule, captures

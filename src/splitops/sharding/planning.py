@@ -16,15 +16,18 @@ from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
 from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
 from splitops.sharding.assembly import file_plan
+from splitops.sharding.auto import auto_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
+from splitops.sharding.documents import read
 from splitops.sharding.engines import prove_known
+from splitops.sharding.expressions import Names
 from splitops.sharding.heads import cut_heads
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
-from splitops.sharding.plan_language import ShardRule, ShardRules, cuts_of, document_of, rules_of
+from splitops.sharding.plan_language import ShardRule, cuts_of, rules_of
 
 AnyPath = str | os.PathLike[str]
 
@@ -174,15 +177,24 @@ def plan(
         raise PlanError(f"{ranks} ranks, and it must be 1 to {MAX_RANKS}")
     checkpoint = open_checkpoint(path, like=like, allow_links=allow_links)
     names = [tensor.name for tensor in checkpoint.tensors]
-    document = document_of(plan, checkpoint.plan, checkpoint.config, names, layout)
-    rules = rules_of(document, "the plan" if plan is None or isinstance(plan, Mapping) else shown_path(plan))
-    chosen = layout_named(layout or rules.layout or "hf").name
+    if plan is None:
+        plan = checkpoint.plan or "auto"
+    document: Any
+    if isinstance(plan, Mapping):
+        document, called = plan, "the plan"
+    else:
+        automatic = plan == "auto"
+        document = auto_plan(checkpoint.config, names, layout or "hf") if automatic else read(Path(plan))
+        called = shown_path(plan)
+    rules = rules_of(document, called)
+    known = Names(document.get("vars", {}), checkpoint.config)
+    chosen = layout_named(layout or document.get("layout", "hf")).name
     if chosen == "vllm":
         prove_known(checkpoint.config, names)
     with without_collector():
-        matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
+        matched, cuts = cuts_of(rules, checkpoint.tensors, known, ranks)
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))
-    heads = cut_heads(placements, matched, rules, checkpoint.config) if chosen == "hf" else ()
+    heads = cut_heads(placements, matched, known) if chosen == "hf" else ()
     unnamed = _unnamed(rules, matched, checkpoint.tensors)
     if unnamed and chosen == "vllm":
         raise PlanError(
@@ -193,18 +205,20 @@ def plan(
     return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, warnings)
 
 
-def _unnamed(rules: ShardRules, matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]) -> str:
+def _unnamed(
+    rules: Sequence[ShardRule], matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]
+) -> str:
     """Return the tensors of rank 2 or more that only a closing ``*`` matches, which leaves them whole.
 
     Raises:
         PlanError: no other rule of the plan matches any tensor.
     """
-    last = rules.rules[-1] if rules.rules else None
+    last = rules[-1] if rules else None
     if last is None or "*" not in last.match or last.cuts:
         return ""
     closing = [tensor for rule, tensor in zip(matched, tensors, strict=True) if rule is last]
-    if len(rules.rules) > 1 and tensors and len(closing) == len(tensors):
-        first = rules.rules[0].match[0]
+    if len(rules) > 1 and tensors and len(closing) == len(tensors):
+        first = rules[0].match[0]
         raise PlanError(
             f'no rule of the plan but the closing "*" matches a tensor: the plan has names such as '
             f"{shown(first)}, and the checkpoint {shown(tensors[0].name)}"
