@@ -176,30 +176,26 @@ def fused(
         captures = captured(rule.fused, name) or {}
         glob = filled(rule.parts[part], {**captures, "e": str(expert)})
         raise PlanError(f"tensor {shown(name)} cannot be made: part {shown(glob)} is missing")
-    own = [tensors[members[place]] for place in every]
-    row = own[: len(rule.parts)]
-    for tensor, (_, part) in zip(own, every, strict=True):
-        if (tensor.code, tensor.shape) != (row[0].code, row[part].shape):
-            raise PlanError(
-                f"{tensor.label} of {tensor.code} {brief(tensor.shape)} does not fit its siblings in "
-                f"{shown(name)}"
-            )
+    row = [tensors[members[0, part]] for part in range(len(rule.parts))]
     shape = _joined([tensor.shape for tensor in row], rule.axis, name)
     if rule.transpose and len(shape) > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
-    if not shape:  # a value of the whole: each part has it
-        for expert, part in every:
-            prove_equal(members[expert, 0], members[expert, part])
-        every, own = every[:: len(row)], own[:: len(row)]
-    size = sum(tensor.size for tensor in own)
-    whole = row[0]._replace(name=name, shape=(experts, *shape) if rule.stack else shape, size=size)
+    whole = row[0]._replace(name=name, shape=(experts, *shape) if rule.stack else shape, size=0)
     form = _form(rule, whole, names)
-    for part, each in enumerate(row):
-        if form.shape(part) != each.shape:
+    pieces: Pieces = []
+    for expert, part in every:
+        index = members[expert, part]
+        tensor = tensors[index]
+        if (tensor.code, tensor.shape) != (whole.code, form.shape(part)):
             raise PlanError(
-                f"{each.label} has shape {brief(each.shape)}, and the plan says {brief(form.shape(part))}"
+                f"{tensor.label} is {tensor.code} {brief(tensor.shape)}, and as a part of {shown(name)} it "
+                f"would be {whole.code} {brief(form.shape(part))}"
             )
-    return whole, [(members[place], tuple(map(inverse, form.extents(*reversed(place))))) for place in every]
+        if not shape:  # a value of the whole: each part has it
+            prove_equal(members[expert, 0], index)
+        if shape or not part:
+            pieces.append((index, tuple(map(inverse, form.extents(part, expert)))))
+    return whole._replace(size=sum(tensors[index].size for index, _ in pieces)), pieces
 
 
 def _joined(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
