@@ -159,7 +159,6 @@ def show(
     plan: FilePlan, result: Report | DryRun, heading: str, facts: dict[str, Any], *, as_json: bool
 ) -> None:
     """Print what was written, or would be."""
-    from splitops.files import DryRun
     from splitops.files.addresses import written
 
     sizes = dict(result.files)
@@ -178,16 +177,7 @@ def show(
             if part.path in digests:
                 found["sha256"] = digests[part.path]
             parts.append(found)
-        summary: dict[str, Any] = {"bytes": result.bytes}
-        if isinstance(result, DryRun):
-            summary |= {
-                "dry_run": True,
-                "tasks": result.tasks,
-                "exists": [written(path) for path in result.exists],
-            }
-        elif result.resumed:
-            summary["resumed"] = result.resumed
-        print_json({**facts, "parts": parts, **summary})
+        print_json({**facts, "parts": parts, **summary(result)})
         return
     out = console()
     out.print(heading, style="bold", soft_wrap=True)
@@ -207,6 +197,17 @@ def show(
         out.print(f"... and {more} more, to {one_line(written(plan.parts[-1].path))}", soft_wrap=True)
     _show_digests(list(digests.items())[:_MAX_ROWS])
     show_end(result)
+
+
+def summary(result: Report | DryRun) -> dict[str, Any]:
+    """Return what was written, or would be, as values for JSON."""
+    from splitops.files import DryRun
+    from splitops.files.addresses import written
+
+    if isinstance(result, DryRun):
+        exists = [written(path) for path in result.exists]
+        return {"bytes": result.bytes, "dry_run": True, "tasks": result.tasks, "exists": exists}
+    return {"bytes": result.bytes, **({"resumed": result.resumed} if result.resumed else {})}
 
 
 def _show_digests(digests: Iterable[tuple[Path, str]]) -> None:

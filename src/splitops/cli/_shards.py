@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._files import RunOptions, run_options, show_end
+from splitops.cli._files import RunOptions, run_options, show_end, summary
 from splitops.cli._models import links_option
 from splitops.cli._options import added
 from splitops.cli._paths import Existing, absence, is_missing
@@ -157,13 +157,12 @@ def _show(made: ShardPlan, folder: Path, *, table_too: bool) -> None:
 
 
 def written(result: Report | DryRun) -> dict[str, Any]:
-    """Return what was written, or would be, as values for JSON."""
+    """Return what was written to a folder, or would be, as values for JSON."""
     from splitops.files import DryRun
 
     if isinstance(result, DryRun):
-        exists = [str(path) for path in result.exists]
-        return {"bytes": result.bytes, "dry_run": True, "tasks": result.tasks, "exists": exists}
-    return {"bytes": result.bytes, "out": str(result.files[0][0]), "resumed": result.resumed}
+        return summary(result)
+    return {**summary(result), "out": str(result.files[0][0]), "resumed": result.resumed}
 
 
 def tell(result: Report | DryRun) -> None:

@@ -14,7 +14,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import strided
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import captured, filled, tokens
+from splitops.sharding.globs import filled, matched, tokens
 
 _MOST_ROWS: Final = 1 << 22
 Pieces = list[tuple[int, tuple[Extent, ...]]]
@@ -94,7 +94,7 @@ def unfused(
     Raises:
         PlanError: the tensor does not fit the rule.
     """
-    captures = captured(rule.fused, tensor.name)
+    captures = matched(rule.fused, tensor.name)
     if captures is None:
         return None
     form = _form(rule, tensor, names)
@@ -139,7 +139,7 @@ def _part_of(rules: Sequence[FusionRule], name: str) -> tuple[int, str, int, int
     """Return of which rule a tensor is a part, the name of the one, which part it is, and of which expert."""
     for number, rule in enumerate(rules):
         for part, glob in enumerate(rule.parts):
-            captures = captured(glob, name)
+            captures = matched(glob, name)
             if captures is None:
                 continue
             expert = captures.get("e", "0") if rule.stack else "0"
@@ -173,7 +173,7 @@ def fused(
     every = list(itertools.product(range(experts), range(len(rule.parts))))
     if len(members) < len(every):
         expert, part = next(place for place in every if place not in members)
-        captures = captured(rule.fused, name) or {}
+        captures = matched(rule.fused, name) or {}
         glob = filled(rule.parts[part], {**captures, "e": str(expert)})
         raise PlanError(f"tensor {shown(name)} cannot be made: part {shown(glob)} is missing")
     row = [tensors[members[0, part]] for part in range(len(rule.parts))]

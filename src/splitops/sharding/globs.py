@@ -13,33 +13,23 @@ _TOKEN: Final = re.compile(r"\*+|\?|\{([A-Za-z_][A-Za-z0-9_]*)\}|[^*?{}]+|[{}]")
 
 
 def matched(glob: str, name: str) -> dict[str, str] | None:
-    """Return what a glob captures of a name; None where it does not match the whole of it.
+    """Return what a glob captures of a name, with the text of its last ``*``; None where it does not match.
 
     Examples:
-        >>> matched("*.experts.{e}.*", "model.layers.0.mlp.experts.17.up_proj.weight")
-        {'e': '17'}
+        >>> matched("*.experts.{e}.up_proj.weight", "model.layers.0.mlp.experts.17.up_proj.weight")
+        {'e': '17', '*': 'model.layers.0.mlp'}
         >>> matched("*.o_proj", "model.o_proj.weight") is None
         True
-    """
-    found = compiled(glob).match(name)
-    return None if found is None else found.groupdict()
-
-
-def captured(glob: str, name: str) -> dict[str, str] | None:
-    """Return what a glob captures of a name, with the text of its only ``*``; None where it does not match.
-
-    Examples:
-        >>> captured("*.mlp.{leaf}", "layers.3.mlp.weight")
-        {'leaf': 'weight', '*': 'layers.3'}
     """
     pattern = compiled(glob)
     found = pattern.match(name)
     if found is None:
         return None
-    texts = [found[number] for number in range(1, pattern.groups + 1)]
     named = pattern.groupindex
-    star = [text for number, text in enumerate(texts, 1) if number not in named.values()]
-    return {**found.groupdict(), **({"*": star[0]} if star else {})}
+    if pattern.groups == len(named):
+        return found.groupdict()
+    star = next(number for number in range(1, pattern.groups + 1) if number not in named.values())
+    return {**found.groupdict(), "*": found[star]}
 
 
 def filled(glob: str, captures: Mapping[str, str]) -> str:

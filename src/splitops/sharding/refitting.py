@@ -22,7 +22,7 @@ from splitops.sharding.copies import prove_equal
 from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import FusionRule, Pieces, fused, grouped, rules_of, unfused
-from splitops.sharding.globs import captured
+from splitops.sharding.globs import matched
 from splitops.sharding.placements import Filing
 from splitops.sharding.planning import Runnable, open_checkpoint
 from splitops.sharding.tables import known_fusions
@@ -143,7 +143,7 @@ def refit(
     if not counts:
         ways = [[each for rule in rules for each in rule.parts], [rule.fused for rule in rules]]
         globs, others = ways if fuse else ways[::-1]
-        done = any(captured(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
+        done = any(matched(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
         raise PlanError(
             f"no tensor of {checkpoint.name} has a name of the plan, such as {shown(globs[0])}"
             + (f": it is {'fused' if fuse else 'unfused'} already" if done else "")
