@@ -16,6 +16,7 @@ from splitops.errors import ModelError, Where
 from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.graph.onnx import known, note
+from splitops.models.graph.openvino import LayerNode
 from splitops.models.known import Tensor, may_be
 from splitops.models.movers.form import BOOL, INT32, INT64, SIZES, Values, as_int64, prove, rank_of
 from splitops.models.running.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
@@ -37,7 +38,7 @@ class Scope(Protocol):
     def inner(self, layer: Layer, tag: str) -> Scope:
         """Return a new graph inside it, for the body of a tag."""
 
-    def tape(self, layer: Layer) -> LayerPen:
+    def tape(self, node: LayerNode) -> LayerPen:
         """Return a tape for nodes of the graph."""
 
     def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
@@ -50,26 +51,27 @@ class Scope(Protocol):
         """Write the layers of a body, whose Parameters have these values; return that of each Result."""
 
 
-def write_bodies(layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
     """Write a layer with bodies in a graph; return what stands for its outputs.
 
     Raises:
         ModelError: its port map is malformed or of a form that is not supported, or its values do not fit it.
     """
-    if layer.type == "If":
-        return _write_if(layer, sources, scope, where)
-    return _Loop(layer, sources, scope, where).write()
+    if node.op_type == "If":
+        return _write_if(node, sources, scope, where)
+    return _Loop(node, sources, scope, where).write()
 
 
-def _write_if(layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+    layer = node.layer
     branches = read_if(layer, where)
     _prove_single(sources[0], "the condition", {BOOL}, where)
-    tape, graphs, given = scope.tape(layer), {}, []
+    tape, graphs, given = scope.tape(node), {}, []
     for tag, branch in branches.items():
         inner = scope.inner(layer, tag)
         results = inner.write(branch.body, {entry.inner: sources[entry.port] for entry in branch.inputs})
         values = [results[entry.inner] for entry in branch.outputs]
-        _give(inner, inner.tape(layer), values, where)
+        _give(inner, inner.tape(node), values, where)
         graphs[tag.replace("body", "branch")] = inner.graph
         given.append([_tensor(value) for value in values])
     if [one.type for one in given[0]] != [one.type for one in given[1]]:
@@ -85,13 +87,14 @@ def _write_if(layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Wh
 class _Loop:
     """Writes a Loop or a TensorIterator as a Loop."""
 
-    def __init__(self, layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Where) -> None:
-        self.layer = layer
+    def __init__(self, node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where: Where) -> None:
+        self.node = node
+        self.layer = layer = node.layer
         self.sources = sources
         self.scope = scope
         self.where = where
         self.ports: PortMap = read_loop(layer, where)
-        self.tape = scope.tape(layer)
+        self.tape = scope.tape(node)
         self.inner = scope.inner(layer, "body")
         self.iteration = self._input("iteration", Tensor(INT64, ()))
         self.going = self._input("going", Tensor(BOOL, ()))
@@ -99,7 +102,7 @@ class _Loop:
     def write(self) -> Values:
         ports, where = self.ports, self.where
         trips, going = self._bounds()
-        before = self.inner.tape(self.layer)
+        before = self.inner.tape(self.node)
         given: dict[int, ir.Value] = {}
         for entry in ports.inputs:
             outer = self.sources[entry.port]
@@ -125,7 +128,7 @@ class _Loop:
         results: Mapping[int, ir.Value],
     ) -> Values:
         """Write what the body gives, the Loop itself, and what makes the outputs of its values."""
-        ports, after = self.ports, self.inner.tape(self.layer)
+        ports, after = self.ports, self.inner.tape(self.node)
         initial = {entry.inner: self.sources[entry.port] for entry in ports.inputs}
         states = [(initial[target], source) for target, source in ports.carried.items()]
         for target, source in ports.carried.items():

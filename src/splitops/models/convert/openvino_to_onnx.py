@@ -37,7 +37,6 @@ from splitops.models.formats.openvino import (
     OpenVINOModel,
     input_names,
     output_names,
-    port_name,
 )
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.merging import SiteKey, merged_sites
@@ -56,9 +55,9 @@ from splitops.models.graph.onnx import (
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import least_ir_version
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.graph.openvino import layer_of, port_of, to_nodes
+from splitops.models.graph.openvino import LayerNode, layer_of, port_of, to_nodes
 from splitops.models.graph.pen import OnnxPen
-from splitops.models.graph.sites import read_site
+from splitops.models.graph.sites import is_split, read_site
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor, meet_shapes
 from splitops.models.movers.form import Values
@@ -67,14 +66,13 @@ from splitops.models.running.openvino.bodies import BODIES_SINCE
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.elements.types import ElementType, from_onnx
-from splitops.spec.operators import FAMILY
 
 
 def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: Where) -> Conversion:
     """Convert a well-formed OpenVINO model to an opset of ONNX."""
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
-    apart: frozenset[int] = frozenset()
+    apart: frozenset[ir.Node] = frozenset()
     nodes = to_nodes(model)
     while True:
         writer = _Writer(model, nodes, target, form, apart)
@@ -82,7 +80,7 @@ def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: W
         changes = tuple(writer.changes)
         if not writer.complete:
             return Conversion(str(target), changes, None)
-        merged = writer.layers_of(merged_sites(writer.model)) - apart
+        merged = writer.read_of(merged_sites(writer.model)) - apart
         if not merged:
             break
         apart |= merged
@@ -98,7 +96,7 @@ class _Writer:
     """What the graphs of one model share while their layers are written as nodes."""
 
     def __init__(
-        self, source: OpenVINOModel, read: ir.Model, target: Target, form: Form, apart: frozenset[int]
+        self, source: OpenVINOModel, read: ir.Model, target: Target, form: Form, apart: frozenset[ir.Node]
     ) -> None:
         assert target.opset is not None
         self.read = read
@@ -114,8 +112,8 @@ class _Writer:
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = Names(self.model)
         self.mover = OpsetMover(self.names)
-        self.splits: dict[str, int] = {}
-        """The layer, by identity, of each split, by the name of its first part."""
+        self.splits: dict[str, ir.Node] = {}
+        """The node that was read of each split, by the name of its first part."""
         self.scopes: list[_Scope] = []
 
     @property
@@ -129,8 +127,8 @@ class _Writer:
         proto.ir_version = max(proto.ir_version, least_ir_version(proto))
         return proto
 
-    def layers_of(self, sites: frozenset[SiteKey]) -> frozenset[int]:
-        """Return the layers, by identity, that some nodes of the ONNX model were made of."""
+    def read_of(self, sites: frozenset[SiteKey]) -> frozenset[ir.Node]:
+        """Return the nodes that some nodes of the ONNX model were made of."""
         return frozenset(self.splits[name] for _, name in sites if name in self.splits)
 
     def write(self, source: OpenVINOModel, where: Where) -> None:
@@ -175,9 +173,9 @@ class _Scope:
         self.names = writer.names
         self.opset = writer.opset
         self.source = Graph()
-        self.nodes: dict[int, ir.Node] = {}
-        self.known: dict[Endpoint, Known] = {}
-        self.values: dict[Endpoint, ir.Value] = {}
+        self.known: Mapping[ir.Value, Known] = {}
+        self.values: dict[ir.Value, ir.Value] = {}
+        """What stands for the value of each port."""
         self.named: set[ir.Value] = set()
         self.folded: dict[ir.Value, ir.Value] = {}
         self.read: list[ir.Value] = []
@@ -202,34 +200,33 @@ class _Scope:
         """
         self.source = source
         read = self.writer.read_graphs[id(source)]
-        self.nodes = {layer_of(node).id: node for node in read}
-        facts = {self.nodes[id_].outputs[0]: known(value) for id_, value in given.items()}
-        told = {value: found for value, found in facts.items() if isinstance(found, Tensor)}
-        found = Walk(self.writer.read, self.where, lambda site: None).alone(read, told).values
-        self.known = {
-            Endpoint(id_, port_of(value).id): found[value]
-            for id_, node in self.nodes.items()
-            for value in node.outputs
-        }
+        told: dict[ir.Value, Known] = {}
+        for node in read:
+            found = known(given[layer_of(node).id]) if layer_of(node).id in given else None
+            if isinstance(found, Tensor):
+                told[node.outputs[0]] = found
+        self.known = Walk(self.writer.read, self.where, lambda site: None).alone(read, told).values
         results: dict[int, ir.Value] = {}
-        for layer in counted(source.order, "convert"):
+        for node in counted(read, "convert"):
+            assert isinstance(node, LayerNode)
+            layer = node.layer
             where = replace(self.where, node=layer.name)
             try:
                 if layer.type == "Parameter":
-                    end = Endpoint(layer.id, layer.outputs[0].id)
-                    self.values[end] = given.get(layer.id) or self._parameter(layer, inputs[layer.id], where)
+                    made = given.get(layer.id) or self._parameter(layer, inputs[layer.id], where)
+                    self.values[node.outputs[0]] = made
                 elif layer.type == "Result":
-                    (value,) = self._sources(layer)
+                    (value,) = self._sources(node)
                     results[layer.id] = self._result(value, outputs[layer.id]) if outputs else value
                 elif layer.constant is not None:
-                    end = Endpoint(layer.id, layer.outputs[0].id)
-                    self._const(end, layer.constant.element_type, layer.constant.array(where), where)
-                elif layer.type in FAMILY["openvino"]:
-                    self._split(layer, where)
+                    kind, array = layer.constant.element_type, layer.constant.array(where)
+                    self._const(node.outputs[0], kind, array, where)
+                elif is_split(node):
+                    self._split(node, where)
                 else:
-                    self._other(layer, where)
+                    self._other(node, where)
             except SplitError as error:
-                self._reject(layer, layer.type, where, error)
+                self._reject(node, layer.type, where, error)
         self.graph.outputs.extend(results[id_] for id_ in outputs)
         return results
 
@@ -240,13 +237,12 @@ class _Scope:
         for value in list(self.graph.initializers.values()):
             remove_if_unused(value)
 
-    def _reject(self, layer: Layer, before: str, where: Where, error: SplitError) -> None:
+    def _reject(self, node: ir.Node, before: str, where: Where, error: SplitError) -> None:
         """Report a layer, and give it outputs that nothing makes, so that what follows is reported too."""
         self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
-        for port in layer.outputs:
-            end = Endpoint(layer.id, port.id)
-            self.values[end] = ir.Value(name=self.names.fresh("rejected"))
-            note(self.values[end], self.known.get(end))
+        for port in node.outputs:
+            self.values[port] = ir.Value(name=self.names.fresh("rejected"))
+            note(self.values[port], self.known.get(port))
 
     # Parameter, Const, Result
 
@@ -274,15 +270,16 @@ class _Scope:
             )
         return ir.TensorType(ir.DataType(element_type.onnx_number))
 
-    def _const(self, end: Endpoint, element_type: ElementType, array: npt.NDArray[Any], where: Where) -> None:
+    def _const(
+        self, port: ir.Value, element_type: ElementType, array: npt.NDArray[Any], where: Where
+    ) -> None:
         kind = self._type(element_type, where)
         if element_type.bits == 0:
             texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        name = self.names.fresh(self._port_name(end))
-        self.values[end] = initializer(self.graph, tensor, name)
+        self.values[port] = initializer(self.graph, tensor, self.names.fresh(port.name or ""))
 
     def _result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
@@ -301,18 +298,17 @@ class _Scope:
             value.shape = ir.serde.deserialize_type_proto_for_shape(kind)
         return value
 
-    def _sources(self, layer: Layer) -> list[ir.Value]:
-        return [self.values[end] for end in self.source.sources(layer)]
+    def _sources(self, node: ir.Node) -> list[ir.Value]:
+        return [self.values[value] for value in node.inputs if value is not None]
 
     # Splits
 
-    def _split(self, layer: Layer, where: Where) -> None:
-        data, *stated = self._sources(layer)
+    def _split(self, read: LayerNode, where: Where) -> None:
+        data, *stated = self._sources(read)
         stated = [self._folded(value, where) for value in stated]
         sources = [data, *stated]
         facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
-        node = self.nodes[layer.id]
-        site = read_site(node, 0, where, facts=facts, conditional=where.graph is not None)
+        site = read_site(read, 0, where, facts=facts, conditional=where.graph is not None)
         if site.unread is not None:
             raise site.unread
         before = f"openvino {site}"
@@ -325,20 +321,18 @@ class _Scope:
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            rewritten = restate(
-                site, self.writer.target, self.writer.form, apart=id(layer) in self.writer.apart
-            )
-            outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
-            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
+            rewritten = restate(site, self.writer.target, self.writer.form, apart=read in self.writer.apart)
+            outputs = [self._new_value(port) for port in read.outputs]
+            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
             self.graph.append(node)
             parts = write_site(node, site, rewritten, OnnxPen(self.opset, self.names, stem(node)))
         except SplitError as error:
-            self._reject(layer, before, where, error)
+            self._reject(read, before, where, error)
             return
-        for port, part in zip(layer.outputs, parts, strict=True):
+        for port, part in zip(read.outputs, parts, strict=True):
             assert part is not None
-            self.values[Endpoint(layer.id, port.id)] = part
-            self.writer.splits.setdefault(part.name or "", id(layer))
+            self.values[port] = part
+            self.writer.splits.setdefault(part.name or "", read)
         self.writer.changes.append(Change(where, status_of(rewritten), before, str(rewritten)))
 
     def _folded(self, value: ir.Value, where: Where) -> ir.Value:
@@ -352,49 +346,46 @@ class _Scope:
             self.folded[value] = made
         return self.folded[value]
 
-    def _port_name(self, end: Endpoint) -> str:
-        layer = self.source.by_id[end.layer]
-        return next(port_name(layer, port) for port in layer.outputs if port.id == end.port)
-
-    def _new_value(self, end: Endpoint) -> ir.Value:
-        value = ir.Value(name=self.names.fresh(self._port_name(end)))
-        note(value, self.known.get(end))
+    def _new_value(self, port: ir.Value) -> ir.Value:
+        value = ir.Value(name=self.names.fresh(port.name or ""))
+        note(value, self.known.get(port))
         return value
 
     # The other layers
 
-    def _other(self, layer: Layer, where: Where) -> None:
+    def _other(self, node: LayerNode, where: Where) -> None:
+        layer = node.layer
         try:
             if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
-                made = write_bodies(layer, self._sources(layer), self, where)
+                made = write_bodies(node, self._sources(node), self, where)
             else:
-                made = self._by_row(layer, where)
+                made = self._by_row(node, where)
         except SplitError:
             constants = folded_layer(self.source, layer)
             if constants is None:
                 raise
-            self.read += self._sources(layer)
-            for end, constant in constants.items():
-                self._const(end, constant.element_type, constant.array, where)
+            self.read += self._sources(node)
+            for port in node.outputs:
+                constant = constants.get(Endpoint(layer.id, port_of(port).id))
+                if constant is not None:
+                    self._const(port, constant.element_type, constant.array, where)
             return
-        for port, value in zip(layer.outputs, made, strict=True):
+        for port, value in zip(node.outputs, made, strict=True):
             if value is None:
                 continue
-            end = Endpoint(layer.id, port.id)
-            found = known(value)
-            if layer.bodies and isinstance(found, Tensor):
-                told = self.known[end]
-                assert isinstance(told, Tensor)
+            found, told = known(value), self.known[port]
+            if layer.bodies and isinstance(found, Tensor) and isinstance(told, Tensor):
                 note(value, Tensor(found.type, meet_shapes(found.shape, told.shape)))
-            self.values[end] = value
+            self.values[port] = value
 
-    def _by_row(self, layer: Layer, where: Where) -> Values:
+    def _by_row(self, node: LayerNode, where: Where) -> Values:
+        layer = node.layer
         row = row_of(layer)
         if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        tape = LayerPen(row.opset, self.names, self.graph, layer, self.source)
+        tape = LayerPen(row.opset, self.names, self.graph, node)
         try:
-            found = row.to_onnx(tape, layer, self._sources(layer))
+            found = row.to_onnx(tape, layer, self._sources(node))
         except SplitError as error:
             error.where = where
             raise
@@ -403,11 +394,10 @@ class _Scope:
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
         self.read += tape.folded
         made = [found] if isinstance(found, ir.Value) else found
-        for port, value in zip(layer.outputs, made, strict=True):
+        for port, value in zip(node.outputs, made, strict=True):
             if value is not None:
-                end = Endpoint(layer.id, port.id)
-                note(value, self.known.get(end))
-                value.name = self.names.fresh(self._port_name(end))
+                note(value, self.known.get(port))
+                value.name = self.names.fresh(port.name or "")
         return self.place(tape, made, where)
 
     # What layers with bodies need
@@ -419,9 +409,9 @@ class _Scope:
         imports = {"": self.opset}
         return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
-    def tape(self, layer: Layer) -> LayerPen:
+    def tape(self, node: LayerNode) -> LayerPen:
         """Return a tape for nodes that stand for a layer with bodies."""
-        return LayerPen(ONNX_OPSET, self.names, self.graph, layer, self.source)
+        return LayerPen(ONNX_OPSET, self.names, self.graph, node)
 
     def place(self, tape: LayerPen, values: Values, where: Where) -> Values:
         """Append the nodes of a tape, moved to the target; return what stands for some values then."""

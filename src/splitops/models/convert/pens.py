@@ -12,7 +12,6 @@ import onnx
 import onnx_ir as ir
 
 from splitops.models.convert.folding import MOST_ELEMENTS, folded_array
-from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
 from splitops.models.graph.onnx import Names, constant_array, note
 from splitops.models.graph.pen import OnnxPen
@@ -46,15 +45,13 @@ class LayerPen(OnnxPen, ValueReader):
         opset: their opset.
         names: the names of the model that they are for.
         graph: its graph, where large constants go.
-        layer: the layer.
-        source: the graph of the layer.
+        node: the node of the layer.
     """
 
-    def __init__(self, opset: int, names: Names, graph: ir.Graph, layer: Layer, source: Graph) -> None:
-        super().__init__(opset, names, layer.name)
+    def __init__(self, opset: int, names: Names, graph: ir.Graph, node: ir.Node) -> None:
+        super().__init__(opset, names, node.name or "")
         self._graph = graph
-        self._layer = layer
-        self._source = source
+        self._node = node
         self.folded: list[ir.Value] = []
         """The values that were read as constants, and are made of constants by nodes."""
 
@@ -103,8 +100,7 @@ class LayerPen(OnnxPen, ValueReader):
 
     def is_read(self, output: int) -> bool:
         """Return whether anybody reads an output of the layer."""
-        end = Endpoint(self._layer.id, self._layer.outputs[output].id)
-        return end in self._source.consumers
+        return bool(self._node.outputs[output].uses())
 
 
 @cache
