@@ -10,9 +10,8 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
-from splitops.models.graph.onnx import all_nodes
-from splitops.models.graph.openvino import from_nodes, layer_of, port_of, restate
+from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port
+from splitops.models.graph.openvino import layer_of, source_of
 from splitops.models.known import MAX_ELEMENTS, Known, Tensor, meet_shapes
 from splitops.models.movers import mover_of
 from splitops.models.movers.elementwise import ELEMENTWISE
@@ -108,25 +107,33 @@ def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
 
 
 def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOModel:
-    """Return the model that nodes stand for; its ports declare their dimensions, -1 where one is not exact.
+    """Return the model that nodes were made of, with the dimensions of its ports: -1 where one is not exact.
 
     Ports cannot state intervals; those stay in the ``shape`` of Parameter layers, which are not changed.
 
     Args:
-        model: the nodes; they stand for that model then.
+        model: the nodes.
         values: what is known of their values.
     """
-    for node in all_nodes(model):
+    source = source_of(model)
+    assert source is not None
+    return source.with_graph(_graph(model.graph, source.graph, values))
+
+
+def _graph(nodes: ir.Graph, source: Graph, values: Mapping[ir.Value, Known]) -> Graph:
+    layers: dict[int, Layer] = {}
+    for node in nodes:
         layer = layer_of(node)
-        sources = zip(layer.inputs, node.inputs, strict=True)
-        inputs = tuple(_port(port, values.get(value)) for port, value in sources if value is not None)
-        outputs = tuple(_port(port_of(value), values.get(value)) for value in node.outputs)
-        if inputs != layer.inputs or outputs != layer.outputs:
-            restate(node, replace(layer, inputs=inputs, outputs=outputs))
-    return from_nodes(model)
+        inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
+        outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
+        graphs = ((tag, node.attributes[tag].as_graph(), body) for tag, body in layer.bodies)
+        bodies = tuple([(tag, _graph(inner, body, values)) for tag, inner, body in graphs])
+        layers[layer.id] = replace(layer, inputs=inputs, outputs=outputs, bodies=bodies)
+    return replace(source, layers=tuple([layers[layer.id] for layer in source.layers]))
 
 
-def _port(port: Port, known: Known) -> Port:
+def _port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, Known]) -> Port:
+    known = None if value is None else values.get(value)
     if not isinstance(known, Tensor) or known.shape is None:
         return port
     precision = known.type.precision if known.type is not None and known.type.precision else port.precision
