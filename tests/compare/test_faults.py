@@ -21,6 +21,7 @@ from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import reported
 from splitops.comparison.driver.finding import Source, columns
 from splitops.comparison.driver.process import Limits, Process, without_network
+from splitops.comparison.driver.process import _variables as variables_of
 from splitops.comparison.driver.run import Run
 from splitops.comparison.records import Case, State, Verdict, Word
 
@@ -216,6 +217,17 @@ def test_an_error_of_ours_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(run, "judge", fail)
     with pytest.raises(ZeroDivisionError):
         asked("right")
+
+
+def test_a_process_is_known_while_it_begins_another_program() -> None:
+    """It has no variables for a moment: one of 50 looks."""
+    again = 'exec sh -c "$0" "$0"'
+    with subprocess.Popen(["sh", "-c", again, again], env={**os.environ, "AGAIN": "1"}) as process:
+        try:
+            folder = Path("/proc", str(process.pid))
+            assert all(b"AGAIN=1" in variables_of(folder) for _ in range(1000))
+        finally:
+            process.kill()
 
 
 def test_what_dies_after_its_answer_is_shrunk_too() -> None:

@@ -33,6 +33,10 @@ _LIMITED: Final = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; ex
 """Starts a command without core files, and so that it fills no disk."""
 _TOKEN: Final = "SPLITOPS_COMPARE_"  # noqa: S105 - begins the name of a variable
 """The rest of the name is the token, so what a forked process starts has the variable of its nursery too."""
+_LOOKS: Final = 8
+_SIZE: Final = 20
+_ENV_END: Final = 48
+"""Where the size of the memory and the end of the variables stand in /proc/PID/stat, behind the name."""
 _CHUNK: Final = 1 << 20
 _TAIL: Final = 1 << 12
 
@@ -395,9 +399,26 @@ def family(token: str) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError):
-                if wanted in Path(f"/proc/{name}/environ").read_bytes():
+                if wanted in _variables(Path("/proc", name)):
                     found.append(int(name))
     return found
+
+
+def _variables(process: Path) -> bytes:
+    """Return the variables that a process began with; while it begins another program it has none."""
+    content, looks = b"", 0
+    for _ in range(1000):
+        content = (process / "environ").read_bytes()
+        fields = (
+            [] if content else (process / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        )
+        if content or fields[_SIZE] == "0":
+            break
+        looks += fields[_ENV_END] != "0"
+        if looks == _LOOKS:  # without variables, and not only between a look at these and one at this
+            break
+        time.sleep(0.001)
+    return content
 
 
 @cache
