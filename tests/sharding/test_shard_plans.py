@@ -77,7 +77,8 @@ def test_a_glob_of_many_stars_ends():
 
 
 def test_captures_stand_between_dots():
-    assert matched("*.experts.{e}.{part}.weight", "l.0.experts.12.up.weight") == {"e": "12", "part": "up"}
+    found = matched("*.experts.{e}.{part}.weight", "l.0.experts.12.up.weight")
+    assert found == {"e": "12", "part": "up", "*": "l.0"}
     assert matched("x.{e}", "x.1.2") is None
     assert "braces hold a name" in rejected(matched, "x.{e}.{e}", "x.1.1")
     assert "braces hold a name" in rejected(matched, "x.{", "x.{")
