@@ -79,7 +79,30 @@ def transformers_save_pretrained(source: str, out: str, size: int) -> Action:
 
     model = PreTrainedModel(PretrainedConfig())
     model.register_parameter("one", Parameter(torch.zeros(1)))  # it asks a model for its type
-    return lambda: model.save_pretrained(out, state_dict=load_file(source), max_shard_size=size)
+    files = sorted(Path(source).glob("*.safetensors")) or [source]
+
+    def run() -> None:
+        state = {name: tensor for file in files for name, tensor in load_file(file).items()}
+        model.save_pretrained(out, state_dict=state, max_shard_size=size)
+
+    return run
+
+
+def safetensors_of_many(source: str, out: str, tensor: str) -> Action:
+    """One tensor cut in two by the slices of the format's own library, the others in both files."""
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    def run() -> None:
+        for index in range(2):
+            with safe_open(source, "numpy") as file:
+                found = {name: file.get_tensor(name) for name in file.keys() if name != tensor}  # noqa: SIM118
+                view = file.get_slice(tensor)
+                half = view.get_shape()[0] // 2
+                found[tensor] = view[index * half : (index + 1) * half]
+            save_file(found, f"{out}/{index}.safetensors")
+
+    return run
 
 
 def gguf_py(source: str, out: str, size: int) -> Action:
@@ -219,7 +242,7 @@ PEERS = {
     each.__name__: each
     for each in (numpy_memmap, safetensors_slices, dask, zarr, tensorstore, cubed, rechunker)
 }
-BY_SIZE = {each.__name__: each for each in (transformers_save_pretrained, gguf_py)}
+BY_SIZE = {each.__name__: each for each in (transformers_save_pretrained, gguf_py, safetensors_of_many)}
 _OURS = (cp, split, merge, by_size, one_file)
 ACTIONS: dict[str, Callable[..., Action]] = {each.__name__: each for each in _OURS} | PEERS | BY_SIZE
 

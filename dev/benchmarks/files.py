@@ -119,9 +119,8 @@ def make_sources(folder: Path, mebibytes: int) -> None:
     make_tensors(folder / "tensors.safetensors", mebibytes)
     make_tensors(folder / "layers.safetensors", mebibytes, LAYERS)
     splitops.files.plan_one_file(folder / "layers.safetensors", folder / "layers.gguf").run()
-    for kind in ("safetensors", "gguf"):
-        source = folder / f"layers.{kind}"
-        splitops.files.plan_by_size(source, folder / f"sized-{kind}", mebibytes << 17).run()
+    for name in ("layers.safetensors", "layers.gguf", "tensors.safetensors"):
+        splitops.files.plan_by_size(folder / name, folder / f"sized-{name}", mebibytes << 17).run()
     try:
         import zarr
     except ImportError:
@@ -195,20 +194,27 @@ def cases(folder: Path, out: Path, pythons: dict[str, str], mebibytes: int) -> I
     kept = {"tensor": "layer.7.weight", "keep_others": True}
     name = f"safetensors, one of {TENSORS:,} tensors into 2, all kept"
     yield Case(name, split("tensors.safetensors", 0, 2, **kept), twice)
-    one = f"cp of {LAYERS} tensors"
-    yield Case(one, cp("layers.safetensors"))
-    for kind in ("safetensors", "gguf"):
-        sized = {"source": str(folder / f"layers.{kind}"), "out": str(out), "size": mebibytes << 17}
-        yield Case(
-            f"{kind}, {LAYERS} tensors by size into 9 files", {"do": "by_size", **sized, "sync": False}, one
-        )
-        back = {"folder": str(folder / f"sized-{kind}"), "out": str(out), "name": f"layers.{kind}"}
-        yield Case(
-            f"{kind}, {LAYERS} tensors of 9 files into one", {"do": "one_file", **back, "sync": False}, one
-        )
-        name = {"safetensors": "transformers_save_pretrained", "gguf": "gguf_py"}[kind]
-        label = f"*{name.replace('_', ' ')}, {LAYERS} tensors by size*"
-        yield Case(label, {"do": name, **sized}, one, pythons.get(name, sys.executable))
+    peer = "safetensors_of_many"
+    arguments = {"do": peer, "source": str(folder / "tensors.safetensors"), "tensor": kept["tensor"]}
+    name = f"*safetensors slices, one of {TENSORS:,} tensors into 2, all kept*"
+    yield Case(name, {**arguments, "out": str(out)}, twice, pythons.get(peer, sys.executable))
+    for file, count in (
+        ("layers.safetensors", LAYERS),
+        ("layers.gguf", LAYERS),
+        ("tensors.safetensors", TENSORS),
+    ):
+        kind, one = file.split(".")[1], f"cp of {count:,} tensors"
+        if kind == "safetensors":
+            yield Case(one, cp(file))
+        sized = {"source": str(folder / file), "out": str(out), "size": mebibytes << 17}
+        name = f"{kind}, {count:,} tensors by size into 9 files"
+        yield Case(name, {"do": "by_size", **sized, "sync": False}, one)
+        back = {"folder": str(folder / f"sized-{file}"), "out": str(out), "name": file}
+        name = f"{kind}, {count:,} tensors of 9 files into one"
+        yield Case(name, {"do": "one_file", **back, "sync": False}, one)
+        peer = {"safetensors": "transformers_save_pretrained", "gguf": "gguf_py"}[kind]
+        label = f"*{peer.replace('_', ' ')}, {count:,} tensors by size*"
+        yield Case(label, {"do": peer, **sized}, one, pythons.get(peer, sys.executable))
     if (folder / "x.zarr").exists():
         yield Case("zarr, axis 1 into 4, along its chunks", split("x.zarr", 1, 4))
         yield Case("zarr, axis 1 into 3, through its chunks", split("x.zarr", 1, 3))

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from file_actions import Action, cp, main
+from file_actions import Action, by_size, cp, main, one_file, transformers_save_pretrained
 
 PLAN = Path(__file__).with_name("shard_plan.toml")
 ROWWISE = ("o_proj.weight", "down_proj.weight")
@@ -43,6 +43,32 @@ def merge_then_shard(folder: str, out: str, ranks: int) -> Action:
         sharding.plan(f"{out}/merged", PLAN, ranks=ranks).run(f"{out}/ranks", sync=False)
 
     return run
+
+
+FUSED = {
+    "version": 1,
+    "rule": [
+        {
+            "fused": "*.self_attn.qkv_proj.weight",
+            "parts": [f"*.self_attn.{each}_proj.weight" for each in "qkv"],
+            "sections": ["q", "k", "k"],
+        },
+        {
+            "fused": "*.mlp.gate_up_proj.weight",
+            "parts": [f"*.mlp.{each}_proj.weight" for each in ("gate", "up")],
+        },
+    ],
+}
+"""Which tensors of the model are fused."""
+
+
+def refit(folder: str, out: str, rows: list[int], **arguments: Any) -> Action:
+    """Ours: tensors of the same bytes, fused."""
+    from splitops import sharding
+
+    plan = {**FUSED, "vars": dict(zip(("q", "k"), rows, strict=True))}
+    sharding.refit(folder, plan, invert=True).file_plan(f"{out}/fused")
+    return lambda: sharding.refit(folder, plan, invert=True).run(f"{out}/fused", **arguments)
 
 
 def cluster(folder: str, out: str, ranks: int, kill: bool) -> Action:
@@ -114,8 +140,8 @@ def torch_chunk(folder: str, out: str, ranks: int) -> Action:
     return run
 
 
-PEERS = {each.__name__: each for each in (safetensors_slices, torch_chunk)}
-OURS = {each.__name__: each for each in (shard, merge, merge_then_shard, cluster)}
+PEERS = {each.__name__: each for each in (safetensors_slices, torch_chunk, transformers_save_pretrained)}
+OURS = {each.__name__: each for each in (shard, merge, merge_then_shard, cluster, refit, by_size, one_file)}
 
 if __name__ == "__main__":
     main({"cp": cp, **OURS, **PEERS})

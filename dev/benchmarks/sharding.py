@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -30,6 +31,9 @@ PLAN = Path(__file__).with_name("shard_plan.toml")
 RANKS = (2, 4, 8)
 FILES = 4
 TENSORS = 100_000
+SMALL = 64
+"""Sizes of the many tensors are those of the model by this."""
+SIZE = 256 << 20
 CONFIG = {"num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "hidden_size": 2048}
 
 
@@ -80,7 +84,9 @@ def make_model(folder: Path, layers: int) -> None:
     (folder / "config.json").write_text(json.dumps(CONFIG))
 
 
-def cases(model: Path, ranks: dict[int, Path], out: Path, peers: str, dask: bool) -> Iterator[Case]:
+def cases(
+    model: Path, many: Path, ranks: dict[int, Path], out: Path, peers: str, dask: bool
+) -> Iterator[Case]:
     """What is compared, in the order of the turns."""
 
     def case(name: str, do: str, folder: Path, beside: str = "cp -r", **arguments: Any) -> Case:
@@ -99,22 +105,36 @@ def cases(model: Path, ranks: dict[int, Path], out: Path, peers: str, dask: bool
         yield case(f"reshard, {first} to {second} ranks", "shard", ranks[first], ranks=second, sync=False)
     yield case("merge, then shard, 8 to 4 ranks", "merge_then_shard", ranks[8], ranks=4)
     yield case("merge, 8 ranks", "merge", ranks[8], sync=False)
+    yield case("refit, q, k, v and gate, up fused", "refit", model, rows=[2048, 512], sync=False)
+    sized = {"source": str(model), "out": str(out), "size": SIZE}
+    yield Case("split by size", {"do": "by_size", **sized, "sync": False}, "cp -r")
+    merged = {"folder": str(model), "out": str(out), "name": "model.safetensors", "sync": False}
+    yield Case("one file", {"do": "one_file", **merged}, "cp -r")
+    of_many = f"cp -r, {TENSORS:,} tensors"
+    yield Case(of_many, {"do": "cp", "sources": [str(many)], "out": str(out)}, of_many)
+    yield case(f"shard, 4 ranks, {TENSORS:,} tensors", "shard", many, of_many, ranks=4, sync=False)
+    name = f"refit, q, k, v and gate, up fused, {TENSORS:,} tensors"
+    yield case(name, "refit", many, of_many, rows=[2048 // SMALL, 512 // SMALL], sync=False)
     if dask:
         yield case("shard, 4 ranks, 2 workers of Dask", "cluster", model, ranks=4, kill=False)
         yield case("shard, 4 ranks, 2 workers, one killed", "cluster", model, ranks=4, kill=True)
     for name in ("safetensors_slices", "torch_chunk"):
         arguments = {"do": name, "folder": str(model), "out": str(out), "ranks": 4}
         yield Case(f"*{name.replace('_', ' ')}, 4 ranks*", arguments, "cp -r", peers)
+    name = "transformers_save_pretrained"
+    yield Case(f"*{name.replace('_', ' ')}, by size*", {"do": name, **sized}, "cp -r", peers)
+
+
+def make_many(folder: Path) -> None:
+    """Write a checkpoint of many small tensors."""
+    folder.mkdir()
+    small = {name: [max(1, size // SMALL) for size in of] for name, of in shapes(TENSORS // 8).items()}
+    write_file(folder / "model.safetensors", small)
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"head_dim": 1}))
 
 
 def plan_many(folder: Path) -> float:
     """Return the seconds in which so many tensors are read and planned."""
-    folder.mkdir()
-    layers = TENSORS // 8
-    write_file(
-        folder / "model.safetensors", {n: [s // 512 or 1 for s in d] for n, d in shapes(layers).items()}
-    )
-    (folder / "config.json").write_text(json.dumps(CONFIG | {"head_dim": 1}))
     turns = []
     for _ in range(5):
         start = time.perf_counter()
@@ -144,7 +164,9 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, help="where the files are written; /tmp without")
     parser.add_argument("--layers", type=int, default=16, help="of the model, 93 MiB each (16)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each case (5)")
-    parser.add_argument("--only", default="", help="cases with this in their names, and what they need")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="cases whose names match, and what they need"
+    )
     parser.add_argument("--peers", default=sys.executable, help="a Python with torch and safetensors")
     parser.add_argument("--minima", action="store_true", help="minima, for a busy machine")
     parser.add_argument("--dask", action="store_true", help="on a cluster, too")
@@ -154,11 +176,12 @@ def main() -> None:
     try:
         model, out = base / "model", base / "out"
         make_model(model, chosen.layers)
+        make_many(base / "many")
         ranks = {count: base / f"ranks-{count}" for count in (2, 8)}
         for count, folder in ranks.items():
             sharding.plan(model, PLAN, ranks=count).run(folder)
-        compared = list(cases(model, ranks, out, chosen.peers, chosen.dask))
-        wanted = {case.name for case in compared if chosen.only in case.name}
+        compared = list(cases(model, base / "many", ranks, out, chosen.peers, chosen.dask))
+        wanted = {case.name for case in compared if re.search(chosen.only, case.name)}
         wanted |= {case.beside for case in compared if case.name in wanted}
         compared = [case for case in compared if case.name in wanted]
         measured = {case.name: Measured() for case in compared}
