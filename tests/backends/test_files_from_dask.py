@@ -141,6 +141,8 @@ def test_what_cannot_be_is_one_error(tmp_path, monkeypatch):
         )
     with pytest.raises(FileError, match="not made from its beginning"):
         splitops.files.split(source, "memory://out", num_outputs=2)
+    with pytest.raises(FileError, match="100001 parts would be as many files"):
+        splitops.files.split(da.zeros(100_001, dtype="u1"), tmp_path / "out", num_outputs=100_001)
     with pytest.raises(FileError, match="unknown sizes"):
         splitops.files.split(source[source[:, 0] > 3], tmp_path / "out", num_outputs=2)
     with pytest.raises(splitops.RuleError, match=r"type\.unsupported"):

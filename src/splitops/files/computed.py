@@ -22,7 +22,7 @@ from splitops.files.chunk_tasks import ChunkTask, Flow
 from splitops.files.cluster import Workers, client_of
 from splitops.files.formats import Format, format_named
 from splitops.files.planned import Part
-from splitops.files.planning import Bind, chunk_plan
+from splitops.files.planning import Bind, chunk_plan, part_names
 from splitops.files.plans import FilePlan
 from splitops.files.tasks import Files
 from splitops.files.tensors import array_tensor
@@ -64,9 +64,8 @@ def array_plan(
         )
     plan = bind(shape, backend.element_type(array) or ElementType(str(dtype), bits=0))
     whole = zarr.taken(array_tensor("", shape, dtype, str(dtype)))
-    digits = len(str(max(0, len(plan.sizes) - 1)))
     name, folder = prefix or "part", target_path(folder)
-    names = [f"{name}.{index:0{digits}}{zarr.suffixes[0]}" for index in range(len(plan.sizes))]
+    names = part_names(name, len(plan.sizes), zarr.suffixes[0])
     arrays = [_in_regular_chunks(part) for part in backend.views(plan, array)]
     flows, parts = [], []
     for index, (made, offset, size) in enumerate(zip(arrays, plan.offsets, plan.sizes, strict=True)):

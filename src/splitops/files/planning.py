@@ -140,13 +140,8 @@ def split_plan(
     folder = target_path(folder)
     stored = contents.tensor(tensor)
     plan = _bound(bind, stored, _stated(stored, element_type, contents) or stored.element_type)
-    count = len(plan.sizes)
-    if count > _MAX_FILES:
-        raise FileError(f"{count} parts would be as many files; at most {_MAX_FILES} are written")
-    to = to or contents.format
-    suffix = _suffix(contents) if to is contents.format else to.suffixes[0]
-    digits = len(str(max(0, count - 1)))
-    names = [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
+    count, to = len(plan.sizes), to or contents.format
+    names = part_names(prefix, count, _suffix(contents) if to is contents.format else to.suffixes[0])
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
     if to is contents.format and _in_chunks([(contents, each) for each in (stored, *others)]):
         return _split_by_chunks(contents, stored, others, plan, folder, prefix, names)
@@ -178,6 +173,22 @@ def split_plan(
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
     targets.extents.append(Extents.of(moved))
     return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
+
+
+def part_names(prefix: str, count: int, suffix: str) -> list[str]:
+    """Return the names of the files of so many parts.
+
+    Raises:
+        FileError: there are too many.
+
+    Examples:
+        >>> part_names("x", 11, ".npy")[9:]
+        ['x.09.npy', 'x.10.npy']
+    """
+    if count > _MAX_FILES:
+        raise FileError(f"{count} parts would be as many files; at most {_MAX_FILES} are written")
+    digits = len(str(max(0, count - 1)))
+    return [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
 
 
 def _bound(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
