@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 
 from splitops.comparison.cases import listed
@@ -27,10 +28,23 @@ BODY = Where(graph="body of 'if'")
 AROUND = Surroundings(
     outputs=frozenset({"a"}),
     merged=frozenset({(None, "a")}),
-    transposes={(None, "a"): [(1, 0, 2)]},
-    sliced=frozenset({(None, "b")}),
     opset=13,
 )
+
+
+def split_node(domain: str, outputs: tuple[str, ...]) -> ir.Node:
+    """Return a split whose output a is transposed and whose output b is sliced."""
+    split = ir.Node(domain, "Split", [], outputs=[ir.Value(name=name) for name in outputs])
+    order = [ir.AttrInt64s("perm", [1, 0, 2])]
+    readers = [
+        ir.Node(domain, "Transpose", [value], order)
+        if value.name == "a"
+        else ir.Node(domain, "Slice", [value])
+        for value in split.outputs
+        if value.name in ("a", "b")
+    ]
+    ir.Graph([], [], nodes=[split, *readers])
+    return split
 
 
 def site(
@@ -48,12 +62,14 @@ def site(
     name, _, version = of.rpartition("-")
     domain, _, name = name.rpartition(".")
     data = Fact(type=None if kind is None else ELEMENT_TYPES[kind], shape=shape, value=value)
+    names = tuple("" if name == "-" else name for name in outputs.split())
     return Site(
         schema=schema(name, int(version), domain=domain),
+        node=split_node(domain, names),
         attributes=attributes,
         facts=(data, *more),
         inputs=inputs,
-        outputs=tuple("" if name == "-" else name for name in outputs.split()),
+        outputs=names,
         where=where,
         origins=tuple([Origin.MODEL if constant else Origin.RUN] * (1 + len(more))),
     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from itertools import accumulate
@@ -23,7 +23,6 @@ import onnx_ir as ir
 from splitops.errors import Rule, RuleError, nearest, shown
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
-from splitops.models.graph.onnx import all_graphs
 from splitops.models.graph.openvino import LayerNode, layer_of, source_of
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -46,9 +45,6 @@ class Surely(IntEnum):
     YES = 2
 
 
-Orders = Mapping[tuple[str | None, str], Sequence[tuple[int, ...]]]
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a condition must know of the model around a split node.
@@ -56,38 +52,21 @@ class Surroundings:
     Attributes:
         outputs: the names of the model's outputs.
         merged: the splits that onnxruntime merges with others.
-        transposes: the orders of axes in which Transposes read a value, by the path of its graph and its
-            name; an empty one reverses them.
-        sliced: the values that a Slice reads, by the path of its graph and its name.
         opset: the operator set of ONNX that the model imports; None for OpenVINO IR.
     """
 
     outputs: frozenset[str] = frozenset()
     merged: frozenset[SiteKey] = frozenset()
-    transposes: Orders = field(default_factory=dict)
-    sliced: frozenset[tuple[str | None, str]] = frozenset()
     opset: int | None = None
 
     @classmethod
     def of(cls, model: ir.Model) -> Surroundings:
         """Return what is to be known of a well-formed model."""
         if source_of(model) is not None:
-            return cls(transposes=_transposes(model))
+            return cls()
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
-        sliced = frozenset(_sliced(model))
         opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
-        return cls(outputs, merged_sites(model), _transposes(model), sliced, opset)
-
-
-def _transposes(model: ir.Model) -> Orders:
-    found: dict[tuple[str | None, str], list[tuple[int, ...]]] = {}
-    for path, graph in all_graphs(model):
-        for node in graph:
-            if node.op_type == "Transpose" and node.inputs and node.inputs[0] is not None:
-                order = _order(node)
-                if order is not None:
-                    found.setdefault((path, node.inputs[0].name or ""), []).append(order)
-    return found
+        return cls(outputs, merged_sites(model), opset)
 
 
 def _order(node: ir.Node) -> tuple[int, ...] | None:
@@ -96,17 +75,8 @@ def _order(node: ir.Node) -> tuple[int, ...] | None:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
         constant = None if maker is None else layer_of(maker).constant
         return None if constant is None else tuple(constant.array(node.layer.where).reshape(-1).tolist())
-    if canonical(node.domain) != "":
-        return None
     order = node.attributes.get("perm")
     return () if order is None or order.is_ref() else tuple(order.value)
-
-
-def _sliced(model: ir.Model) -> Iterator[tuple[str | None, str]]:
-    for path, graph in all_graphs(model):
-        for node in graph:
-            if node.op_type == "Slice" and canonical(node.domain) == "" and node.inputs[0] is not None:
-                yield path, node.inputs[0].name or ""
 
 
 class Vocabulary:
@@ -172,6 +142,14 @@ class Vocabulary:
             return None
         axis = self._site.attributes.get("axis", 0)
         return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
+
+    def _readers(self, index: int, operator: str) -> Iterator[ir.Node]:
+        """Yield the nodes of an operator beside the split whose data is one of its outputs."""
+        node = self._site.node
+        for use in () if node is None else node.outputs[index].uses():
+            beside = use.node.graph is node.graph and canonical(use.node.domain) == canonical(node.domain)
+            if beside and use.idx == 0 and use.node.op_type == operator:
+                yield use.node
 
     # The operator and its data
 
@@ -371,9 +349,9 @@ class Vocabulary:
     def empty_part_transposed(self) -> bool:
         """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1."""
         return any(
-            part is not None and _moves_zero(part, order)
-            for name, part in zip(self._site.outputs, self._parts or (), strict=False)
-            for order in self._model.transposes.get((self._site.where.graph, name), ())
+            part is not None and (order := _order(reader)) is not None and _moves_zero(part, order)
+            for index, part in enumerate((self._parts or ())[: len(self._site.outputs)])
+            for reader in self._readers(index, "Transpose")
         )
 
     def equal_parts(self) -> bool:
@@ -475,8 +453,8 @@ class Vocabulary:
 
     def last_part_sliced(self) -> bool:
         """A Slice reads the last of num_outputs parts."""
-        met = (self._site.where.graph, self._site.outputs[-1]) in self._model.sliced
-        return met and self._num_outputs == len(self._site.outputs)
+        given = self._num_outputs == len(self._site.outputs)
+        return given and next(self._readers(self._num_outputs - 1, "Slice"), None) is not None
 
     def merged(self) -> bool:
         """Another Split of the same data declares another number of outputs, and neither declares lengths."""
