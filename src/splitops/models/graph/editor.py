@@ -566,10 +566,14 @@ class Editor(ABC):
             self.release(value)
 
     def remove(self, *nodes: ir.Node) -> None:
-        """Remove nodes of one graph that nobody else reads, and what was made for them alone."""
-        graph = nodes[0].graph
-        assert graph is not None
-        gone = set(nodes)
+        """Remove nodes of one graph that nobody else reads, and what was made for them alone.
+
+        One of known numbers may have gone with its last reader.
+        """
+        gone = {node for node in nodes if node.graph is not None}
+        graph = next((node.graph for node in gone), None)
+        if graph is None:
+            return
         inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
         for node in nodes:
             self._queue.pop(node, None)

@@ -88,7 +88,7 @@ class SplitConcatPass(SplitPass):
             after = f"Concat of {len(values)} inputs instead of {len(inputs)}"
         for split in splits:
             # Each is removed here: alone, this pass shall not leave more than it needs.
-            if split.graph is not None and not any(is_read(output) for output in split.outputs):
+            if not any(map(is_read, split.outputs)):
                 editor.remove(split)
         editor.applied(self, where, before, after, "all parts of a split are in their order")
         return True
@@ -223,7 +223,7 @@ class ConcatSplitPass(SplitPass):
             if is_read(output) and value is not None:
                 editor.replace(output, value)
         editor.remove(node)
-        if dead and concat.graph is not None and not is_read(concat.outputs[0]):
+        if dead and not is_read(concat.outputs[0]):
             editor.remove(concat)
         names = ", ".join(value.name or "?" for value in values[:8] if value is not None)
         editor.applied(self, where, before, names, "the parts are what was concatenated")
@@ -283,9 +283,7 @@ class NestedConcatsPass(SplitPass):
         before, where = f"{len(inner) + 1} x {editor.describe(outer)}", editor.where(outer)
         joint = editor.pen(outer).concat(leaves, axis)
         editor.substitute(outer, [joint])
-        for concat in inner:
-            if concat.graph is not None:  # one of known numbers has gone with its reader
-                editor.remove(concat)
+        editor.remove(*inner)
         after = f"Concat of {len(leaves)} inputs"
         editor.applied(
             self, where, before, after, "they concatenate on the same axis, and nothing else reads them"

@@ -46,7 +46,7 @@ class MergedMovesPass(SplitPass):
             return
         before, where = _words(one.op_type for one in row), editor.where(row[-1])
         editor.replace(end, stated(fewer, row[-1], data, editor))
-        remove(row, editor)
+        editor.remove(*row)
         after = _words("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
         editor.applied(self, where, before, after or data.name or "its input", "together they move the same")
 
@@ -130,8 +130,8 @@ class MovedSplitsPass(SplitPass):
         for part, value in zip(parts, made, strict=True):
             if is_read(part.end):
                 editor.replace(part.end, stated(part.moves, first, value, editor))
-            remove(part.behind, editor)
-        remove([*above, *cover.nodes], editor)
+            editor.remove(*part.behind)
+        editor.remove(*above, *cover.nodes)
         reason = "what moves the whole keeps the axis"
         editor.applied(self, where, before, editor.describe_maker(made[0]), reason)
         return True
@@ -232,13 +232,6 @@ def stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Edit
         else:
             value = pen.reshape(value, move.pattern, move.shape)
     return value
-
-
-def remove(row: Sequence[ir.Node], editor: Editor) -> None:
-    """Remove nodes that nothing reads but one another, the last one first."""
-    for node in reversed(row):
-        if node.graph is not None:  # one of known numbers goes with what reads it
-            editor.remove(node)
 
 
 def _words(operators: Iterable[str]) -> str:

@@ -63,8 +63,7 @@ class MergedSlicesPass(SplitPass):
         for reader, bounds in zip(readers, merged, strict=True):
             assert bounds is not None
             editor.substitute(reader, [editor.pen(reader).slice(data, bounds)])
-        if node.graph is not None:  # one of known numbers has gone with its last reader
-            editor.remove(node)
+        editor.remove(node)
         after = (
             f"{_describe(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
         )

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, shape_of, type_of
 from splitops.models.graph.pen import shape_like
-from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, remove, stated
+from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, stated
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import NUMERICS
 
@@ -62,8 +62,8 @@ class SplitWeightsPass(SplitPass):
             if is_read(part.end):
                 made = _part(row, divided, index, axis, part.size, first, editor)
                 editor.replace(part.end, stated(part.moves, first, made, editor))
-            remove(part.behind, editor)
-        remove([*row, *movers, *cover.nodes], editor)
+            editor.remove(*part.behind)
+        editor.remove(*row, *movers, *cover.nodes)
         after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
         editor.applied(self, where, before, after, "its weights are constant")
 
