@@ -495,6 +495,14 @@ def test_a_part_that_several_outputs_name_is_each_of_them() -> None:
     assert list(splitops.models.run(report.model, {"x": X})) == ["b", "a", "c"]
 
 
+def test_a_split_keeps_its_name_as_a_layer() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[6] x) => (float[3] a, float[3] b) { [halve] a, b = Split<axis = 0>(x) }""")
+    (split,) = convert(model, to="openvino").graph.layers_of_type("Split", "VariadicSplit")  # type: ignore[union-attr]
+    assert split.name == "halve"
+
+
 def test_a_false_shape_of_an_output_does_not_keep_a_model_from_newer_opsets() -> None:
     """The inference of opset 12 does not follow the shape that Reshape is given, that of 18 does."""
     model = onnx.parser.parse_model("""
