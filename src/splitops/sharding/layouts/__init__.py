@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 from splitops.errors import PlanError, shown
 from splitops.sharding.placements import Laid, Placements
 
 LAYOUTS: Final = ("hf", "dcp", "vllm")
-"""One module each, with the layout in ``LAYOUT``."""
+"""One module each, with the functions of the layout."""
 
 
-class CheckpointLayout(Protocol):
-    """How the files of ranks are written. A manifest has no places: they are laid out again to be read."""
+class CheckpointLayout(NamedTuple):
+    """How the files of ranks are written. A manifest has no places: they are laid out again to be read.
 
-    @property
-    def name(self) -> str:
-        """What users call it."""
-        ...
+    Attributes:
+        name: what users call it.
+        homes: returns the folders of so many ranks that get the small files, such as the configuration;
+            ``""`` is that of all.
+        lay_out: lays out the files of all ranks; raises a PlanError if the layout cannot hold them.
+    """
 
-    def homes(self, ranks: int) -> tuple[str, ...]:
-        """Return the folders that get the small files, such as the configuration; ``""`` is that of all."""
-        ...
-
-    def lay_out(self, placements: Placements) -> Laid:
-        """Lay out the files of all ranks.
-
-        Raises:
-            PlanError: the layout cannot hold them.
-        """
-        ...
+    name: str
+    homes: Callable[[int], tuple[str, ...]]
+    lay_out: Callable[[Placements], Laid]
 
 
 def layout_named(name: str) -> CheckpointLayout:
@@ -41,5 +36,5 @@ def layout_named(name: str) -> CheckpointLayout:
     """
     if name not in LAYOUTS:
         raise PlanError(f"layout {shown(name)} is none of {', '.join(LAYOUTS)}")
-    found: CheckpointLayout = import_module(f"{__name__}.{name}").LAYOUT
-    return found
+    module = import_module(f"{__name__}.{name}")
+    return CheckpointLayout(name, module.homes, module.lay_out)

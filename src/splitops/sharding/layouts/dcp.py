@@ -21,24 +21,24 @@ INFO: Final = "DCP_SHARDING_INFO"
 OFFSETS: Final = "saved_offsets"
 
 
-class _Distributed:
-    name = "dcp"
+def homes(ranks: int) -> tuple[str, ...]:
+    """Return the folder of all ranks."""
+    return ("",)
 
-    def homes(self, ranks: int) -> tuple[str, ...]:
-        return ("",)
 
-    def lay_out(self, placements: Placements) -> Laid:
-        held = _members(placements)
-        parts = max((part for _, part in held), default=0) + 1
-        filing = Filing(len(placements.tensors))
-        for (rank, part), members in sorted(held.items()):
-            pieces = [shard_of(placements.tensors[i], cut, 0) for i, cut, _ in members]
-            begins = [begin for _, _, begin in members]
-            name = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
-            number, offsets = filing.add(name, pieces, _metadata(pieces, begins))
-            for (i, cut, _), offset in zip(members, offsets, strict=True):
-                filing.extents[i] += shard_extents(placements.tensors[i], cut, 0, number, offset)
-        return filing.laid
+def lay_out(placements: Placements) -> Laid:
+    """Lay out the files of all ranks."""
+    held = _members(placements)
+    parts = max((part for _, part in held), default=0) + 1
+    filing = Filing(len(placements.tensors))
+    for (rank, part), members in sorted(held.items()):
+        pieces = [shard_of(placements.tensors[i], cut, 0) for i, cut, _ in members]
+        begins = [begin for _, _, begin in members]
+        name = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
+        number, offsets = filing.add(name, pieces, _metadata(pieces, begins))
+        for (i, cut, _), offset in zip(members, offsets, strict=True):
+            filing.extents[i] += shard_extents(placements.tensors[i], cut, 0, number, offset)
+    return filing.laid
 
 
 _Member = tuple[int, Cut, tuple[int, ...]]
@@ -75,6 +75,3 @@ def _alone(cut: Cut) -> list[tuple[int, int, Cut, int]]:
 def _metadata(pieces: Sequence[StoredTensor], offsets: Sequence[tuple[int, ...]]) -> Mapping[str, str]:
     info = {piece.name: {OFFSETS: list(begin)} for piece, begin in zip(pieces, offsets, strict=True)}
     return {"format": "pt", "DCP_VERSION": "1.0", INFO: json.dumps(info, ensure_ascii=False)}
-
-
-LAYOUT: Final = _Distributed()

@@ -31,28 +31,25 @@ class _Held(NamedTuple):
     places: list[tuple[int, int]]
 
 
-class _Serving:
-    name = "vllm"
-
-    def homes(self, ranks: int) -> tuple[str, ...]:
-        return ("",)
-
-    def lay_out(self, placements: Placements) -> Laid:
-        groups = _groups([tensor.name for tensor in placements.tensors])
-        filing = Filing(len(placements.tensors))
-        for rank in range(placements.ranks):
-            held = [made for group in groups for made in _held(placements, group, rank)]
-            for part, some in enumerate(_parts(held)):
-                name = f"model-rank-{rank}-part-{part}.safetensors"
-                number, offsets = filing.add(name, [made.tensor for made in some], {"format": "pt"})
-                for made, offset in zip(some, offsets, strict=True):
-                    for i, at in made.places:
-                        tensor, cut = placements.tensors[i], placements.cuts[i]
-                        filing.extents[i] += shard_extents(tensor, cut, rank, number, offset + at)
-        return filing.laid
+def homes(ranks: int) -> tuple[str, ...]:
+    """Return the folder of all ranks."""
+    return ("",)
 
 
-LAYOUT: Final = _Serving()
+def lay_out(placements: Placements) -> Laid:
+    """Lay out the files of all ranks."""
+    groups = _groups([tensor.name for tensor in placements.tensors])
+    filing = Filing(len(placements.tensors))
+    for rank in range(placements.ranks):
+        held = [made for group in groups for made in _held(placements, group, rank)]
+        for part, some in enumerate(_parts(held)):
+            name = f"model-rank-{rank}-part-{part}.safetensors"
+            number, offsets = filing.add(name, [made.tensor for made in some], {"format": "pt"})
+            for made, offset in zip(some, offsets, strict=True):
+                for i, at in made.places:
+                    tensor, cut = placements.tensors[i], placements.cuts[i]
+                    filing.extents[i] += shard_extents(tensor, cut, rank, number, offset + at)
+    return filing.laid
 
 
 def _parts(held: Sequence[_Held]) -> Iterator[list[_Held]]:
