@@ -17,6 +17,7 @@ from splitops.models.formats.files import is_openvino
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
     from splitops.models.running.declared import Declared
+    from splitops.models.sessions.program import SessionProgram
     from splitops.models.sites import Site
 
 __all__ = ["EngineError", "Event", "Session", "session"]
@@ -85,7 +86,7 @@ def session(
     runtime = None if name is None else make_engine(name, options, isolate=isolate, profile=profile)
     asked: dict[str, Any] = {"fallback": engine == AUTO, "max_body_runs": max_body_runs}
     given: Any = model
-    program: Any
+    program: SessionProgram
     if of_ir:
         from splitops.models.sessions.openvino import OpenVINOIRProgram
 
@@ -102,7 +103,9 @@ def session(
 class Session:
     """A model that is ready to run; made by :func:`session`."""
 
-    def __init__(self, asked: str, runtime: Engine | None, program: Any, events: list[Event] | None) -> None:
+    def __init__(
+        self, asked: str, runtime: Engine | None, program: SessionProgram, events: list[Event] | None
+    ) -> None:
         self._asked, self._runtime, self._program, self._events = asked, runtime, program, events
         self._process = os.getpid()
         self._closed = False
@@ -130,9 +133,9 @@ class Session:
             problem = "does not survive a fork: make the session in the process that runs it"
             raise EngineError(self.engine, problem)
         if self._events is None:
-            return self._program.run(inputs)  # type: ignore[no-any-return]
+            return self._program.run(inputs)
         with recording(self._events):
-            return self._program.run(inputs)  # type: ignore[no-any-return]
+            return self._program.run(inputs)
 
     @property
     def engine(self) -> str:
@@ -153,7 +156,7 @@ class Session:
     @property
     def sites(self) -> tuple[Site, ...]:
         """The split operators of the model."""
-        return tuple(self._program.sites)
+        return self._program.sites
 
     def engine_of(self, site: Site) -> str:
         """Return who evaluates a split: ``"splitops"``, or the engine."""
@@ -166,8 +169,7 @@ class Session:
         Args:
             inputs: arrays by input name.
         """
-        sites: Iterator[Site] = self._program.foretold(inputs)
-        return sites
+        return self._program.foretold(inputs)
 
     def describe(self) -> str:
         """Return one line on which engine runs what, and why; after a run in this thread, what ran it."""
@@ -183,10 +185,8 @@ class Session:
         if failure is not None:
             return f"Runs on the reference evaluator{every}, since {failure.message}"
         who = engine.name
-        rewritten = self._program.rewritten
-        rewritten = (
-            f"; {count_of(len(rewritten), 'split')} rewritten (splitops fix shows how)" if rewritten else ""
-        )
+        count = len(self._program.rewritten)
+        rewritten = f"; {count_of(count, 'split')} rewritten (splitops fix shows how)" if count else ""
         if not borders:
             return f"Runs on {who}{every}{rewritten}"
         reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,11 +11,9 @@ from onnx import ModelProto
 
 from splitops.models.engines.emptiness import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
-from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.graph.merging import site_key
-from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
@@ -36,10 +33,9 @@ from splitops.models.sessions.legality import (
     survey,
     types_of_values,
 )
-from splitops.models.sessions.rescue import LastRun, rescued
+from splitops.models.sessions.program import SessionProgram
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
-from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -48,7 +44,7 @@ _ATTEMPTS: Final = 16
 """How often a model is cut anew, each time because of another operator that a runtime lacks."""
 
 
-class OnnxProgram:
+class OnnxProgram(SessionProgram):
     """An ONNX model that is ready to run on an engine.
 
     Args:
@@ -59,13 +55,6 @@ class OnnxProgram:
         allow_links: of a path, whether links in its folder may lead out of it.
 
     Attributes:
-        engine: who runs it; None is the reference.
-        rejection: why the engine that was asked for does not.
-        last: what the last run of a thread needed.
-        inputs: what the model declares of its inputs.
-        outputs: the names of the outputs.
-        sites: its splits.
-        rewritten: the splits that the engine is given in another form.
         borders: what is evaluated here.
         partition: the regions of the engine; None where it has the whole file.
 
@@ -84,97 +73,24 @@ class OnnxProgram:
         max_body_runs: int | None,
         allow_links: bool,
     ) -> None:
+        super().__init__(engine, fallback=fallback, max_body_runs=max_body_runs)
         self._source = model
         self._allow_links = allow_links
-        self._fallback = fallback
-        self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
-        self._lock = threading.Lock()
-        self._reference: Model | None = None
         self._compiled: list[Compiled] = []
         self._watch: Watch | None = None
-        self._apart: set[str] = set()  # labels of nodes that are run before others, as what they give tells
-        self._counts = max_body_runs is not None
         self.partition: Partition | None = None
-        self.rejection: EngineError | None = None
-        self.last = LastRun()
         self.borders = Borders()
         proto = self._read()
-        self.rewritten: tuple[SplitReport, ...] = ()
         self.inputs = onnx_inputs(proto.graph)
-        self.engine = engine
         found = survey(proto, self._where, engine, sizes=_looks_at_sizes(engine))
         self.sites = found.sites
         reject_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
-        if engine is not None:
-            try:
-                self._model = self._on_engine(proto, engine, found)
-            except EngineError as error:
-                if not (fallback or isinstance(error, EmptyTensorError)):
-                    raise
-                self.rejection, self.engine = error, None
-        if self.engine is None:
-            self._model = self._reference = Model.of(proto, self._where, self._folder, infer=types_of_values)
-        self.outputs = self._model.outputs
-
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the model; see :meth:`Session.run`."""
-        if self.engine is None or self._model.replaces_constants(inputs):
-            return self._by_reference().run(inputs, max_body_runs=self._most)
-        self.last.failure = None
-        if self._watch is not None and (met := self._watch.met(inputs)) is not None:
-            return self._rescued(inputs, met)
-        while True:
-            model = self._model
-            try:
-                return model.run(inputs, max_body_runs=self._most)
-            except EngineError as error:
-                if not self._set_apart(model, error):
-                    return self._rescued(inputs, error)
-
-    def _set_apart(self, model: Model, error: EngineError) -> bool:
-        """Cut the model anew where other nodes are to be run first; return whether that is done."""
-        if not (isinstance(error, EmptyTensorError) and error.undecided):
-            return False
-        with self._lock:
-            assert self.engine is not None
-            if self._model is not model:  # by another thread
-                return True
-            names, proto = set(error.undecided), self._read()
-            labels = {
-                node_label(node)
-                for node in proto.graph.node
-                if names.intersection(node.output) and names.isdisjoint(node.input)
-            }
-            if labels <= self._apart:
-                return False
-            self._apart |= labels
-            sizes = _looks_at_sizes(self.engine)
-            found = survey(proto, self._where, self.engine, sizes=sizes)
-            self._model = self._on_engine(proto, self.engine, found)
-        return True
-
-    def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
-        """Run by the reference what an engine fails at: it knows which rule is broken, or does it right.
-
-        Raises:
-            RuleError: a split is invalid.
-            EngineError: the reference fails too, or is not asked.
-        """
-        if not (self._fallback or isinstance(error, EmptyTensorError) or error.operator in FAMILY[""]):
-            raise error
-        found = rescued(lambda: self._by_reference().run(inputs, max_body_runs=self._most), error)
-        self.last.failure = error
-        return found
+        self.outputs = tuple(value.name for value in proto.graph.output)
+        self._start(lambda engine: self._on_engine(proto, engine, found), lambda: self._by_evaluator(proto))
 
     def border(self, site: Site) -> str | None:
         """Return why a split node is evaluated here and not by the engine; None where it is not."""
         return self.borders.sites.get(site_key(site.where.graph, site.outputs))
-
-    def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        """Yield what inference knows of the splits that the engine evaluates, on some inputs."""
-        if self.engine is not None and self.last.failure is None:
-            sites = foretold_onnx(self._read(), self._where, inputs)
-            yield from (site for site in sites if self.border(site) is None)
 
     @property
     def programs(self) -> list[Compiled]:
@@ -183,11 +99,42 @@ class OnnxProgram:
 
     def close(self) -> None:
         """Close what the engine has compiled, and drop the regions, which hold the partition in turn."""
-        for program in self.programs:
-            program.close()
+        super().close()
         self._compiled.clear()
         if self.partition is not None:
             self.partition.regions.clear()
+
+    def _does_without(self, error: EngineError) -> bool:
+        return self._fallback or isinstance(error, EmptyTensorError)
+
+    def _replaces_constants(self, inputs: Mapping[str, Any]) -> bool:
+        assert isinstance(self._prepared, Model)
+        return self._prepared.replaces_constants(inputs)
+
+    def _foreseen(self, inputs: Mapping[str, Any]) -> EngineError | None:
+        return None if self._watch is None else self._watch.met(inputs)
+
+    def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+        return foretold_onnx(self._read(), self._where, inputs)
+
+    def _undecided(self, error: EmptyTensorError) -> set[str]:
+        names = set(error.undecided)
+        return {
+            node_label(node)
+            for node in self._read().graph.node
+            if names.intersection(node.output) and names.isdisjoint(node.input)
+        }
+
+    def _prepared_anew(self, engine: Engine) -> Model:
+        proto = self._read()
+        found = survey(proto, self._where, engine, sizes=_looks_at_sizes(engine))
+        return self._on_engine(proto, engine, found)
+
+    def _without_engine(self) -> Model:
+        return self._by_evaluator(self._read())
+
+    def _by_evaluator(self, proto: ModelProto) -> Model:
+        return Model.of(proto, self._where, self._folder, infer=types_of_values)
 
     # Reading
 
@@ -195,12 +142,6 @@ class OnnxProgram:
         """Read the model; large weights in other files stay there."""
         proto, self._where, self._folder = read_to_run(self._source, allow_links=self._allow_links)
         return proto
-
-    def _by_reference(self) -> Model:
-        with self._lock:
-            if self._reference is None:
-                self._reference = Model.of(self._read(), self._where, self._folder, infer=types_of_values)
-            return self._reference
 
     # Preparing
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -27,14 +26,13 @@ from splitops.models.graph.sites import split_sites
 from splitops.models.infer.walk import Found, Upstream
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
-from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import openvino_inputs
 from splitops.models.running.openvino.bodies import holds_split
 from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.foretold import foretold_ir
 from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
-from splitops.models.sessions.rescue import LastRun, rescued
+from splitops.models.sessions.program import SessionProgram
 from splitops.models.sessions.settled import is_settled, known_sizes
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
@@ -44,7 +42,7 @@ _ATTEMPTS: Final = 8
 """How often a model is prepared anew, each time without other layers that give or read empty tensors."""
 
 
-class OpenVINOIRProgram:
+class OpenVINOIRProgram(SessionProgram):
     """A model of OpenVINO IR that is ready to run on OpenVINO.
 
     Args:
@@ -53,10 +51,6 @@ class OpenVINOIRProgram:
         fallback: whether everything that can be is evaluated here where OpenVINO rejects or fails.
         max_body_runs: how often bodies run at most; None is the usual bound.
         allow_links: of a path, whether links in its folder may lead out of it.
-
-    Attributes:
-        engine, rejection, last, rewritten, inputs, outputs, sites: as those of
-            :class:`~splitops.models.sessions.onnx.OnnxProgram`.
 
     Raises:
         ModelError: the model is not well formed.
@@ -73,70 +67,16 @@ class OpenVINOIRProgram:
         max_body_runs: int | None,
         allow_links: bool,
     ) -> None:
-        read = opened(model, allow_links=allow_links)
-        self._model = read
-        self._fallback = fallback
-        self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
-        self._where = Where(model=read.file)
-        nodes = to_nodes(read)
-        found = split_sites(nodes, self._where)
-        self.sites: tuple[Site, ...] = tuple(replace(site, node=None) for site in found)
-        self.inputs = openvino_inputs(read, self._where)
-        self.outputs = output_names(read)
-        self.rejection: EngineError | None = None
-        self.last = LastRun()
-        self.engine = engine
+        super().__init__(engine, fallback=fallback, max_body_runs=max_body_runs)
+        self._model = opened(model, allow_links=allow_links)
+        self._where = Where(model=self._model.file)
+        nodes = to_nodes(self._model)
+        self.sites = tuple(replace(site, node=None) for site in split_sites(nodes, self._where))
+        self.inputs = openvino_inputs(self._model, self._where)
+        self.outputs = output_names(self._model)
         self._borders: dict[str, str] = {}
-        self.rewritten: tuple[SplitReport, ...] = ()
-        self._here: Prepared | None = None
-        self._lock = threading.Lock()
         reject_invalid(certain_ir_sites(nodes, self._where))
-        if engine is not None:
-            try:
-                self._prepared = self._on_engine(engine, nodes, count_bodies=max_body_runs is not None)
-            except EngineError as error:
-                if not fallback:
-                    raise
-                self.rejection, self.engine = error, None
-        if self.engine is None:
-            self._prepared = self._here = Prepared(read)
-
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the model; see :meth:`Session.run`."""
-        self.last.failure = None
-        while True:
-            prepared = self._prepared
-            try:
-                return prepared.run(inputs, max_body_runs=self._most)
-            except EngineError as error:
-                if self.engine is None or not (self._fallback or isinstance(error, EmptyTensorError)):
-                    raise
-                if not self._set_apart(prepared, error):
-                    return self._rescued(inputs, error)
-
-    def _set_apart(self, prepared: Prepared, error: EngineError) -> bool:
-        """Prepare the model anew where other layers are to be run first; return whether that is done."""
-        if not (isinstance(error, EmptyTensorError) and error.undecided):
-            return False
-        with self._lock:
-            assert self.engine is not None
-            if self._prepared is not prepared:  # by another thread
-                return True
-            survey = self._survey
-            found = {layer.id for layer in survey.model.graph.layers if layer.name in error.layers}
-            if found <= self._apart:
-                return False
-            self._apart |= found
-            self._prepared = self._without(survey, self._apart, self.engine, count_bodies=self._counts)
-        return True
-
-    def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
-        with self._lock:
-            self._here = self._here or Prepared(self._model)
-        here = self._here
-        found = rescued(lambda: here.run(inputs, max_body_runs=self._most), error)
-        self.last.failure = error
-        return found
+        self._start(lambda engine: self._on_engine(engine, nodes), self._without_engine)
 
     def border(self, site: Site) -> str | None:
         """Return why a split node is evaluated here and not by OpenVINO; None where it is not."""
@@ -144,41 +84,40 @@ class OpenVINOIRProgram:
             return "it is in a body"
         return self._borders.get(site.where.node or "")
 
-    def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        """Yield what inference knows of the splits that OpenVINO evaluates, on some inputs."""
-        if self.engine is not None and self.last.failure is None:
-            for site in foretold_ir(self._model, self._where, inputs):
-                if self.border(site) is None:
-                    yield site
-
     @property
     def programs(self) -> list[Compiled]:
         """What OpenVINO has compiled so far."""
+        assert isinstance(self._prepared, Prepared)
         return self._prepared.programs
 
-    def close(self) -> None:
-        """Close what OpenVINO has compiled."""
-        for program in self.programs:
-            program.close()
+    def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+        return foretold_ir(self._model, self._where, inputs)
 
-    def _on_engine(self, engine: Engine, nodes: ir.Model, *, count_bodies: bool) -> Prepared:
+    def _undecided(self, error: EmptyTensorError) -> set[int]:
+        return {layer.id for layer in self._survey.model.graph.layers if layer.name in error.layers}
+
+    def _without_engine(self) -> Prepared:
+        return Prepared(self._model)
+
+    def _on_engine(self, engine: Engine, nodes: ir.Model) -> Prepared:
         survey = _Survey(self._model, nodes, self._where)
         if survey.reasons or survey.fused:
             survey, self.rewritten = survey.fixed()
-        self._survey, self._counts = survey, count_bodies
-        self._apart = apart = set(survey.apart) | survey.unfused()
+        self._survey = survey
+        self._apart |= survey.apart | survey.unfused()
         for _ in range(_ATTEMPTS):
             try:
-                return self._without(survey, apart, engine, count_bodies=count_bodies)
+                return self._prepared_anew(engine)
             except EmptyTensorError as error:  # OpenVINO knows more shapes than we do
-                found = {layer.id for layer in survey.model.graph.layers if layer.name in error.layers}
-                if found <= apart:
+                found = self._undecided(error)
+                if found <= self._apart:
                     raise
-                apart |= found
-        return self._without(survey, apart, engine, count_bodies=count_bodies)
+                self._apart |= found
+        return self._prepared_anew(engine)
 
-    def _without(self, survey: _Survey, apart: Set[int], engine: Engine, *, count_bodies: bool) -> Prepared:
-        """Prepare a model of which OpenVINO is not given some layers together with others."""
+    def _prepared_anew(self, engine: Engine) -> Prepared:
+        """Prepare the model, of which OpenVINO is not given some layers together with others."""
+        survey, apart = self._survey, self._apart
         self._borders = {layer.name: reason for layer, reason in survey.reasons}
         own = {layer.id for layer, _ in survey.reasons}
         for layer in survey.model.graph.layers:
@@ -190,7 +129,7 @@ class OpenVINOIRProgram:
                 return True
             if layer.type in FAMILY["openvino"]:
                 return layer.id in own
-            if holds_split(layer) or (layer.bodies and (count_bodies or layer.type == "Loop")):
+            if holds_split(layer) or (layer.bodies and (self._counts or layer.type == "Loop")):
                 return is_evaluated(layer)
             return _is_narrowed(layer, survey.values)
 
