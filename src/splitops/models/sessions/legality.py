@@ -15,7 +15,7 @@ from onnx.defs import get_schema, has
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.check.checking import find_fusions, find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.limits import Outcome, release_numbers
+from splitops.models.check.limits import Limit, Outcome, release_numbers
 from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine
 from splitops.models.fix import FixStatus, SplitReport
@@ -34,7 +34,7 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import REDUCTIONS, may_be_fused_in
+from splitops.models.graph.fusions import REDUCTIONS, Fused, may_be_fused_in
 from splitops.models.graph.merging import SiteKey, site_key
 from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import label
@@ -139,15 +139,14 @@ class Survey:
         reasons: why some are not given to the runtime.
         settled: the places of those that are valid in every run.
         computed: the places of those whose lengths only a run knows.
-        fused: the labels of nodes that the runtime would fuse with splits, or Slices, wrongly. Evaluated
-            elsewhere, they are not fused.
+        fused: what the runtime would fuse wrongly. Evaluated elsewhere, a node is not fused.
     """
 
     sites: tuple[Site, ...] = ()
     reasons: Mapping[SiteKey, str] = field(default_factory=dict)
     settled: frozenset[_Place] = frozenset()
     computed: frozenset[_Place] = frozenset()
-    fused: frozenset[str] = frozenset()
+    fused: tuple[tuple[Limit, Fused], ...] = ()
 
 
 def survey(model: ModelProto, where: Where, engine: Engine | None = None, *, sizes: bool = False) -> Survey:
@@ -183,10 +182,10 @@ def survey(model: ModelProto, where: Where, engine: Engine | None = None, *, siz
     if whole:
         found.note()
         editor = OnnxEditor(graph, where) if may_be_fused_in(graph) else None
-    return replace(_looked_at(visited, Surroundings.of(graph), editor, engine), sites=sites)
+    return replace(looked_at(visited, Surroundings.of(graph), editor, engine), sites=sites)
 
 
-def _looked_at(
+def looked_at(
     sites: Sequence[Site],
     surroundings: Surroundings,
     editor: Editor | None,
@@ -200,21 +199,20 @@ def _looked_at(
         surroundings: the model around them.
         editor: the model; None where nothing in it is fused wrongly.
         engine: the runtime.
-        written: the places of splits whose lengths, if the graph computes them, are ours and right.
+        written: the places of splits whose lengths, if the graph computes them, need no other proof.
     """
     reasons: dict[SiteKey, str] = {}
     for site in sites:
         reason = _reason(site, surroundings, engine.name)
-        if reason is None and _is_computed(site) and _place(site) not in written:
+        if reason is None and _is_computed(site) and place_of(site) not in written:
             reason = _unproved(site, engine)
         if reason is None and _is_rounded(site, engine):
             reason = "num_outputs on an axis that may have more than 2^24 positions"
         if reason is not None:
-            reasons[_key(site)] = reason
-    settled = frozenset(map(_place, sites)) - {_place(site) for site in sites if not is_settled(site)}
-    computed = frozenset(_place(site) for site in sites if _is_computed(site))
-    found = () if editor is None else find_fusions(editor, (Target.load(engine.name),))
-    fused = frozenset(label(one.join) for _, one in found)
+            reasons[key_of(site)] = reason
+    settled = frozenset(map(place_of, sites)) - {place_of(site) for site in sites if not is_settled(site)}
+    computed = frozenset(place_of(site) for site in sites if _is_computed(site))
+    fused = () if editor is None else tuple(find_fusions(editor, (Target.load(engine.name),)))
     return Survey(tuple(sites), reasons, settled, computed, fused)
 
 
@@ -224,11 +222,13 @@ def _may_end_a_pattern(node: NodeProto) -> bool:
     return node.op_type in ("Concat", "Slice") or (node.op_type in REDUCTIONS and drops_axes)
 
 
-def _key(site: Site) -> SiteKey:
+def key_of(site: Site) -> SiteKey:
+    """Return what a split is found by."""
     return site_key(site.where.graph, site.outputs)
 
 
-def _place(site: Site | SplitReport) -> _Place:
+def place_of(site: Site | SplitReport) -> _Place:
+    """Return where a split is: the path of its graph, and the name of its node."""
     return site.where.graph, site.where.node
 
 
@@ -265,10 +265,10 @@ def legal_model(
     if not rewritten:
         return model, (), found
     sites = [site for calls in last.calls.values() for site in calls]
-    ours = set(map(_place, rewritten)) - found.computed
-    again = _looked_at(sites, last.surroundings, last.forms.editor, engine, ours)
+    ours = set(map(place_of, rewritten)) - found.computed
+    again = looked_at(sites, last.surroundings, last.forms.editor, engine, ours)
     kept = {key for site in sites for key in _outputs(site)}
-    lost = {_place(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
+    lost = {place_of(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
     if lost and not lost <= survey(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
     return cast(ModelProto, opened.result(edited, changed=True)), rewritten, again
@@ -296,6 +296,7 @@ def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False
         count_bodies: whether each run of a body is to be counted.
     """
     borders = Borders(sites=dict(found.reasons))
+    borders.nodes.update(label(fused.join) for _, fused in found.fused)
     if count_bodies:
         borders.operators = _WITH_BODIES
     if model.functions or any(node.op_type == "Loop" for node in nodes_of(model)):

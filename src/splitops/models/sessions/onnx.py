@@ -13,7 +13,6 @@ from splitops.models.engines.emptiness import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
-from splitops.models.graph.merging import site_key
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
@@ -28,6 +27,7 @@ from splitops.models.sessions.legality import (
     complex_values,
     divides_in_floats,
     find_borders,
+    key_of,
     legal_model,
     nodes_made_of,
     survey,
@@ -49,10 +49,8 @@ class OnnxProgram(SessionProgram):
 
     Args:
         model: a path or a model.
-        engine: who runs it; None is onnx's reference evaluator.
-        fallback: whether the reference runs what the engine rejects or fails at, whatever that is.
-        max_body_runs: how often bodies run at most; None is the usual bound.
         allow_links: of a path, whether links in its folder may lead out of it.
+        engine, fallback, max_body_runs: as of :class:`SessionProgram`.
 
     Attributes:
         borders: what is evaluated here.
@@ -90,7 +88,7 @@ class OnnxProgram(SessionProgram):
 
     def border(self, site: Site) -> str | None:
         """Return why a split node is evaluated here and not by the engine; None where it is not."""
-        return self.borders.sites.get(site_key(site.where.graph, site.outputs))
+        return self.borders.sites.get(key_of(site))
 
     @property
     def programs(self) -> list[Compiled]:
@@ -150,7 +148,7 @@ class OnnxProgram(SessionProgram):
         if found.reasons or found.fused:
             proto, self.rewritten, found = legal_model(proto, found, self._where, engine)
         self.borders = find_borders(proto, found, count_bodies=self._counts)
-        self.borders.nodes |= found.fused | self._apart
+        self.borders.nodes |= self._apart
         if engine.name == "onnxruntime" and has_fragile(proto):
             fragile = fragile_nodes(proto, self._where)
             self.borders.nodes.update(fragile.met)

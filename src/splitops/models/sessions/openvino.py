@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import onnx_ir as ir
 
 from splitops.errors import Where
-from splitops.models.check.checking import find_fusions, find_limits, fusion_words
+from splitops.models.check.checking import fusion_words
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.limits import Limit
 from splitops.models.check.targets import Target
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
 from splitops.models.engines.engine import Compiled, Engine, EngineError
-from splitops.models.fix import SplitReport, fix
+from splitops.models.fix import FixStatus, SplitReport
+from splitops.models.fix.models import fix_nodes
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.formats.openvino.model import Endpoint, Layer
-from splitops.models.graph.fusions import Fused, may_be_fused_in
+from splitops.models.graph.editor import Editor
+from splitops.models.graph.fusions import FactOf, may_be_fused_in
+from splitops.models.graph.merging import SiteKey
+from splitops.models.graph.model import NodeModel
+from splitops.models.graph.onnx import all_graphs, known
 from splitops.models.graph.openvino import layer_of, port_of, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.graph.sites import split_sites
-from splitops.models.infer.walk import Found, Upstream
+from splitops.models.infer.walk import Upstream
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.running.declared import openvino_inputs
@@ -32,11 +36,13 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.foretold import foretold_ir
 from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
+from splitops.models.sessions.legality import Survey, key_of, looked_at, place_of
 from splitops.models.sessions.program import SessionProgram
-from splitops.models.sessions.settled import is_settled, known_sizes
+from splitops.models.sessions.settled import known_sizes
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
+_UNDECIDED: Final = "sizes that a run decides"
 _NARROWED: Final = ("int64", "uint64", "float64")
 _ATTEMPTS: Final = 8
 """How often a model is prepared anew, each time without other layers that give or read empty tensors."""
@@ -47,10 +53,8 @@ class OpenVINOIRProgram(SessionProgram):
 
     Args:
         model: a path or a model.
-        engine: OpenVINO; None evaluates here what can be.
-        fallback: whether everything that can be is evaluated here where OpenVINO rejects or fails.
-        max_body_runs: how often bodies run at most; None is the usual bound.
         allow_links: of a path, whether links in its folder may lead out of it.
+        engine, fallback, max_body_runs: as of :class:`SessionProgram`.
 
     Raises:
         ModelError: the model is not well formed.
@@ -74,7 +78,7 @@ class OpenVINOIRProgram(SessionProgram):
         self.sites = tuple(replace(site, node=None) for site in split_sites(nodes, self._where))
         self.inputs = openvino_inputs(self._model, self._where)
         self.outputs = output_names(self._model)
-        self._borders: dict[str, str] = {}
+        self._borders: dict[SiteKey, str] = {}
         reject_invalid(certain_ir_sites(nodes, self._where))
         self._start(lambda engine: self._on_engine(engine, nodes), self._without_engine)
 
@@ -82,7 +86,7 @@ class OpenVINOIRProgram(SessionProgram):
         """Return why a split node is evaluated here and not by OpenVINO; None where it is not."""
         if site.where.graph is not None:
             return "it is in a body"
-        return self._borders.get(site.where.node or "")
+        return self._borders.get(key_of(site))
 
     @property
     def programs(self) -> list[Compiled]:
@@ -94,35 +98,70 @@ class OpenVINOIRProgram(SessionProgram):
         return foretold_ir(self._model, self._where, inputs)
 
     def _undecided(self, error: EmptyTensorError) -> set[int]:
-        return {layer.id for layer in self._survey.model.graph.layers if layer.name in error.layers}
+        return {layer.id for layer in self._look.model.graph.layers if layer.name in error.layers}
 
     def _without_engine(self) -> Prepared:
         return Prepared(self._model)
 
     def _on_engine(self, engine: Engine, nodes: ir.Model) -> Prepared:
-        survey = _Survey(self._model, nodes, self._where)
-        if survey.reasons or survey.fused:
-            survey, self.rewritten = survey.fixed()
-        self._survey = survey
-        self._apart |= survey.apart | survey.unfused()
+        visited: list[Site] = []
+        found = Upstream(nodes, self._where, visited.append).run()
+        editor: Editor | None = None
+        if may_be_fused_in(nodes, found.values.get):
+            found.note()
+            editor = OpenVINOEditor(nodes, self._where)
+        around = Surroundings.of(nodes)
+        self._look = look = _Look.at(self._model, nodes, found.values.get, visited, around, editor, engine)
+        if look.found.reasons or look.found.fused:
+            self._look, self.rewritten = self._fixed(look, engine)
+        self._apart |= self._look.apart | self._unfused(self._look)
         for _ in range(_ATTEMPTS):
             try:
                 return self._prepared_anew(engine)
             except EmptyTensorError as error:  # OpenVINO knows more shapes than we do
-                found = self._undecided(error)
-                if found <= self._apart:
+                undecided = self._undecided(error)
+                if undecided <= self._apart:
                     raise
-                self._apart |= found
+                self._apart |= undecided
         return self._prepared_anew(engine)
+
+    def _fixed(self, look: _Look, engine: Engine) -> tuple[_Look, tuple[SplitReport, ...]]:
+        """Return the same of a model with the same results whose splits OpenVINO does as specified.
+
+        A split that a run may find invalid is not rewritten: its broken rule would go unseen.
+        """
+        opened = NodeModel(self._model, self._model, self._where)
+        nodes, reports, last = fix_nodes(opened, (Target.load(engine.name),), None)
+        rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
+        unsettled = {place_of(site) for site in look.found.sites} - look.found.settled
+        places = set(map(place_of, rewritten))
+        if not places or places & unsettled or any(path is not None for path, _ in places):
+            return look, ()
+        made = cast(OpenVINOModel, opened.result(nodes, changed=True))
+        sites = [site for calls in last.calls.values() for site in calls]
+        editor = last.forms.editor
+        return _Look.at(made, nodes, known, sites, last.surroundings, editor, engine), rewritten
+
+    def _unfused(self, look: _Look) -> set[int]:
+        """Return the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
+
+        Raises:
+            EngineError: one is in a body of a layer that OpenVINO would run.
+        """
+        for limit, fused in look.found.fused:
+            if fused.join.graph is not look.nodes.graph:
+                problem = f"is not given {fusion_words(limit, fused)} [{limit.code}]"
+                raise EngineError("openvino", problem, self._where)
+        return {layer_of(fused.join).id for _, fused in look.found.fused}
 
     def _prepared_anew(self, engine: Engine) -> Prepared:
         """Prepare the model, of which OpenVINO is not given some layers together with others."""
-        survey, apart = self._survey, self._apart
-        self._borders = {layer.name: reason for layer, reason in survey.reasons}
-        own = {layer.id for layer, _ in survey.reasons}
-        for layer in survey.model.graph.layers:
-            if layer.id in apart and layer.type in FAMILY["openvino"]:
-                self._borders.setdefault(layer.name, EMPTY_TENSOR)
+        look, apart = self._look, self._apart
+        self._borders = dict(look.found.reasons)
+        for site in look.found.sites:
+            if layer_of(site.node).id in apart and site.where.graph is None:
+                self._borders.setdefault(key_of(site), EMPTY_TENSOR)
+        own = {layer_of(site.node).id for site in look.found.sites if key_of(site) in look.found.reasons}
 
         def is_own(layer: Layer) -> bool:
             if layer.type in ("Parameter", "Const", "Result") or layer.id in apart:
@@ -131,115 +170,77 @@ class OpenVINOIRProgram(SessionProgram):
                 return layer.id in own
             if holds_split(layer) or (layer.bodies and (self._counts or layer.type == "Loop")):
                 return is_evaluated(layer)
-            return _is_narrowed(layer, survey.values)
+            return _is_narrowed(layer, look.values)
 
-        return Prepared(survey.model, engine, is_own, Settled(survey.values, survey.sizes))
+        return Prepared(look.model, engine, is_own, Settled(look.values, look.sizes))
 
 
-class _Survey:
+@dataclass(frozen=True, slots=True)
+class _Look:
     """What is known of a model, and which splits of its main graph are not left to OpenVINO.
 
-    Args:
-        model: the model.
-        nodes: its nodes.
-        where: its place.
-
     Attributes:
+        model, nodes: the model.
+        found: its splits, those of the main graph alone, and what is fused wrongly.
         values: what is known of each output port of the main graph.
-        reasons: the splits that are done here, and why.
-        sizes: the parts of the others, by the ids of their layers.
+        sizes: the parts of the splits that are known, by the ids of their layers.
         apart: the ids of the layers that give or read a tensor without elements.
-        settled: the names of the splits of the main graph that are valid in every run.
-        fused: what OpenVINO would fuse wrongly.
     """
 
-    def __init__(self, model: OpenVINOModel, nodes: ir.Model, where: Where) -> None:
-        self.model = model
-        self._where = where
-        visited: list[Site] = []
-        found = Upstream(nodes, where, visited.append).run()
-        self.values = {
-            Endpoint(layer_of(node).id, port_of(value).id): known
+    model: OpenVINOModel
+    nodes: ir.Model
+    found: Survey
+    values: Mapping[Endpoint, Tensor]
+    sizes: Mapping[int, Sizes]
+    apart: frozenset[int]
+
+    @classmethod
+    def at(
+        cls,
+        model: OpenVINOModel,
+        nodes: ir.Model,
+        facts: FactOf,
+        sites: Iterable[Site],
+        surroundings: Surroundings,
+        editor: Editor | None,
+        engine: Engine,
+    ) -> _Look:
+        """Look at a model; the editor is None where nothing in it is fused wrongly."""
+        outside = [site for site in sites if site.where.graph is None]
+        found = looked_at(outside, surroundings, editor, engine, list(map(place_of, outside)))
+        sizes = {layer_of(site.node).id: known_sizes(site) for site in outside}
+        undecided = {key_of(site): _UNDECIDED for site in outside if sizes[layer_of(site.node).id] is None}
+        values = {
+            Endpoint(layer_of(node).id, port_of(value).id): what
             for node in nodes.graph
             for value in node.outputs
-            if isinstance(known := found.values[value], Tensor)
+            if isinstance(what := facts(value), Tensor)
         }
-        self.apart = frozenset(_around_empty_tensors(nodes.graph, found))
-        self.reasons: list[tuple[Layer, str]] = []
-        self.sizes: dict[int, Sizes] = {}
-        open_names: set[str | None] = set()
-        surroundings = Surroundings.of(nodes)
-        for site in visited:
-            if site.where.graph is not None:
-                continue
-            sizes = known_sizes(site)
-            reason = _reason(site, surroundings) or ("sizes that a run decides" if sizes is None else None)
-            if sizes is not None:
-                self.sizes[layer_of(site.node).id] = sizes
-            if not is_settled(site):
-                open_names.add(site.where.node)
-            if reason is not None:
-                self.reasons.append((layer_of(site.node), reason))
-        self.settled = {site.where.node for site in visited if site.where.graph is None} - open_names
-        self.fused: list[tuple[Limit, Fused]] = []
-        if may_be_fused_in(nodes, found.values.get):
-            found.note()
-            self.fused += find_fusions(OpenVINOEditor(nodes, where), (Target.load("openvino"),))
-
-    def unfused(self) -> set[int]:
-        """Return the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
-
-        Raises:
-            EngineError: one is in a body of a layer that OpenVINO would run.
-        """
-        outside = self.model.graph.by_id
-        found: set[int] = set()
-        for limit, fused in self.fused:
-            layer = layer_of(fused.join)
-            if outside.get(layer.id) is not layer:
-                problem = f"is not given {fusion_words(limit, fused)} [{limit.code}]"
-                raise EngineError("openvino", problem, self._where)
-            found.add(layer.id)
-        return found
-
-    def fixed(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
-        """Return the same of a model with the same results whose splits OpenVINO does as specified.
-
-        A split that a run may find invalid is not rewritten: its broken rule would go unseen.
-        """
-        report = fix(self.model, "openvino", partial=True, report=True)
-        places = [(site.where.graph, site.where.node) for site in report.rewritten]
-        splits = {layer.name for layer in self.model.graph.layers if layer.type in FAMILY["openvino"]}
-        unsettled = splits - self.settled
-        if not places or any(graph is not None or node in unsettled for graph, node in places):
-            return self, ()
-        made = cast(OpenVINOModel, report.model)
-        return _Survey(made, to_nodes(made), self._where), report.rewritten
+        return cls(
+            model,
+            nodes,
+            replace(found, reasons=undecided | dict(found.reasons)),
+            values,
+            {layer: parts for layer, parts in sizes.items() if parts is not None},
+            frozenset(_around_empty_tensors(nodes, facts)),
+        )
 
 
-def _reason(site: Site, model: Surroundings) -> str | None:
-    if site.error is not None:
-        return "it breaks a rule"
-    return next((limit.code for limit, _ in find_limits(site, model, (Target.load("openvino"),))), None)
-
-
-def _around_empty_tensors(graph: ir.Graph, found: Found) -> Iterator[int]:
+def _around_empty_tensors(nodes: ir.Model, facts: FactOf) -> Iterator[int]:
     """Yield the ids of the layers that give or read a tensor without elements, in their bodies too."""
-    for value, known in found.values.items():
-        if not isinstance(known, Tensor) or known.shape is None or 0 not in known.shape:
-            continue
-        path, maker = found.paths[value], value.producer()
-        readers = [layer_of(use.node) for use in value.uses()]
-        if path is None and len(known.shape) == 1 and known.value is not None:  # of sizes or axes
-            yield from (reader.id for reader in readers if not takes_empty_list(reader.type))
-            continue
-        if path is not None:
-            yield from (
-                layer_of(node).id for node in graph if node.attributes and path.startswith(f"{node.name}/")
-            )
-            continue
-        yield from (layer.id for layer in readers)
-        yield from (layer_of(node).id for node in (maker,) if node is not None)
+    holders = {f"{node.name}/": layer_of(node).id for node in nodes.graph if node.attributes}
+    for path, graph in all_graphs(nodes):
+        for value in (value for node in graph for value in node.outputs):
+            what, maker = facts(value), value.producer()
+            if not isinstance(what, Tensor) or what.shape is None or 0 not in what.shape or maker is None:
+                continue
+            readers = [layer_of(use.node) for use in value.uses()]
+            if path is not None:
+                yield from (id_ for name, id_ in holders.items() if path.startswith(name))
+            elif len(what.shape) == 1 and what.value is not None:  # of sizes or axes
+                yield from (reader.id for reader in readers if not takes_empty_list(reader.type))
+            else:
+                yield from (layer.id for layer in (layer_of(maker), *readers))
 
 
 def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:
