@@ -25,9 +25,9 @@ from unittest import mock
 
 import splitops
 from splitops.comparison.cases import cases, listed
-from splitops.comparison.driver.asking import Asker, Source
+from splitops.comparison.driver.asking import Asker, Launch
 from splitops.comparison.driver.finding import columns
-from splitops.comparison.driver.process import Limits, Nursery
+from splitops.comparison.driver.process import Allowance, Nursery
 from splitops.comparison.driver.run import Run
 from splitops.comparison.reports.verdicts import counts
 
@@ -38,7 +38,7 @@ def driver(number: int) -> None:
     """Time questions to an implementation that knows its answer."""
     command = shlex.split(f"{shlex.quote(sys.executable)} -S -E {shlex.quote(str(FAKE))} right")
     asked = cases(list(listed())[:number])
-    with Asker(Source("fake", command), Limits()) as asker:
+    with Asker(Launch("fake", command), Allowance()) as asker:
         asker.start()
         seconds = []
         for case in asked:
@@ -52,15 +52,15 @@ def driver(number: int) -> None:
 
 def fresh(peer: str) -> None:
     """Time a case in a fresh process of a peer: one that is started, and one that is forked."""
-    [column], _ = columns(Limits(), [peer])
+    [column], _ = columns(Allowance(), [peer])
     [case] = cases(["split-18/ceil/6-into-2/float32/static"])
-    nursery = Nursery(column.source.command, Limits(), column.source.variables)
+    nursery = Nursery(column.launch.command, Allowance(), column.launch.variables)
     medians = []
     for own in (None, nursery):
         seconds = []
         for _ in range(6):
             before = time.perf_counter()
-            with Asker(column.source, Limits(), 85, own) as asker:
+            with Asker(column.launch, Allowance(), 85, own) as asker:
                 asker.ask(case)
                 asker.finish()
             seconds.append(time.perf_counter() - before)

@@ -20,7 +20,7 @@ import splitops
 from dev.forks import in_a_fork
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.finding import columns
-from splitops.comparison.driver.process import Limits
+from splitops.comparison.driver.process import Allowance
 from splitops.comparison.records import Case, Outcome
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
 
@@ -100,11 +100,11 @@ def on_openvino(model: onnx.ModelProto | OpenVINOModel, feeds: Mapping[str, Any]
 def others() -> Iterator[dict[str, Asker]]:
     """Return what asks each of the other runtimes that is installed, in a process of its own."""
     installed = [name for name, module in OTHERS.items() if importlib.util.find_spec(module) is not None]
-    limits = Limits(seconds=60)
+    limits = Allowance(seconds=60)
     with ExitStack() as stack:
         settings = [one for one in _SETTINGS if one[0] in installed]
         ready, _ = columns(limits, installed, settings=settings)
-        chosen = {one.peer.adapter: one.source for one in ready}  # the one with a setting is the last
+        chosen = {one.peer.adapter: one.launch for one in ready}  # the one with a setting is the last
         yield {name: stack.enter_context(Asker(source, limits)) for name, source in chosen.items()}
 
 

@@ -19,8 +19,8 @@ from splitops.comparison.cases import cases
 from splitops.comparison.driver import run
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import reported
-from splitops.comparison.driver.finding import Source, columns
-from splitops.comparison.driver.process import Limits, Process, without_network
+from splitops.comparison.driver.finding import Launch, columns
+from splitops.comparison.driver.process import Allowance, Process, without_network
 from splitops.comparison.driver.process import _variables as variables_of
 from splitops.comparison.driver.run import Run
 from splitops.comparison.records import Case, State, Verdict, Word
@@ -50,7 +50,7 @@ def case(name: str, error: str | None = None, baseline: str | None = None) -> Ca
 
 def asked(fault: str, *cases: Case) -> Report:
     command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), fault])
-    limits = Limits(
+    limits = Allowance(
         seconds=1 if fault in SLOW else 20, start=2 if "sleeps at" in fault else 20, memory=300 << 20
     )
     found, failed = columns(limits, commands={"fake": command})
@@ -182,7 +182,7 @@ def test_what_does_not_start_or_never_works_is_said(fault: str, state: State, de
 
 def test_a_peer_that_is_gone_meanwhile_is_said() -> None:
     command = [sys.executable, "-S", "-E", str(HERE / "fakes.py"), "absent"]
-    with Asker(Source("fake", command), Limits()) as asker:
+    with Asker(Launch("fake", command), Allowance()) as asker:
         outcome = asker.ask(case(VALID))
     assert (outcome.kind, outcome.text) == ("crash", "its process does not start again: not installed")
 
@@ -195,7 +195,7 @@ READS_NOTHING = "import os, time; os.close(0); time.sleep(0.3); print('ready', f
     ("script", "said"), [(READS_LATE, b"4000000"), (READS_NOTHING, b"ready")], ids=["late", "never"]
 )
 def test_a_long_question_waits_for_its_reader(script: str, said: bytes) -> None:
-    process = Process([sys.executable, "-S", "-E", "-c", script], Limits(), {})
+    process = Process([sys.executable, "-S", "-E", "-c", script], Allowance(), {})
     try:
         assert process.ask(b"x" * 3_999_999 + b"\n", 30).strip() == said
     finally:
@@ -232,9 +232,9 @@ def test_a_process_is_known_while_it_begins_another_program() -> None:
 
 def test_what_dies_after_its_answer_is_shrunk_too() -> None:
     command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), "dies after its answer"])
-    found, _ = columns(Limits(), commands=dict.fromkeys(("first", "second", "third"), command))
+    found, _ = columns(Allowance(), commands=dict.fromkeys(("first", "second", "third"), command))
     five, *_ = cases(["split-18/ceil/5-into-4/float32/static"])
-    report = reported(Run((five,), found, Limits(), shrink_seconds=60, jobs=1))
+    report = reported(Run((five,), found, Allowance(), shrink_seconds=60, jobs=1))
     for verdict in report.entries[-1].verdicts.values():
         assert (verdict.word, verdict.signal) == (Word.CRASH, "SIGABRT")
         assert verdict.shrunk is not None

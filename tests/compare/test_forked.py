@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from splitops.comparison import worker
-from splitops.comparison.driver.asking import Asker, Source
-from splitops.comparison.driver.process import Limits, Nursery
+from splitops.comparison.driver.asking import Asker, Launch
+from splitops.comparison.driver.process import Allowance, Nursery
 from splitops.comparison.records import Case, Outcome
 
 ADAPTER = """
@@ -74,7 +74,7 @@ QUESTIONS = (
     "folder", "limit", "leads", "raises", "prints", "aborts", "exits", "stops itself", "kills its group",
     "eats", "leaves a program", "leaves another session",
 )  # fmt: skip
-LIMITS = Limits(seconds=60, memory=400 << 20)
+LIMITS = Allowance(seconds=60, memory=400 << 20)
 
 
 @pytest.fixture(autouse=True)
@@ -108,11 +108,11 @@ def case(what: str) -> Case:
     )
 
 
-def source(folder: Path, text: str = ADAPTER) -> Source:
+def source(folder: Path, text: str = ADAPTER) -> Launch:
     file = folder / "own.py"
     if not file.exists():  # a nursery may be reading it
         file.write_text(text)
-    return Source("own", [sys.executable, "-P", worker.__file__, str(folder / "own.py")], forks=True)
+    return Launch("own", [sys.executable, "-P", worker.__file__, str(folder / "own.py")], forks=True)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from splitops.comparison import protocol
-from splitops.comparison.driver.process import Ended, Limits, Nursery, Process
+from splitops.comparison.driver.process import Allowance, Ended, Nursery, Process
 from splitops.comparison.protocol import ProtocolError
 from splitops.comparison.records import Case, Outcome
 
@@ -19,7 +19,7 @@ PERTURBATIONS: Final = (85, 170)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Launch:
     """Where an implementation comes from.
 
     Attributes:
@@ -45,23 +45,23 @@ class Asker:
     """Asks an implementation; its process starts with the first question, and again when it has ended.
 
     Args:
-        source: the implementation.
-        limits: what it may take.
+        launch: the implementation.
+        allowance: what it may take.
         perturbation: what new memory is filled with; None is not at all.
         nursery: forks its processes, where it can.
     """
 
     def __init__(
         self,
-        source: Source,
-        limits: Limits,
+        launch: Launch,
+        allowance: Allowance,
         perturbation: int | None = None,
         nursery: Nursery | None = None,
     ) -> None:
         self._nursery = nursery
-        self._source = source
-        self._limits = limits
-        self._variables = dict(source.variables)
+        self._launch = launch
+        self._allowance = allowance
+        self._variables = dict(launch.variables)
         if perturbation is not None:
             self._variables["MALLOC_PERTURB_"] = str(perturbation)
         self._process: Process | None = None
@@ -88,9 +88,11 @@ class Asker:
             Ended: it does not start, or speaks no protocol of ours.
         """
         self.stop()
-        self._process = Process(self._source.command, self._limits, self._variables, self._nursery)
+        self._process = Process(self._launch.command, self._allowance, self._variables, self._nursery)
         try:
-            found = protocol.read(self._process.ask(protocol.start(self._source.setting), self._limits.start))
+            found = protocol.read(
+                self._process.ask(protocol.start(self._launch.setting), self._allowance.start)
+            )
             if found["message"] == "answer":
                 raise ProtocolError("it answers before it has started")
         except ProtocolError as error:
@@ -131,7 +133,7 @@ class Asker:
         # A folder of its own for each case: an implementation may have mapped the file of the case before.
         self._folder.mkdir()
         path = _written(case, self._folder) if model is None else model
-        line = self._process.ask(protocol.ask(case, self._asked, path, self._folder), self._limits.seconds)
+        line = self._process.ask(protocol.ask(case, self._asked, path, self._folder), self._allowance.seconds)
         answer = protocol.read(line)
         if answer["message"] != "answer":
             raise ProtocolError(f"it says {answer['message']!r} in the place of an answer")

@@ -15,7 +15,7 @@ from splitops.comparison.cases import build, find, generated, listed, named
 from splitops.comparison.driver.finding import Column, columns
 from splitops.comparison.driver.judging import expected_of
 from splitops.comparison.driver.models import cases_of_model
-from splitops.comparison.driver.process import Limits, without_network
+from splitops.comparison.driver.process import Allowance, without_network
 from splitops.comparison.driver.run import Run, settled
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, State, Verdict, Word
 from splitops.errors import count_of, shown
@@ -93,11 +93,11 @@ def compare(
     if not hasattr(os, "pidfd_open"):
         raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
     jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
-    limits = Limits(seconds=seconds, memory=memory)
-    found, failed = columns(limits, implementations, commands, pythons, settings, jobs=jobs)
+    allowance = Allowance(seconds=seconds, memory=memory)
+    found, failed = columns(allowance, implementations, commands, pythons, settings, jobs=jobs)
     if not found and not failed:
         raise CompareError("no implementation is installed: pip install 'splitops[compare]'")
-    run = Run(asked, found, limits, shrink_seconds=shrink_seconds, jobs=jobs)
+    run = Run(asked, found, allowance, shrink_seconds=shrink_seconds, jobs=jobs)
     return reported(run, failed, tell)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.comparison import adapters, worker
-from splitops.comparison.driver.asking import Absent, Asker, Source
-from splitops.comparison.driver.process import Ended, Limits, without_network
+from splitops.comparison.driver.asking import Absent, Asker, Launch
+from splitops.comparison.driver.process import Allowance, Ended, without_network
 from splitops.comparison.records import CompareError, Peer, State, column
 from splitops.errors import one_line, shown, shown_path
 
@@ -29,7 +29,7 @@ class Column:
     """An implementation with a setting, ready to be asked."""
 
     peer: Peer
-    source: Source
+    launch: Launch
 
     @property
     def transforms(self) -> bool:
@@ -61,7 +61,7 @@ def _is_adapter(path: Path) -> bool:
 
 
 def columns(
-    limits: Limits,
+    allowance: Allowance,
     implementations: Sequence[str] | None = None,
     commands: Mapping[str, str] | None = None,
     pythons: Sequence[tuple[str, str]] = (),
@@ -72,7 +72,7 @@ def columns(
     """Start every implementation once; return those that started, and why the others did not.
 
     Args:
-        limits: what each may take.
+        allowance: what each may take.
         implementations: as in :func:`splitops.compare`, and so are the others.
         commands: executables.
         pythons: adapters in other environments.
@@ -82,34 +82,34 @@ def columns(
     Raises:
         CompareError: there is no such adapter or setting, or a named implementation is not installed.
     """
-    sources = list(_sources(implementations, commands or {}, pythons))
+    launches = list(_launches(implementations, commands or {}, pythons))
     with ThreadPoolExecutor(jobs) as pool:
-        answers = list(pool.map(lambda source: _hello(source, limits), sources))
-    ready: list[tuple[Source, dict[str, Any]]] = []
+        answers = list(pool.map(lambda launch: _hello(launch, allowance), launches))
+    ready: list[tuple[Launch, dict[str, Any]]] = []
     failed: list[Peer] = []
-    for source, found in zip(sources, answers, strict=True):
+    for launch, found in zip(launches, answers, strict=True):
         if isinstance(found, dict):
-            ready.append((source, found))
+            ready.append((launch, found))
         elif isinstance(found, Ended):
-            failed.append(_failed(source, found, State.FAILED))
-        elif implementations is not None or source.variables:
-            failed.append(_failed(source, found, State.ABSENT))
-    known = {source.adapter for source in sources}
+            failed.append(_failed(launch, found, State.FAILED))
+        elif implementations is not None or launch.variables:
+            failed.append(_failed(launch, found, State.ABSENT))
+    known = {launch.adapter for launch in launches}
     for name, _ in settings:
         if name not in known:
             raise CompareError(f"a setting is for {shown(name)}, which is not asked")
     return list(_named(ready, settings)), failed
 
 
-def _sources(
+def _launches(
     wanted: Sequence[str] | None, commands: Mapping[str, str], pythons: Sequence[tuple[str, str]]
-) -> Iterator[Source]:
+) -> Iterator[Launch]:
     files = adapter_files()
     names = list(files) if wanted is None and not commands else wanted or ()
     for name, python in [*((name, sys.executable) for name in names), *pythons]:
         if name not in files:
             raise CompareError(f"there is no adapter {shown(name)}; there are {', '.join(files)}")
-        yield _source(name, files[name], python)
+        yield _launch(name, files[name], python)
     for name, command in commands.items():
         try:
             words = shlex.split(command)
@@ -120,58 +120,58 @@ def _sources(
             raise CompareError(f"the command of {shown(name)} is missing: {shown(command)}")
         # It runs in a folder of its own.
         rest = (os.path.abspath(word) if os.path.exists(word) else word for word in words[1:])
-        yield Source(name, [os.path.abspath(program), *rest])
+        yield Launch(name, [os.path.abspath(program), *rest])
 
 
-def _source(name: str, file: Path, python: str) -> Source:
+def _launch(name: str, file: Path, python: str) -> Launch:
     if file.suffix == ".mjs":
-        return Source(name, ["node", str(file)])
+        return Launch(name, ["node", str(file)])
     program = shutil.which(python)
     if program is None:
         raise CompareError(f"the Python of {shown(name)} is missing: {shown_path(python)}")
     # Of other environments, the paths of ours would hide what they have.
     variables = {} if python == sys.executable else {"PYTHONPATH": "", "PYTHONHOME": ""}
     command = [os.path.abspath(program), "-P", worker.__file__, str(file)]
-    return Source(name, command, variables=variables, forks=True)
+    return Launch(name, command, variables=variables, forks=True)
 
 
-def _hello(source: Source, limits: Limits) -> dict[str, Any] | Ended | Absent:
-    with Asker(source, limits) as asker:
+def _hello(launch: Launch, allowance: Allowance) -> dict[str, Any] | Ended | Absent:
+    with Asker(launch, allowance) as asker:
         try:
             return asker.start()
         except (Ended, Absent) as answer:
             return answer
 
 
-def _failed(source: Source, why: Exception, state: State) -> Peer:
-    return Peer(name=source.adapter, adapter=source.adapter, state=state, detail=one_line(str(why), 300))
+def _failed(launch: Launch, why: Exception, state: State) -> Peer:
+    return Peer(name=launch.adapter, adapter=launch.adapter, state=state, detail=one_line(str(why), 300))
 
 
 def _named(
-    ready: Sequence[tuple[Source, dict[str, Any]]], settings: Sequence[tuple[str, Mapping[str, str]]]
+    ready: Sequence[tuple[Launch, dict[str, Any]]], settings: Sequence[tuple[str, Mapping[str, str]]]
 ) -> Iterator[Column]:
-    for (source, found), name in zip(ready, _names(ready), strict=True):
-        wanted = [setting for adapter, setting in settings if adapter == source.adapter]
+    for (launch, found), name in zip(ready, _names(ready), strict=True):
+        wanted = [setting for adapter, setting in settings if adapter == launch.adapter]
         for setting in ({}, *wanted):
-            _prove_setting(source.adapter, setting, found["settings"])
+            _prove_setting(launch.adapter, setting, found["settings"])
             peer = Peer(
                 name=column(name, setting),
-                adapter=source.adapter,
+                adapter=launch.adapter,
                 kind=found["kind"],
                 formats=tuple(found["formats"]),
                 versions=found["versions"],
                 setting=setting,
                 network=not without_network(),
             )
-            yield Column(peer, replace(source, setting=setting))
+            yield Column(peer, replace(launch, setting=setting))
 
 
-def _names(ready: Sequence[tuple[Source, dict[str, Any]]]) -> Iterator[str]:
+def _names(ready: Sequence[tuple[Launch, dict[str, Any]]]) -> Iterator[str]:
     """Yield the name of each; where an adapter is there twice, with the release, and with a number."""
-    adapters = [source.adapter for source, _ in ready]
+    adapters = [launch.adapter for launch, _ in ready]
     used: dict[str, int] = {}
-    for source, found in ready:
-        name = source.adapter
+    for launch, found in ready:
+        name = launch.adapter
         if adapters.count(name) > 1:
             name = f"{name}@{next(iter(found['versions'].values()))}"
         used[name] = used.get(name, 0) + 1

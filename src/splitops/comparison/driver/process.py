@@ -42,7 +42,7 @@ _TAIL: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Allowance:
     """What an implementation may take.
 
     Attributes:
@@ -97,16 +97,16 @@ class Nursery:
 
     Args:
         command: what starts the process of the implementation; it takes the number of a socket behind it.
-        limits: what an implementation may take.
+        allowance: what an implementation may take.
         environment: variables beside those of this process.
     """
 
-    def __init__(self, command: Sequence[str], limits: Limits, environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], allowance: Allowance, environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         self._token = secrets.token_hex(16)
         self._ready = False
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._requests.settimeout(limits.start)
+        self._requests.settimeout(allowance.start)
         with theirs:
             variables = {**environment, _TOKEN + self._token: "1"}
             number = theirs.fileno()
@@ -156,7 +156,7 @@ class Process:
 
     Args:
         command: what starts it.
-        limits: what it may take.
+        allowance: what it may take.
         environment: variables beside those of this process.
         nursery: forks it, where it can.
 
@@ -167,11 +167,11 @@ class Process:
     def __init__(
         self,
         command: Sequence[str],
-        limits: Limits,
+        allowance: Allowance,
         environment: Mapping[str, str],
         nursery: Nursery | None = None,
     ) -> None:
-        self._limits = limits
+        self._allowance = allowance
         self._token = secrets.token_hex(16)
         self._home = tempfile.TemporaryDirectory(prefix="splitops-compare-", ignore_cleanup_errors=True)
         self.folder = Path(self._home.name)
@@ -351,8 +351,8 @@ class Process:
         for number in {self._process.pid, *family(self._token)}:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 pages += int(Path(f"/proc/{number}/statm").read_text("ascii").split()[1])
-        if pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory:
-            raise Ended("memory", f"it takes more than {self._limits.memory / 2**30:g} GB")
+        if pages * os.sysconf("SC_PAGE_SIZE") > self._allowance.memory:
+            raise Ended("memory", f"it takes more than {self._allowance.memory / 2**30:g} GB")
 
 
 def _started(

@@ -14,7 +14,7 @@ from splitops.comparison.cases import build, named
 from splitops.comparison.driver.asking import PERTURBATIONS, Asker
 from splitops.comparison.driver.finding import Column
 from splitops.comparison.driver.judging import judge, same_values
-from splitops.comparison.driver.process import Limits, Nursery
+from splitops.comparison.driver.process import Allowance, Nursery
 from splitops.comparison.driver.shrinking import shrunk
 from splitops.comparison.records import SETTLED, Case, Outcome, Record, Verdict, Word
 
@@ -51,7 +51,7 @@ class Run:
     Args:
         cases: the questions.
         columns: the peers.
-        limits: what each may take.
+        allowance: what each may take.
         shrink_seconds: for each finding; 0 leaves it as it is.
         jobs: so many threads ask.
     """
@@ -60,14 +60,14 @@ class Run:
         self,
         cases: Sequence[Case],
         columns: Sequence[Column],
-        limits: Limits,
+        allowance: Allowance,
         *,
         shrink_seconds: float,
         jobs: int,
     ) -> None:
         self.cases = cases
         self.columns = columns
-        self._limits = limits
+        self._allowance = allowance
         self._shrink_seconds = shrink_seconds
         self._steps: queue.SimpleQueue[Step | BaseException] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -152,7 +152,7 @@ class Run:
             found = next((own for own in self._idle if own[0] is column), None)
             if found is not None:
                 self._idle.remove(found)
-            asker = Asker(column.source, self._limits) if found is None else found[1]
+            asker = Asker(column.launch, self._allowance) if found is None else found[1]
             self._askers.add(asker)
         try:
             yield asker
@@ -165,7 +165,7 @@ class Run:
 
     @contextmanager
     def _fresh(self, column: Column, perturbation: int | None) -> Iterator[Asker]:
-        asker = Asker(column.source, self._limits, perturbation, self._nursery(column))
+        asker = Asker(column.launch, self._allowance, perturbation, self._nursery(column))
         with self._lock:
             self._askers.add(asker)
         try:
@@ -177,12 +177,12 @@ class Run:
 
     def _nursery(self, column: Column) -> Nursery | None:
         """Return what forks the fresh processes of a column, without importing the implementation."""
-        if not column.source.forks:
+        if not column.launch.forks:
             return None
         with self._lock:
             if column.peer.name not in self._nurseries and not self._stopped.is_set():
-                source = column.source
-                self._nurseries[column.peer.name] = Nursery(source.command, self._limits, source.variables)
+                launch = column.launch
+                self._nurseries[column.peer.name] = Nursery(launch.command, self._allowance, launch.variables)
             return self._nurseries.get(column.peer.name)
 
     def _ask_all(self, column: Column) -> None:
