@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -62,7 +62,7 @@ class FolderRun(Run):
                     digests = self._digests(self._places)
                     with StagedFiles(make_folders=True) as written:
                         self.place_checksums(written, digests)
-                    return self._report(plan.bytes, None, digests)
+                    return self.report(map(_size, plan.paths), plan.bytes, digests)
                 there = known is None
                 self._reject(overwrite or there)
                 replaced = self._clear()
@@ -86,12 +86,7 @@ class FolderRun(Run):
         shutil.rmtree(self.staging, ignore_errors=True)
         if self.sync:
             sync_folder(plan.folder)
-        return self._report(resumed, replaced, digests)
-
-    def _report(self, resumed: int, replaced: Path | None, digests: Mapping[Path, str]) -> Report:
-        files = tuple((path, _size(path)) for path in self.plan.paths)
-        own = tuple(digests[path] for path, _ in files if path in digests) if self.how["sha256"] else ()
-        return Report(files, self.plan.bytes, resumed, replaced, own)
+        return self.report(map(_size, plan.paths), resumed, digests, replaced)
 
     @cached_property
     def _places(self) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from splitops.errors import FileError, ModelError, shown_path
@@ -32,6 +32,14 @@ class Run(ABC):
     @abstractmethod
     def done(self) -> Report:
         """Carry it out."""
+
+    def report(
+        self, sizes: Iterable[int], resumed: int, digests: Mapping[Path, str], replaced: Path | None = None
+    ) -> Report:
+        """Return what the run has done."""
+        files = tuple(zip(self.plan.paths, sizes, strict=True))
+        own = tuple(digests[path] for path, _ in files if path in digests) if self.how["sha256"] else ()
+        return Report(files, self.plan.bytes, resumed, replaced, own)
 
     def place_checksums(self, staged: StagedFiles, digests: Mapping[Path, str]) -> None:
         """Write the file of checksums where it was asked for; it takes its place after all others."""

@@ -91,7 +91,7 @@ class AddressRun(Run):
             if resume and len(list(files.existing())) == len(sizes):
                 self._send(_There(files.addresses), Path(folder))
                 self.place_checksums(staged, self._sent())
-                return self._report(plan.bytes)
+                return self.report(sizes, plan.bytes, self._sent())
             self._reject_targets(files, overwrite)
             files.open()
             self._send(files, Path(folder))
@@ -100,19 +100,12 @@ class AddressRun(Run):
             files.publish(self._reject_targets(files, overwrite))
             if verify:
                 self._read_back()
-        return self._report(0)
+        return self.report(sizes, 0, self._sent())
 
     def _sent(self) -> dict[Path, str]:
         """Return the SHA-256 of each file, where that is asked for."""
         digests = [made.digest.hexdigest() for made in self._made]
         return dict(zip(self.plan.paths, digests, strict=True)) if self._digested else {}
-
-    def _report(self, resumed: int) -> Report:
-        files = tuple(
-            (path, made.target.size) for path, made in zip(self.plan.paths, self._made, strict=True)
-        )
-        digests = tuple(self._sent().values()) if self.how["sha256"] else ()
-        return Report(files, self.plan.bytes, resumed, sha256=digests)
 
     def _reject_targets(self, files: Uploads, overwrite: bool) -> list[str]:
         """Reject to replace a file, or ever to replace a source; return what is replaced."""
