@@ -231,3 +231,13 @@ def test_many_boxes_are_proved_in_time_that_grows_with_them() -> None:
     prove_boxes(boxes, (8, side * side))
     with pytest.raises(PlanError, match=r"nothing is at|something is left out"):
         prove_boxes(boxes[1:], (8, side * side))
+
+
+def test_pieces_of_two_types_are_rejected_beside_another_checkpoint_too(tmp_path: Path) -> None:
+    rows = np.arange(8.0, dtype=np.float32).reshape(4, 2)
+    like = save(tmp_path / "like", {"a": rows})
+    pieces = [([0, 0], rows[:2]), ([2, 0], rows[2:].astype(np.int32))]
+    write(tmp_path / "dcp", {"a": pieces})
+    for more in ({}, {"like": like}):
+        with pytest.raises(PlanError, match="is F32 of rank 2 in one file, and not in another"):
+            merge(tmp_path / "dcp", **more)

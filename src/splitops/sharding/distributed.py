@@ -212,7 +212,8 @@ def _prove_like(pieces: dict[str, list[_Piece]], like: Checkpoint) -> None:
     for name, found in pieces.items():
         if name not in own:
             raise PlanError(f"tensor {shown(name)} is not in {like.name}")
-        if found[0].tensor.code != own[name].code or len(found[0].box.shape) != len(own[name].shape):
+        whole = _whole(found)
+        if (whole.code, len(whole.shape)) != (own[name].code, len(own[name].shape)):
             raise PlanError(f"{own[name].label} is {own[name].code} {brief(own[name].shape)} in {like.name}")
     _prove_names(pieces, own, like.name)
 
