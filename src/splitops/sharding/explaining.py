@@ -14,7 +14,6 @@ from splitops.explain.palette import colour
 from splitops.ground.records import picked
 from splitops.sharding.cuts import Cut
 from splitops.sharding.globs import matched
-from splitops.sharding.placements import shard_of
 from splitops.sharding.planning import ShardPlan
 
 _LEFT: Final = 10
@@ -110,15 +109,10 @@ def rows_of(plan: ShardPlan) -> list[Row]:
         groups.setdefault((rule.number, tensor.code, tensor.shape), []).append(index)
     made = []
     for (number, code, shape), members in sorted(groups.items(), key=lambda item: item[0][0]):
-        total = [0] * plan.ranks
-        for cut, count in Counter(held.cuts[i] for i in members).items():
-            for rank, shard in enumerate(cut.shards):
-                if shard is not None:
-                    total[rank] += count * shard_of(held.tensors[members[0]], cut, rank).size
         names = tuple(held.tensors[i].name for i in members)
         globs = plan.rules[members[0]].match
         match = ", ".join(glob for glob in globs if any(matched(glob, name) is not None for name in names))
-        made.append(Row(number, match, names, code, shape, held.cuts[members[0]], tuple(total)))
+        made.append(Row(number, match, names, code, shape, held.cuts[members[0]], held.rank_bytes(members)))
     return made
 
 

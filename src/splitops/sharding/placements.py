@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,17 +71,17 @@ class Placements:
     tensors: tuple[StoredTensor, ...]
     cuts: tuple[Cut, ...]
 
-    def rank_bytes(self) -> list[int]:
-        """Return the tensor bytes of each rank, padding included."""
+    def rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
+        """Return the bytes of tensors on each rank, padding included; None is all tensors."""
         total = [0] * self.ranks
-        alike: dict[tuple[Cut, tuple[int, ...], str], list[StoredTensor]] = {}
-        for tensor, cut in zip(self.tensors, self.cuts, strict=True):
-            alike.setdefault((cut, tensor.shape, tensor.code), []).append(tensor)
-        for (cut, _, _), tensors in alike.items():
+        alike: dict[tuple[Cut, tuple[int, ...], str], list[int]] = {}
+        for i in range(len(self.tensors)) if members is None else members:
+            alike.setdefault((self.cuts[i], self.tensors[i].shape, self.tensors[i].code), []).append(i)
+        for (cut, _, _), found in alike.items():
             for rank, shard in enumerate(cut.shards):
                 if shard is not None:
-                    total[rank] += len(tensors) * shard_of(tensors[0], cut, rank).size
-        return total
+                    total[rank] += len(found) * shard_of(self.tensors[found[0]], cut, rank).size
+        return tuple(total)
 
 
 def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:

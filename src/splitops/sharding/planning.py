@@ -85,7 +85,7 @@ class ShardPlan(Runnable):
     @cached_property
     def rank_bytes(self) -> tuple[int, ...]:
         """The bytes of each rank's tensors, padding included."""
-        return tuple(self.placements.rank_bytes())
+        return self.placements.rank_bytes()
 
     def file_plan(self, out: AnyPath) -> FilePlan:
         """Return which bytes of which files go where."""
