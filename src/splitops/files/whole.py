@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
@@ -112,6 +112,30 @@ def plan_by_size(
     return by_size_plan(contents, out, max_size, stem=stem, to=to, others=others)
 
 
+def groups_of(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
+    """Return positions in groups of at most so many bytes, in their order; a larger one is alone.
+
+    Args:
+        sizes: in bytes.
+        most: bytes of a group.
+        first: what the first group has besides.
+        later: what the others have besides.
+
+    Examples:
+        >>> groups_of([3, 4, 20, 1], 8)
+        [[0, 1], [2], [3]]
+    """
+    groups: list[list[int]] = [[]]
+    total = first
+    for index, size in enumerate(sizes):
+        if groups[-1] and total + size > most:
+            groups.append([])
+            total = later
+        groups[-1].append(index)
+        total += size
+    return groups
+
+
 @without_collector()
 def by_size_plan(
     contents: Contents,
@@ -129,21 +153,9 @@ def by_size_plan(
     if max_size < 1:
         raise FileError(f"a file of at most {max_size} bytes holds no tensor")
     tensors = taken(contents.tensors, contents, to)
-    first, later = (
-        to.lay_out([], to.like_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)
-    )
-    groups: list[list[int]] = []
-    current: list[int] = []
-    size = first
-    for index, tensor in enumerate(tensors):
-        own = tensor.size + to.entry_bytes(tensor, contents)
-        alone = own > max_size - later
-        if current and (alone or size + own > max_size):
-            groups.append(current)
-            current, size = [], later
-        current.append(index)
-        size += own
-    groups += [current] if current or not groups else []
+    headers = [to.lay_out([], to.like_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)]
+    sizes = [tensor.size + to.entry_bytes(tensor, contents) for tensor in tensors]
+    groups = groups_of(sizes, max_size, *headers)
     ending = to.suffixes[0]
     names = [piece_name(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
     return _plan(contents, folder, groups, names if len(groups) > 1 else [stem + ending], to, stem, others)

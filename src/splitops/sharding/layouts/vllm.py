@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from splitops.errors import PlanError
 from splitops.files.tensors import StoredTensor
+from splitops.files.whole import groups_of
 from splitops.sharding.cuts import shard_extents
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import Group, fused, grouped, rules_of
@@ -42,7 +43,8 @@ def lay_out(placements: Placements) -> Laid:
     filing = Filing(len(placements.tensors))
     for rank in range(placements.ranks):
         held = [made for group in groups for made in _held(placements, group, rank)]
-        for part, some in enumerate(_parts(held)):
+        for part, members in enumerate(groups_of([made.tensor.size for made in held], _LARGEST)):
+            some = [held[i] for i in members]
             name = f"model-rank-{rank}-part-{part}.safetensors"
             number, offsets = filing.add(name, [made.tensor for made in some], {"format": "pt"})
             for made, offset in zip(some, offsets, strict=True):
@@ -50,19 +52,6 @@ def lay_out(placements: Placements) -> Laid:
                     tensor, cut = placements.tensors[i], placements.cuts[i]
                     filing.extents[i] += shard_extents(tensor, cut, rank, number, offset + at)
     return filing.laid
-
-
-def _parts(held: Sequence[_Held]) -> Iterator[list[_Held]]:
-    """Yield what goes to the files of a rank, of which there is at least one."""
-    some: list[_Held] = []
-    total = 0
-    for made in held:
-        if some and total + made.tensor.size > _LARGEST:
-            yield some
-            some, total = [], 0
-        some.append(made)
-        total += made.tensor.size
-    yield some
 
 
 def _groups(names: Sequence[str]) -> list[int | Group]:
