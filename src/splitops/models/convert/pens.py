@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -67,23 +66,14 @@ class LayerPen(OnnxPen, ValueReader):
         self.folded += [value] if found is not None else []
         return found
 
-    def multi(
-        self,
-        operator: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        outputs: int = 1,
-        hint: str | None = None,
-    ) -> list[ir.Value]:
-        """Add a node."""
-        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint)
-        for value, told in zip(values, _output_types(operator, self.opset), strict=False):
+    def put(self, node: ir.Node) -> None:
+        """Add a node, and note the element types of its outputs."""
+        super().put(node)
+        for value, told in zip(node.outputs, _output_types(node.op_type, self.opset), strict=False):
             if isinstance(told, int):
-                source = inputs[told] if told < len(inputs) else None
+                source = node.inputs[told] if told < len(node.inputs) else None
                 told = None if source is None else self.type_of(source)
             note(value, Tensor(told))
-        return values
 
     def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
         """Add an initializer that has the element type of a value."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -115,7 +115,7 @@ class OnnxForms:
     def _version(self, node: ir.Node, site: Site) -> Written:
         read = replace(site, schema=site.as_written or site.schema)
         rewritten = restate(read, Target("", self.editor.opset(node)))
-        self._write(node, read, rewritten)
+        write_site(node, read, rewritten, self.editor.pen(node))
         return Written(str(rewritten))
 
     def _number(self, node: ir.Node, site: Site) -> Written:
@@ -138,23 +138,22 @@ class OnnxForms:
         return Written(f"{self._describe(node)}, as PyTorch means it")
 
     def _lengths(self, node: ir.Node, site: Site) -> Written:
-        for read, rewritten in self._restatements(node):
-            computed = rewritten.method is Method.COMPUTED
-            if computed or (rewritten.method is Method.STATED and _is_explicit(rewritten)):
-                self._write(node, read, rewritten)
-                self._name_outputs(node)
-                cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
-                return Written(str(rewritten), cost)
-        raise NoFormError(f"{site.operator} cannot state these lengths")
+        rewritten = self._way(node, site, Method.STATED, Method.COMPUTED)
+        if rewritten is None:
+            raise NoFormError(f"{site.operator} cannot state these lengths")
+        write_site(node, site, rewritten, self.editor.pen(node))
+        self._name_outputs(node)
+        computed = rewritten.method is Method.COMPUTED
+        cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
+        return Written(str(rewritten), cost)
 
-    def _write(self, node: ir.Node, site: Site, rewritten: Restatement) -> list[ir.Value | None]:
-        return write_site(node, site, rewritten, self.editor.pen(node))
-
-    def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
-        opset = self.editor.opset(node)
-        site = self.editor.site(node)
-        for rewritten in restatements(site, Target("", opset), Form.LENGTHS, apart=True):
-            yield site, rewritten
+    def _way(self, node: ir.Node, site: Site, *methods: Method) -> Restatement | None:
+        """Return the plainest way to set the lengths of a split by one of some methods."""
+        target = Target("", self.editor.opset(node))
+        for way in restatements(site, target, Form.LENGTHS, apart=True):
+            if way.method in methods and (way.method is not Method.STATED or _is_explicit(way)):
+                return way
+        return None
 
     # Trees, Slices and Gathers
 
@@ -167,19 +166,18 @@ class OnnxForms:
             return Written(f"Slice x {count}(axis={site.bind().axis}, bounds computed)", _COMPUTED_BOUNDS)
         size = _axis_size(site)
         if isinstance(size, int) and size > _INT32_MAX and self.editor.opset(node) >= _BOUNDS_AS_INPUTS:
-            rewritten = self._slices_of_two_axes(node, size)
+            rewritten = self._slices_of_two_axes(node, site, size)
         else:
-            rewritten, _ = self._sliced(node)
+            rewritten, _ = self._sliced(node, site)
         return Written(str(rewritten), _bounds_cost(rewritten))
 
-    def _slices_of_two_axes(self, node: ir.Node, size: int) -> Restatement:
+    def _slices_of_two_axes(self, node: ir.Node, site: Site, size: int) -> Restatement:
         """Write Slices that name a second axis, all of it.
 
         onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
         (GatherSliceToSplitFusion). It takes an end of 2^31 - 1 for that of the axis.
         """
-        found = (way for _, way in self._restatements(node) if way.method is Method.SLICED)
-        rewritten, data = next(found, None), node.inputs[0]
+        rewritten, data = self._way(node, site, Method.SLICED), node.inputs[0]
         shape = None if data is None else shape_of(data)
         if rewritten is None or rewritten.axis is None or data is None or shape is None:
             raise NoFormError("its bounds cannot be written, or Slice does not take the data")
@@ -198,19 +196,19 @@ class OnnxForms:
         pen.replace(node, parts)
         return rewritten
 
-    def _sliced(self, node: ir.Node) -> tuple[Restatement, list[ir.Node]]:
+    def _sliced(self, node: ir.Node, site: Site) -> tuple[Restatement, list[ir.Node]]:
         """Write a Slice for each part that is read, and return them."""
-        for site, rewritten in self._restatements(node):
-            if rewritten.method in (Method.SLICED, Method.SLICED_COMPUTED):
-                parts = self._write(node, site, rewritten)
-                made = [None if part is None else part.producer() for part in parts]
-                return rewritten, [found for found in made if found is not None]
-        raise NoFormError("its bounds cannot be written, or Slice does not take the data")
+        rewritten = self._way(node, site, Method.SLICED, Method.SLICED_COMPUTED)
+        if rewritten is None:
+            raise NoFormError("its bounds cannot be written, or Slice does not take the data")
+        parts = write_site(node, site, rewritten, self.editor.pen(node))
+        made = [None if part is None else part.producer() for part in parts]
+        return rewritten, [found for found in made if found is not None]
 
     def _gathers(self, node: ir.Node, site: Site) -> Written:
         if self.editor.opset(node) < 12:
             raise NoFormError("positions are computed from opset 12 on")
-        rewritten, slices = self._sliced(node)
+        rewritten, slices = self._sliced(node, site)
         for part in slices:
             _gather_instead(part, rewritten, self.editor.pen(part))
         cost = _bounds_cost(rewritten) or "positions of each part, 8 bytes an entry of the axis"
