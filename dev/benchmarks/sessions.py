@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -148,10 +149,9 @@ def with_border(path: Path) -> splitops.Session | None:
     """Make a session in which the first split of the main graph is done here; None where there is none."""
     if path.suffix == ".xml":
         return None
-    found = legality.survey(onnx.load(path), splitops.Where(), "onnxruntime")
-    keys = [
-        legality.site_key(site.where.graph, site.outputs) for site in found.sites if site.where.graph is None
-    ]
+    engine: Any = SimpleNamespace(name="onnxruntime", version=onnxruntime.__version__)
+    found = legality.survey(onnx.load(path), splitops.Where(), engine)
+    keys = [legality.key_of(site) for site in found.sites if site.where.graph is None]
     if not keys:
         return None
     original = legality.survey

@@ -390,7 +390,7 @@ def _sizes(shape: Shape | None) -> tuple[int, ...] | None:
 def _small_constant(value: ir.Value) -> npt.NDArray[Any] | None:
     """Return the constant of one element that a value is."""
     maker = value.producer()
-    if not isinstance(maker, LayerNode):
+    if type(maker) is not LayerNode:
         array = constant_array(value, limit=1)
         return array if array is not None and array.size == 1 else None
     constant = maker.layer.constant
@@ -404,7 +404,7 @@ def _small_constant(value: ir.Value) -> npt.NDArray[Any] | None:
 
 def drops_axes(node: ir.Node) -> bool:
     """Return whether a reduction may drop the axes that it reduces."""
-    if isinstance(node, LayerNode):
+    if type(node) is LayerNode:
         return (node.layer.attribute("keep_dims") or "").lower() not in ("true", "1")
     stated = node.attributes.get("keepdims")
     return stated is not None and (stated.is_ref() or not stated.value)
