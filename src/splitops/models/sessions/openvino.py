@@ -36,7 +36,7 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.foretold import foretold_ir
 from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
-from splitops.models.sessions.legality import Survey, key_of, looked_at, place_of
+from splitops.models.sessions.legality import key_of, looked_at, place_of
 from splitops.models.sessions.program import SessionProgram
 from splitops.models.sessions.settled import known_sizes
 from splitops.models.sites import Site
@@ -112,9 +112,11 @@ class OpenVINOIRProgram(SessionProgram):
             editor = OpenVINOEditor(nodes, self._where)
         around = Surroundings.of(nodes)
         self._look = look = _Look.at(self._model, nodes, found.values.get, visited, around, editor, engine)
-        if look.found.reasons or look.found.fused:
+        if look.reasons or look.fused:
             self._look, self.rewritten = self._fixed(look, engine)
-        self._apart |= self._look.apart | self._unfused(self._look)
+        if self._look.rejected:
+            raise EngineError("openvino", f"is not given {self._look.rejected}", self._where)
+        self._apart |= self._look.apart | self._look.fused
         for _ in range(_ATTEMPTS):
             try:
                 return self._prepared_anew(engine)
@@ -133,41 +135,25 @@ class OpenVINOIRProgram(SessionProgram):
         opened = NodeModel(self._model, self._model, self._where)
         nodes, reports, last = fix_nodes(opened, (Target.load(engine.name),), None)
         rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
-        unsettled = {place_of(site) for site in look.found.sites} - look.found.settled
         places = set(map(place_of, rewritten))
-        if not places or places & unsettled or any(path is not None for path, _ in places):
+        if not places or not places.isdisjoint(look.unsettled) or any(path for path, _ in places):
             return look, ()
         made = cast(OpenVINOModel, opened.result(nodes, changed=True))
         sites = [site for calls in last.calls.values() for site in calls]
         editor = last.forms.editor
         return _Look.at(made, nodes, known, sites, last.surroundings, editor, engine), rewritten
 
-    def _unfused(self, look: _Look) -> set[int]:
-        """Return the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
-
-        Raises:
-            EngineError: one is in a body of a layer that OpenVINO would run.
-        """
-        for limit, fused in look.found.fused:
-            if fused.join.graph is not look.nodes.graph:
-                problem = f"is not given {fusion_words(limit, fused)} [{limit.code}]"
-                raise EngineError("openvino", problem, self._where)
-        return {layer_of(fused.join).id for _, fused in look.found.fused}
-
     def _prepared_anew(self, engine: Engine) -> Prepared:
         """Prepare the model, of which OpenVINO is not given some layers together with others."""
         look, apart = self._look, self._apart
-        self._borders = dict(look.found.reasons)
-        for site in look.found.sites:
-            if layer_of(site.node).id in apart and site.where.graph is None:
-                self._borders.setdefault(key_of(site), EMPTY_TENSOR)
-        own = {layer_of(site.node).id for site in look.found.sites if key_of(site) in look.found.reasons}
+        self._borders = {key: EMPTY_TENSOR for id_, key in look.splits.items() if id_ in apart}
+        self._borders |= look.reasons
 
         def is_own(layer: Layer) -> bool:
             if layer.type in ("Parameter", "Const", "Result") or layer.id in apart:
                 return True
             if layer.type in FAMILY["openvino"]:
-                return layer.id in own
+                return look.splits.get(layer.id) in look.reasons
             if holds_split(layer) or (layer.bodies and (self._counts or layer.type == "Loop")):
                 return is_evaluated(layer)
             return _is_narrowed(layer, look.values)
@@ -180,19 +166,26 @@ class _Look:
     """What is known of a model, and which splits of its main graph are not left to OpenVINO.
 
     Attributes:
-        model, nodes: the model.
-        found: its splits, those of the main graph alone, and what is fused wrongly.
+        model: the model.
+        splits: what each split of the main graph is found by, by the id of its layer.
+        reasons: why some of them are done here.
+        unsettled: where those are that a run may find invalid.
         values: what is known of each output port of the main graph.
         sizes: the parts of the splits that are known, by the ids of their layers.
         apart: the ids of the layers that give or read a tensor without elements.
+        fused: the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
+        rejected: what OpenVINO would fuse in a body, in words; empty where there is nothing.
     """
 
     model: OpenVINOModel
-    nodes: ir.Model
-    found: Survey
+    splits: Mapping[int, SiteKey]
+    reasons: Mapping[SiteKey, str]
+    unsettled: frozenset[object]
     values: Mapping[Endpoint, Tensor]
     sizes: Mapping[int, Sizes]
     apart: frozenset[int]
+    fused: frozenset[int]
+    rejected: str
 
     @classmethod
     def at(
@@ -206,10 +199,12 @@ class _Look:
         engine: Engine,
     ) -> _Look:
         """Look at a model; the editor is None where nothing in it is fused wrongly."""
-        outside = [site for site in sites if site.where.graph is None]
+        splits = {layer_of(site.node).id: site for site in sites if site.where.graph is None}
+        outside = list(splits.values())
         found = looked_at(outside, surroundings, editor, engine, list(map(place_of, outside)))
-        sizes = {layer_of(site.node).id: known_sizes(site) for site in outside}
-        undecided = {key_of(site): _UNDECIDED for site in outside if sizes[layer_of(site.node).id] is None}
+        sizes = {id_: known_sizes(site) for id_, site in splits.items()}
+        undecided = {key_of(site): _UNDECIDED for id_, site in splits.items() if sizes[id_] is None}
+        inside = [(limit, one) for limit, one in found.fused if one.join.graph is not nodes.graph]
         values = {
             Endpoint(layer_of(node).id, port_of(value).id): what
             for node in nodes.graph
@@ -218,11 +213,14 @@ class _Look:
         }
         return cls(
             model,
-            nodes,
-            replace(found, reasons=undecided | dict(found.reasons)),
+            {id_: key_of(site) for id_, site in splits.items()},
+            {**undecided, **found.reasons},
+            frozenset(map(place_of, outside)) - found.settled,
             values,
-            {layer: parts for layer, parts in sizes.items() if parts is not None},
+            {id_: parts for id_, parts in sizes.items() if parts is not None},
             frozenset(_around_empty_tensors(nodes, facts)),
+            frozenset(layer_of(one.join).id for _, one in found.fused),
+            next((f"{fusion_words(limit, one)} [{limit.code}]" for limit, one in inside), ""),
         )
 
 
