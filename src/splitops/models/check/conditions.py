@@ -71,7 +71,7 @@ class Surroundings:
 
 def _order(node: ir.Node) -> tuple[int, ...] | None:
     """Return the order of a Transpose, empty where it reverses the axes; None where only a run knows it."""
-    if isinstance(node, LayerNode):
+    if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
         constant = None if maker is None else layer_of(maker).constant
         return None if constant is None else tuple(constant.array(node.layer.where).reshape(-1).tolist())

@@ -208,7 +208,7 @@ class _Scope:
         self.known = Walk(self.writer.read, self.where, lambda site: None).alone(read, told).values
         results: dict[int, ir.Value] = {}
         for node in counted(read, "convert"):
-            assert isinstance(node, LayerNode)
+            assert type(node) is LayerNode
             layer = node.layer
             where = replace(self.where, node=layer.name)
             try:

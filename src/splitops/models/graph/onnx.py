@@ -55,7 +55,7 @@ def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     for attribute in node.attributes.data.values():
         kind = attribute.type
         if kind is ir.AttributeType.GRAPH and not attribute.is_ref():
-            start = f"{node.name}/" if isinstance(node, LayerNode) else f"{label(node)}."
+            start = f"{node.name}/" if type(node) is LayerNode else f"{label(node)}."
             yield f"{start}{attribute.name}", attribute.as_graph()
         elif kind is ir.AttributeType.GRAPHS and not attribute.is_ref():
             for index, graph in enumerate(attribute.as_graphs()):
@@ -203,7 +203,7 @@ def known(value: ir.Value) -> Known:
 
 def declared(value: ir.Value) -> Known:
     """Return what a model declares of a value."""
-    if isinstance(value, PortValue):
+    if type(value) is PortValue:
         return value.port.declared
     kind, shape = value.type, value.shape
     if kind is None and shape is None:

@@ -45,23 +45,23 @@ class LayerNode(ir.Node):
 
 def layer_of(node: ir.Node) -> Layer:
     """Return the layer that a node stands for; its edges are the node's inputs."""
-    assert isinstance(node, LayerNode)
+    assert type(node) is LayerNode
     return node.layer
 
 
 def port_of(value: ir.Value) -> Port:
     """Return the port that a value stands for."""
-    assert isinstance(value, PortValue)
+    assert type(value) is PortValue
     return value.port
 
 
 def restate(node: ir.Node, layer: Layer) -> None:
     """Let a node stand for another layer."""
-    assert isinstance(node, LayerNode)
+    assert type(node) is LayerNode
     node.layer = layer
     node.name = layer.name
     for value, port in zip(node.outputs, layer.outputs, strict=True):
-        assert isinstance(value, PortValue)
+        assert type(value) is PortValue
         value.port = port
 
 

@@ -20,7 +20,7 @@ from splitops.splitting.binding import Fact
 
 def is_split(node: ir.Node) -> bool:
     """Return whether a node is of the split family."""
-    if isinstance(node, LayerNode):
+    if type(node) is LayerNode:
         return node.op_type in FAMILY[DOMAIN]
     return node.op_type in FAMILY[""] and canonical(node.domain) == ""
 
@@ -79,7 +79,7 @@ def read_site(
         defaults: whether callers of the model can replace constants that are inputs too.
         conditional: whether the model may run without running the node.
     """
-    layer = node.layer if isinstance(node, LayerNode) else None
+    layer = node.layer if type(node) is LayerNode else None
     row, attributes, unread = None, {}, None
     try:
         if layer is not None:
@@ -132,5 +132,5 @@ def _origin(value: ir.Value | None, defaults: bool) -> Origin:
     producer = value.producer()
     if producer is None or producer.op_type not in ("Constant", "Const"):
         return Origin.RUN
-    constant = isinstance(producer, LayerNode) is (producer.op_type == "Const")
+    constant = (type(producer) is LayerNode) is (producer.op_type == "Const")
     return Origin.MODEL if constant and canonical(producer.domain) in ("", DOMAIN) else Origin.RUN

@@ -76,11 +76,7 @@ class Found:
 
     def declared(self, value: ir.Value) -> Known:
         """Return what the model declares of a value; one without a type is not asked for its meta."""
-        if (
-            value.type is None
-            and value.shape is None
-            and not (self.keeps_types or isinstance(value, PortValue))
-        ):
+        if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
         return declared(value)
 
@@ -217,7 +213,7 @@ class Walk:
     # Nodes
 
     def _node(self, scope: _Scope, node: ir.Node) -> Sequence[Known]:
-        if isinstance(node, LayerNode):
+        if type(node) is LayerNode:
             return self._layer(scope, node)
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
