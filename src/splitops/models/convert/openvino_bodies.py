@@ -17,10 +17,11 @@ from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.graph.onnx import known, note
 from splitops.models.graph.openvino import LayerNode
+from splitops.models.graph.pen import note_like, shape_like
 from splitops.models.known import Tensor, may_be
 from splitops.models.movers.form import BOOL, INT32, INT64, SIZES, Values, as_int64, prove, rank_of
 from splitops.models.running.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
-from splitops.spec.sizes.dims import UNKNOWN, Shape
+from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -232,12 +233,12 @@ class _Loop:
             at = tape.op("Mul", [at, tape.integers([slicing.size])])
         if slicing.low:
             at = tape.op("Add", [at, tape.integers([slicing.low])])
-        axis, what = self._axis(value, slicing), _tensor(value)
+        axis = self._axis(value, slicing)
         if slicing.size == 1:
             part = tape.op("Gather", [value, at], {"axis": axis})
         else:
             part = tape.part(value, axis, at, tape.op("Add", [at, tape.integers([slicing.size])]))
-        note(part, Tensor(what.type, _with(what.shape, axis, slicing.size)))
+        note_like(part, value, {axis: slicing.size})
         return part
 
     def _counter(self, tape: LayerPen, parameter: Layer) -> ir.Value:
@@ -250,7 +251,6 @@ class _Loop:
         value = tape.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:
             value = tape.unsqueeze(value, 0)
-            note(value, Tensor(kind, (1,)))
         return value
 
     def _carried(self, parameter: Layer, initial: ir.Value) -> Tensor:
@@ -281,16 +281,13 @@ class _Loop:
         """Return what an iteration gives of an output; of one element along the axis, without the axis."""
         if slicing.size > 1:
             return part
-        axis, what = self._axis(part, slicing), _tensor(part)
-        squeezed = tape.squeeze(part, axis)
-        note(squeezed, Tensor(what.type, _without(what.shape, axis)))
-        return squeezed
+        return tape.squeeze(part, self._axis(part, slicing))
 
     def _whole(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
         """Return an output of its parts, which lie along a new first axis."""
         tape, axis = self.tape, self._axis(part, slicing)
         what, single = _tensor(part), slicing.size == 1
-        shape = _without(what.shape, axis) if single else what.shape
+        shape = shape_like(part, {axis: None}) if single else what.shape
         note(stacked, Tensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
             bounds = [tape.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
@@ -364,11 +361,3 @@ def _prove_single(value: ir.Value, what: str, kinds: frozenset[object] | set[obj
     single = found.shape is None or (len(found.shape) <= 1 and may_be(found.shape, (1,) * len(found.shape)))
     if found.type not in kinds or not single:
         raise ModelError(f"{what} is {found}, not one {' or '.join(sorted(map(str, kinds)))}", where)
-
-
-def _with(shape: Shape | None, axis: int, size: int) -> Shape | None:
-    return None if shape is None else (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _without(shape: Shape | None, axis: int) -> Shape | None:
-    return None if shape is None else (*shape[:axis], *shape[axis + 1 :])
