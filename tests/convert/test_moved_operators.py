@@ -16,7 +16,7 @@ from onnx import ModelProto
 import splitops
 from splitops.errors import ModelError, Where
 from splitops.models.convert import Status, convert
-from splitops.models.convert.onnx_to_onnx import prove
+from splitops.models.convert.onnx_to_onnx import check_converted
 
 
 def parsed(text: str, opset: int, ir_version: int = 8) -> ModelProto:
@@ -345,8 +345,8 @@ def test_constants_that_the_first_version_cannot_state_become_initializers(
 def test_a_result_is_held_against_the_whole_of_what_onnx_checks() -> None:
     model = parsed("g (float[2,6] x) => (float[2,5] y) { y = Relu(x) }", 13)
     with pytest.raises(ModelError, match="would not be valid"):
-        prove(model, Where())
-    prove(model, Where(), model)  # it was not better before
+        check_converted(model, Where())
+    check_converted(model, Where(), model)  # it was not better before
 
 
 @pytest.mark.parametrize(
@@ -385,4 +385,4 @@ def test_types_are_held_against_onnx_also_where_sizes_are_not() -> None:
         13,
     )
     with pytest.raises(ModelError, match="would not be valid"):
-        prove(model, Where())
+        check_converted(model, Where())

@@ -65,7 +65,7 @@ def convert_opset(model: ModelProto, target: Target | None, form: Form, where: W
         return Conversion(name, changes, None)
     converted = written(moved, model)
     try:
-        prove(converted, where, model)
+        check_converted(converted, where, model)
     except SplitError as error:
         told = _with_true_shapes(converted, where)
         if told is None or _problem(told, full=True) is not None:
@@ -115,7 +115,7 @@ def _moved(
     apart: frozenset[SiteKey],
 ) -> tuple[tuple[Change, ...], ir.Model | None]:
     edited = editable(model, where, form)
-    rewriting = Rewriting(edited, where, apart)
+    rewriting = Converting(edited, where, apart)
     for _, owner in owners_of(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
@@ -129,7 +129,7 @@ def _moved(
     return changes, edited
 
 
-def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
+def check_converted(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
     """Hold the result against onnx's checker: a valid model never becomes an invalid one.
 
     Args:
@@ -236,10 +236,10 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
     return edited
 
 
-# Rewriting
+# Converting
 
 
-class Rewriting:
+class Converting:
     """A model that is being converted, and the report of it.
 
     Args:

@@ -18,7 +18,7 @@ from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.onnx_to_onnx import (
-    Rewriting,
+    Converting,
     editable,
 )
 from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
@@ -53,7 +53,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     edited = editable(model, where, form)
     if may_be_fused_in(edited) and rewrite(edited, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
-    rewriting = Rewriting(edited, where)
+    rewriting = Converting(edited, where)
     rewriting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
     rewriting.restate([node for _, node in nodes_of(edited.graph)], target, opset, form)
     _state_flattening(edited, rewriting.editor.names, opset)

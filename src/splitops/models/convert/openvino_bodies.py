@@ -29,14 +29,14 @@ _MOST_INITIAL: Final = 4096
 """Elements of a value that no iteration reads, which only has the shape of what the last one gives."""
 
 
-class Scope(Protocol):
+class GraphWriter(Protocol):
     """A graph that is being written, as the layers with bodies in it see it."""
 
     @property
     def graph(self) -> ir.Graph:
         """The graph."""
 
-    def inner(self, layer: Layer, tag: str) -> Scope:
+    def inner(self, layer: Layer, tag: str) -> GraphWriter:
         """Return a new graph inside it, for the body of a tag."""
 
     def tape(self, node: LayerNode) -> LayerPen:
@@ -52,7 +52,7 @@ class Scope(Protocol):
         """Write the layers of a body, whose Parameters have these values; return that of each Result."""
 
 
-def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
     """Write a layer with bodies in a graph; return what stands for its outputs.
 
     Raises:
@@ -63,7 +63,7 @@ def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: Scope, whe
     return _Loop(node, sources, scope, where).write()
 
 
-def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
     layer = node.layer
     branches = read_if(layer, where)
     _prove_single(sources[0], "the condition", {BOOL}, where)
@@ -88,7 +88,9 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where:
 class _Loop:
     """Writes a Loop or a TensorIterator as a Loop."""
 
-    def __init__(self, node: LayerNode, sources: Sequence[ir.Value], scope: Scope, where: Where) -> None:
+    def __init__(
+        self, node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where
+    ) -> None:
         self.node = node
         self.layer = layer = node.layer
         self.sources = sources
@@ -311,7 +313,7 @@ class _Loop:
         return tape.op("Reshape", [stacked, tape.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
 
 
-def _give(inner: Scope, tape: LayerPen, values: Sequence[ir.Value], where: Where) -> None:
+def _give(inner: GraphWriter, tape: LayerPen, values: Sequence[ir.Value], where: Where) -> None:
     """Make values the outputs of a graph: each is to be made by a node of it, and an output once."""
     own = [value.producer() for value in values]
     values = [

@@ -21,10 +21,7 @@ from splitops.ground.progress import counted
 from splitops.models.convert.folding import folded, folded_layer, remove_unread
 from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_operators import OpsetMover
-from splitops.models.convert.onnx_to_onnx import (
-    prove,
-    status_of,
-)
+from splitops.models.convert.onnx_to_onnx import check_converted, status_of
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.pens import LayerPen
 from splitops.models.convert.report import Change, Conversion, Status
@@ -86,7 +83,7 @@ def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: W
         apart |= merged
     proto = writer.proto()
     try:
-        prove(proto, where)
+        check_converted(proto, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
     return Conversion(str(target), changes, proto)
@@ -114,7 +111,7 @@ class _Writer:
         self.mover = OpsetMover(self.names)
         self.splits: dict[str, ir.Node] = {}
         """The node that was read of each split, by the name of its first part."""
-        self.scopes: list[_Scope] = []
+        self.scopes: list[_GraphWriter] = []
 
     @property
     def complete(self) -> bool:
@@ -157,13 +154,13 @@ class _Writer:
                     ir.convenience.replace_all_uses_with(value, made)
                     remove_if_unused(value)
 
-    def scope(self, graph: ir.Graph, where: Where) -> _Scope:
+    def scope(self, graph: ir.Graph, where: Where) -> _GraphWriter:
         """Return what writes layers in a graph."""
-        self.scopes.append(_Scope(self, graph, where))
+        self.scopes.append(_GraphWriter(self, graph, where))
         return self.scopes[-1]
 
 
-class _Scope:
+class _GraphWriter:
     """Writes the layers of one graph."""
 
     def __init__(self, writer: _Writer, graph: ir.Graph, where: Where) -> None:
@@ -402,7 +399,7 @@ class _Scope:
 
     # What layers with bodies need
 
-    def inner(self, layer: Layer, tag: str) -> _Scope:
+    def inner(self, layer: Layer, tag: str) -> _GraphWriter:
         """Return a new graph inside this one, for the body of a tag."""
         path = f"{layer.name}/{tag}"
         where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")

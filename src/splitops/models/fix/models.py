@@ -13,7 +13,7 @@ from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.openvino_forms import OpenVINOForms
 from splitops.models.fix.report import FixReport, FixStatus, SplitReport, Unbind
-from splitops.models.fix.rounds import Survey, ValueName, fix_splits
+from splitops.models.fix.rounds import Round, ValueName, fix_splits
 from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import known
@@ -43,7 +43,7 @@ def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None
 
 def fix_nodes(
     model: NodeModel, targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
-) -> tuple[ir.Model, tuple[SplitReport, ...], Survey]:
+) -> tuple[ir.Model, tuple[SplitReport, ...], Round]:
     """Fix a model for some targets; without ``repair``, splits that break a rule stay too.
 
     Returns:
@@ -51,9 +51,9 @@ def fix_nodes(
         last.
     """
     edited, most = model.editable(name_unread=False), most_outputs(targets)
-    looks: list[Survey] = []
+    looks: list[Round] = []
 
-    def survey() -> Survey:
+    def survey() -> Round:
         looks[:] = [_survey(edited, model.where, unbind, most)]
         return looks[0]
 
@@ -61,7 +61,7 @@ def fix_nodes(
     return edited, splits, looks[0]
 
 
-def _survey(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Survey:
+def _survey(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Round:
     calls: dict[ir.Node, list[Site]] = {}
 
     def on_site(site: Site) -> None:
@@ -73,13 +73,13 @@ def _survey(model: ir.Model, where: Where, unbind: Unbind | None, most: int | No
     surroundings = Surroundings.of(model)
     if source_of(model) is None:
         onnx = OnnxForms(OnnxEditor(model, where), unbind, most)
-        return Survey(calls, surroundings, onnx, _outputs, found.by_name)
+        return Round(calls, surroundings, onnx, _outputs, found.by_name)
     # Names inside it go with the layers.
     results: dict[ValueName, Known] = {
         (None, name): known(value) for name, value in output_values(model).items()
     }
     forms = OpenVINOForms(OpenVINOEditor(model, where), most)
-    return Survey(calls, surroundings, forms, lambda node, path: results, lambda: results)
+    return Round(calls, surroundings, forms, lambda node, path: results, lambda: results)
 
 
 def _outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, Known]:

@@ -61,7 +61,7 @@ class Forms(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Round:
     """A model as it is at the beginning of a round.
 
     Attributes:
@@ -103,7 +103,7 @@ class _Record:
 
 
 def fix_splits(
-    survey: Callable[[], Survey], targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
+    survey: Callable[[], Round], targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
 ) -> tuple[SplitReport, ...]:
     """Rewrite what breaks a rule or meets a limit, and return what happened to every split.
 
@@ -140,7 +140,7 @@ class _Rounds:
         self._promised: dict[ValueName, tuple[_Record, Known]] = {}
         """What was known of the outputs of the split nodes that the last round has rewritten."""
 
-    def one(self, survey: Survey) -> bool:
+    def one(self, survey: Round) -> bool:
         """Rewrite what can be rewritten now; whether anything was."""
         self._compare(survey)
         changed = False
@@ -154,7 +154,7 @@ class _Rounds:
                 changed |= self._restate(node, calls[0], record, found, survey)
         return changed or self._unfuse_all(survey)
 
-    def _unfuse_all(self, survey: Survey) -> bool:
+    def _unfuse_all(self, survey: Round) -> bool:
         """Rewrite what is fused wrongly, splits and the nodes around them; whether anything was."""
         editor, changed = survey.forms.editor, False
         for limit, fused in find_fusions(editor, self.targets):
@@ -169,7 +169,7 @@ class _Rounds:
                 changed |= self._unfuse(limit, fused, record, survey)
         return changed
 
-    def _unfuse(self, limit: Limit, fused: Fused, record: _Record, survey: Survey) -> bool:
+    def _unfuse(self, limit: Limit, fused: Fused, record: _Record, survey: Round) -> bool:
         editor, data = survey.forms.editor, fused.node.inputs[0]
         reason = Reason(limit.code, fusion_words(limit, fused))
         before = survey.gives(fused.join, editor.where(fused.join).graph)
@@ -186,7 +186,7 @@ class _Rounds:
             self._of_data[data] = record
         return True
 
-    def give_up(self, survey: Survey) -> None:
+    def give_up(self, survey: Round) -> None:
         """Mark the splits whose forms for one runtime all meet a limit of another."""
         for node, calls in survey.calls.items():
             record = self._record(node, calls[0])
@@ -194,13 +194,13 @@ class _Rounds:
             if found:
                 record.left = tuple(obstacle.reason for obstacle in found)
 
-    def _obstacles(self, calls: Sequence[Site], survey: Survey, record: _Record) -> list[Obstacle]:
+    def _obstacles(self, calls: Sequence[Site], survey: Round, record: _Record) -> list[Obstacle]:
         """Return what prevents a split, and note what has no form and depends on the input."""
         found = obstacles(calls, survey.surroundings, self.targets, self.unbind, repair=self.repair)
         record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
-    def _compare(self, survey: Survey) -> None:
+    def _compare(self, survey: Round) -> None:
         """Compare what is known of rewritten outputs with what was known before."""
         now = survey.known() if self._promised else {}
         for name, (record, before) in self._promised.items():
@@ -219,7 +219,7 @@ class _Rounds:
         return self._records[node]
 
     def _restate(
-        self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], survey: Survey
+        self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], survey: Round
     ) -> bool:
         """Write a split node in the first form that applies, of its most serious limit."""
         first, data = found[0], node.inputs[0] if node.inputs else None

@@ -72,7 +72,7 @@ class Rewrite(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class GraphPlace:
     """A graph that nodes are in.
 
     Attributes:
@@ -103,7 +103,7 @@ class Editor(ABC):
         self.changes: list[Applied] = []
         self.looks = 0
         self._where = where
-        self._scopes: dict[Any, Scope] = {}
+        self._scopes: dict[Any, GraphPlace] = {}
         self._queue: dict[ir.Node, None] = {}
         self._cuts: dict[ir.Node, Cut | None] = {}
         self._positions: dict[ir.Node, int] = {}
@@ -146,7 +146,7 @@ class Editor(ABC):
     # What the format says
 
     @abstractmethod
-    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+    def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
         """Yield every graph and function of the model."""
 
     @abstractmethod

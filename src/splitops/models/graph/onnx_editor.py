@@ -13,8 +13,8 @@ from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.graph.editor import (
     Editor,
+    GraphPlace,
     Role,
-    Scope,
     roles_of,
 )
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
@@ -74,12 +74,12 @@ class OnnxEditor(Editor):
         self._merged: dict[bool, frozenset[SiteKey]] = {}
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+    def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
         imported = opset_imports(self.model.graph, self.model).get("", 0)
         for start, owner in owners_of(self.model):
             for path, graph in graphs_of(owner, start):
                 yield (
-                    Scope(path, opset_imports(owner).get("", imported), in_function=start is not None),
+                    GraphPlace(path, opset_imports(owner).get("", imported), in_function=start is not None),
                     graph,
                 )
 

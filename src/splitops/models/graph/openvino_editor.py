@@ -17,8 +17,8 @@ from splitops.models.formats.openvino.model import Layer, Port
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.editor import (
     Editor,
+    GraphPlace,
     Role,
-    Scope,
     roles_of,
 )
 from splitops.models.graph.onnx import all_graphs, note, shape_of, type_of
@@ -50,14 +50,14 @@ class OpenVINOEditor(Editor):
         self._next: dict[Any, int] = {}
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+    def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
         graphs = list(all_graphs(self.model))
         # Who reads the model knows the newest operation set of its layers, and so all that came before.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
             self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
-            yield Scope(path, opset), graph
+            yield GraphPlace(path, opset), graph
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""

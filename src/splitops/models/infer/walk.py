@@ -98,19 +98,19 @@ class Found:
 
 
 @dataclass(slots=True)
-class _Scope:
+class _Frame:
     """The values that the nodes of one graph see."""
 
     where: Where
     opsets: Mapping[str, int]
-    parent: _Scope | None = None
+    parent: _Frame | None = None
     attributes: Attributes | None = None
     conditional: bool = False
     function: bool = False
     values: dict[ir.Value, Known] = field(default_factory=dict)
 
     def get(self, value: ir.Value | None) -> Known:
-        scope: _Scope | None = self
+        scope: _Frame | None = self
         while scope is not None and value is not None:
             if value in scope.values:
                 return scope.values[value]
@@ -157,7 +157,7 @@ class Walk:
         # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
         # used up, a graph is walked only where it has not been walked at all.
         self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
-        scope = _Scope(self.where, opset_imports(self.model.graph, self.model))
+        scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, None)
         self._graph(scope, self.model.graph)
@@ -176,12 +176,12 @@ class Walk:
             given: what is known of Parameters, in the place of what they declare.
         """
         self.depth, self.given = _MAX_DEPTH, given  # as deep as a graph may be
-        self._graph(_Scope(self.where, {}), graph)
+        self._graph(_Frame(self.where, {}), graph)
         return self.found
 
     # Graphs
 
-    def _graph(self, scope: _Scope, graph: ir.Graph) -> list[Known]:
+    def _graph(self, scope: _Frame, graph: ir.Graph) -> list[Known]:
         """Walk a graph whose inputs are known, and return its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
@@ -190,7 +190,7 @@ class Walk:
         self._nodes(scope, graph)
         return [scope.get(value) if value in scope.values else scope.output(value) for value in graph.outputs]
 
-    def _nodes(self, scope: _Scope, nodes: Iterable[ir.Node]) -> None:
+    def _nodes(self, scope: _Frame, nodes: Iterable[ir.Node]) -> None:
         for node in counted(nodes, "infer"):
             self.budget -= 1
             outputs = self._node(scope, node)
@@ -198,9 +198,9 @@ class Walk:
                 if value.name != "":
                     self._set(scope, value, known)
 
-    def _set(self, scope: _Scope, value: ir.Value, known: Known) -> None:
+    def _set(self, scope: _Frame, value: ir.Value, known: Known) -> None:
         if value.type is not None or value.shape is not None or self.keeps_types:
-            stated = _stated(value, scope)
+            stated = _claimed(value, scope)
             known = known if stated is None else meet(known, stated)
         scope.values[value] = known
         if self.recording:
@@ -212,7 +212,7 @@ class Walk:
 
     # Nodes
 
-    def _node(self, scope: _Scope, node: ir.Node) -> Sequence[Known]:
+    def _node(self, scope: _Frame, node: ir.Node) -> Sequence[Known]:
         if type(node) is LayerNode:
             return self._layer(scope, node)
         domain = canonical(node.domain)
@@ -232,7 +232,7 @@ class Walk:
             return [None] * count
         return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
 
-    def _layer(self, scope: _Scope, node: LayerNode) -> Sequence[Known]:
+    def _layer(self, scope: _Frame, node: LayerNode) -> Sequence[Known]:
         """Return what is known of the outputs of a layer: where nothing is, that they are tensors."""
         kind, where = node.op_type, scope.where
         if kind in ("Parameter", "Const"):
@@ -245,7 +245,7 @@ class Walk:
             self._body(scope, step, graph, ())
         return infer_layer(node.layer, _tensors(inputs))
 
-    def _split(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
+    def _split(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
         site = read_site(
             node,
             scope.opsets.get("", 1),
@@ -272,14 +272,14 @@ class Walk:
                 self._tighten(scope, node.inputs[0], data)
         return outputs
 
-    def _tighten(self, scope: _Scope, value: ir.Value, data: Known) -> None:
+    def _tighten(self, scope: _Frame, value: ir.Value, data: Known) -> None:
         """Keep what a split proves of its input: of a value from outside the graph, inside it alone."""
         if value in scope.values:
             self._set(scope, value, data)
         else:
             scope.values[value] = data
 
-    def _constant(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
+    def _constant(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
         attributes = resolved(node, scope.attributes)
         found = constant(attributes)
         if found is None:  # a sparse tensor, strings, or what a caller of the function gives
@@ -290,7 +290,7 @@ class Walk:
 
     def _body(
         self,
-        scope: _Scope,
+        scope: _Frame,
         step: str,
         graph: ir.Graph,
         inputs: Sequence[Known],
@@ -301,7 +301,7 @@ class Walk:
         path = extend(scope.where.graph, step)
         if not self._may_enter(path):
             return [None] * len(graph.outputs)
-        inner = _Scope(
+        inner = _Frame(
             replace(scope.where, graph=path),
             scope.opsets,
             scope,
@@ -331,13 +331,13 @@ class Walk:
         finally:
             self.depth -= 1
 
-    def _if(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
+    def _if(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> list[Known]:
         branches = [self._body(scope, step, graph, []) for step, graph in subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
-    def _loop(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
+    def _loop(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> list[Known]:
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
@@ -365,7 +365,7 @@ class Walk:
         goes_on = bool(outputs) and scalar(outputs[0]) == 1
         return most if starts and goes_on else dimension(0, most)
 
-    def _scan(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
+    def _scan(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> list[Known]:
         graphs = list(subgraphs(node))
         attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
@@ -420,7 +420,7 @@ class Walk:
 
     # Functions
 
-    def _call(self, scope: _Scope, node: ir.Node, function: ir.Function, inputs: list[Known]) -> list[Known]:
+    def _call(self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[Known]) -> list[Known]:
         attributes = call_attributes(node, function, scope.attributes)
         return self._function(function, inputs, attributes, scope, scope.conditional)
 
@@ -429,14 +429,14 @@ class Walk:
         function: ir.Function,
         inputs: Sequence[Known],
         attributes: Attributes,
-        caller: _Scope,
+        caller: _Frame,
         conditional: bool,
     ) -> list[Known]:
         path = function_path(function)
         if not self._may_enter(path):
             return [None] * len(function.outputs)
         where = replace(self.where, graph=path)
-        scope = _Scope(where, opset_imports(function), None, attributes, conditional, function=True)
+        scope = _Frame(where, opset_imports(function), None, attributes, conditional, function=True)
         for value, known in zip(function.inputs, _filled(inputs, len(function.inputs)), strict=True):
             self._set(scope, value, known)
         with self._deeper():
@@ -444,7 +444,7 @@ class Walk:
         return [scope.get(value) for value in function.outputs]
 
 
-_RULES: Final[Mapping[str, Callable[[Walk, _Scope, ir.Node, list[Known]], Sequence[Known]]]] = {
+_RULES: Final[Mapping[str, Callable[[Walk, _Frame, ir.Node, list[Known]], Sequence[Known]]]] = {
     **dict.fromkeys(FAMILY[""], Walk._split),
     "Constant": Walk._constant,
     "If": Walk._if,
@@ -477,7 +477,7 @@ def _filled(found: Sequence[Known], count: int) -> list[Known]:
     return [*found, *[None] * count][:count]
 
 
-def _stated(value: ir.Value, scope: _Scope) -> Known:
+def _claimed(value: ir.Value, scope: _Frame) -> Known:
     """Return what a graph declares of a value.
 
     Names count in the main graph alone, and not in sequences: one may be another size in every round of a

@@ -108,7 +108,7 @@ class OnnxNode:
             return found
         return None
 
-    def stated(self, name: str, index: int) -> list[int] | None:
+    def given(self, name: str, index: int) -> list[int] | None:
         """Return integers that an attribute sets, or in later versions an input; None where neither does.
 
         Raises:

@@ -88,8 +88,8 @@ def _infer_node(node: OnnxNode) -> Tensor:
     if "starts" in node.attributes:  # before opset 10
         starts, ends, steps = node.attributes["starts"], node.attributes["ends"], None
     else:
-        starts, ends, steps = node.entries(1), node.entries(2), node.stated("steps", 4)
-    return _inferred(node.tensor(), starts, ends, node.stated("axes", 3), steps)
+        starts, ends, steps = node.entries(1), node.entries(2), node.given("steps", 4)
+    return _inferred(node.tensor(), starts, ends, node.given("axes", 3), steps)
 
 
 def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

@@ -57,7 +57,7 @@ def _infer_squeeze_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
 
 
 def _infer_squeeze_node(node: OnnxNode) -> Tensor:
-    rank, stated = len(node.shape()), node.stated("axes", 1)
+    rank, stated = len(node.shape()), node.given("axes", 1)
     axes = range(rank) if stated is None else [axis_within(axis, rank) for axis in stated]
     return _squeezed(node.tensor(), axes)
 
@@ -84,7 +84,7 @@ def _infer_unsqueeze_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
 
 
 def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
-    axes = node.stated("axes", 1)
+    axes = node.given("axes", 1)
     if axes is None or len(axes) > MAX_RANK:
         raise ValueError("no axes")
     return _unsqueezed(node.tensor(), axes)

@@ -16,7 +16,7 @@ from typing import Final
 from splitops.errors import Rule, RuleError, rule_error
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.site import UNBIND_REPAIRS, Origin, Site
-from splitops.models.sites.statement import stated
+from splitops.models.sites.statement import attributes_and_inputs
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import Given
@@ -270,7 +270,7 @@ class _Search:
         outputs = self._outputs(row, division)
         if outputs > self.outputs + _MOST_COMPUTED:
             return  # nobody reads them, and nobody can hold them
-        attributes, inputs = stated(row, binding.axis or 0, division, squeeze=binding.squeeze)
+        attributes, inputs = attributes_and_inputs(row, binding.axis or 0, division, squeeze=binding.squeeze)
         shape = data.shape if binding.axis is not None else None
         facts = [replace(data, shape=shape), *inputs[1:]]
         try:

@@ -20,7 +20,7 @@ _INT64: Final = ELEMENT_TYPES["int64"]
 T = TypeVar("T")
 
 
-def stated(
+def attributes_and_inputs(
     row: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
     """Return attributes and constant inputs that state a division in a version.
@@ -36,7 +36,8 @@ def stated(
 
     Examples:
         >>> from splitops.spec.operators import schema
-        >>> attributes, inputs = stated(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)))
+        >>> division = Division(SizeRule.EXPLICIT, lengths=(2, 3))
+        >>> attributes, inputs = attributes_and_inputs(schema("Split", 13), 1, division)
         >>> attributes, inputs[1].value
         ({'axis': 1}, (2, 3))
     """
@@ -88,7 +89,7 @@ def written(
         constant: makes an input of numbers and the name of the parameter.
         squeeze: whether the parts lose the axis.
     """
-    attributes, facts = stated(row, axis, division, squeeze=squeeze)
+    attributes, facts = attributes_and_inputs(row, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [
         None if fact is None else constant(np.array(fact.value, np.int64), parameter.name)
         for parameter, fact in zip(row.inputs, facts, strict=False)
