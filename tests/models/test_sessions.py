@@ -680,7 +680,7 @@ def test_shapes_that_do_not_fit():
     [
         ({"x": X[:5]}, "has size 6 on axis 0, but 'N' is 5"),
         ({"x": X.astype(np.float64)}, "has element type float64"),
-        ({"x": X.reshape(2, 3)}, "declares rank 1"),
+        ({"x": X.reshape(2, 3)}, r"has shape \(2, 3\), but the model declares float32 \(N\)"),
         ({"x": np.ma.masked_array(X, [True] * 6)}, "masked"),
         ({"y": X}, "no input 'y'"),
         ({"x": None}, "has element type"),

@@ -137,7 +137,7 @@ def _open(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
 
 def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
     def accept(header: Header) -> None:  # a small file can inflate to more than the memory
-        declared.accept(header.dtype, header.shape)
+        declared.accept(declared.dtype_of(header.dtype), header.shape)
 
     from splitops.files.formats.npz import BROKEN
 

@@ -585,7 +585,7 @@ def test_inputs_that_are_no_mapping(inputs: Any) -> None:
 def test_masked_arrays_are_rejected() -> None:
     model = echo("f32", "?")
     data = np.ma.MaskedArray(np.arange(3, dtype=np.float32), [False, True, False])
-    with pytest.raises(ModelError, match="input 'x' is masked"):
+    with pytest.raises(ModelError, match="input 'x' is a masked array"):
         run_ir(model, {"x": data})
     got = run_ir(model, {"x": np.ma.MaskedArray(np.arange(3, dtype=np.float32))})["y"]
     assert got.tolist() == [1, 2]
@@ -612,8 +612,8 @@ def test_strings_of_any_kind_become_str(data: Array) -> None:
     [
         (np.array([b"a", b"\xff\xfe"]), "not UTF-8"),
         (np.array(["a", b"\xff"], object), "not UTF-8"),
-        (np.array(["a", 3], object), "holds a int"),
-        (np.array(["a", None], object), "holds a NoneType"),
+        (np.array(["a", 3], object), "has an element of type int, not str"),
+        (np.array(["a", None], object), "has an element of type NoneType, not str"),
     ],
 )
 def test_what_is_no_string(data: Array, what: str) -> None:

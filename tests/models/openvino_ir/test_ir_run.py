@@ -33,7 +33,9 @@ from splitops.models.formats import openvino as ir
 from splitops.models.graph.openvino import to_nodes
 from splitops.models.graph.sites import split_sites
 from splitops.models.running.stages import stages
+from splitops.models.sessions import session
 from splitops.spec import ELEMENT_TYPES, ElementType
+from splitops.spec.elements.types import element_type_of, from_openvino
 
 DATA = np.arange(24, dtype=np.float32).reshape(6, 4)
 F32 = ELEMENT_TYPES["float32"]
@@ -77,8 +79,9 @@ def test_every_element_type_on_every_axis(kind: ElementType) -> None:
     ],
 )
 def test_another_dtype_is_rejected(element_type: str, array: Array) -> None:
+    found, declared = element_type_of(array.dtype), from_openvino(element_type)
     with pytest.raises(
-        ModelError, match=rf"input 'x' has dtype {array.dtype}, but the model takes {element_type}"
+        ModelError, match=rf"input 'x' has element type {found}, but the model declares {declared}"
     ):
         run_ir(identity(element_type, "?,?"), {"x": array})
 
@@ -95,7 +98,7 @@ def test_another_dtype_is_rejected(element_type: str, array: Array) -> None:
 )
 def test_forms_of_arrays(array: Array, expected: Array | None) -> None:
     if expected is None:
-        with pytest.raises(ModelError, match="has dtype float64"):
+        with pytest.raises(ModelError, match="has element type float64, but the model declares float32"):
             run_ir(identity("f32", "?,?"), {"x": array})
     else:
         assert_same(
@@ -130,7 +133,7 @@ def test_shapes_are_checked_against_the_parameter(
     for size in good:
         assert run_ir(model, {"x": np.zeros(size, np.float32)})["y"].shape == size
     for size in bad:
-        with pytest.raises(ModelError, match=r"input 'x' has shape .* but the model takes \["):
+        with pytest.raises(ModelError, match=r"input 'x' has shape .*, but the model declares float32 \("):
             run_ir(model, {"x": np.zeros(size, np.float32)})
 
 
@@ -167,6 +170,19 @@ def test_a_name_of_two_inputs_is_neither() -> None:
     with pytest.raises(ModelError, match="2 inputs of the model are named 'same'"):
         run_ir(model, {"same": one, "q": two})
     assert run_ir(model, {"p": one, "q": two})["rq"].tolist() == [1.0]
+
+
+def test_the_name_of_a_tensor_goes_before_that_of_another_layer() -> None:
+    builder = ir.Builder()
+    for name, tensor in (("p", "q"), ("q", "r")):
+        builder.result(builder.parameter(name, "f32", (1,), names=[tensor]), f"r{name}")
+    model = builder.model()
+    assert [item.aliases for item in session(model, "reference").inputs] == [("p",), ()]
+    for names in (("q", "r"), ("p", "r")):
+        feeds = {name: np.full(1, at, np.float32) for at, name in enumerate(names)}
+        assert [array.item() for array in run_ir(model, feeds).values()] == [0, 1]
+    with pytest.raises(ModelError, match="input 'q' is given twice"):
+        run_ir(model, {"p": np.zeros(1, np.float32), "q": np.zeros(1, np.float32)})
 
 
 def test_codes_that_do_not_fit() -> None:

@@ -58,18 +58,21 @@ class Declared:
         raw = stored.kind in "Vu" and stored.itemsize == own.itemsize and stored.isnative
         return own if raw else stored
 
-    def accept(self, stored: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        """Prove that an array in a file can be this input, as far as one input alone tells.
+    def accept(self, dtype: np.dtype[Any], shape: tuple[int, ...], where: Where | None = None) -> None:
+        """Prove that an array can be this input, as far as its dtype and shape alone tell.
 
         Raises:
             ModelError: it has another element type, rank or size.
         """
-        name, expected = shown(self.name), self.element_type
-        found = self.dtype_of(stored)
-        if expected is not None and found != expected.numpy and element_type_of(found) is not expected:
-            raise ModelError(f"input {name} has element type {found}, but the model declares {expected}")
-        if self.shape is not None and not matches(shape, self.shape):
-            raise ModelError(f"input {name} has shape {shown(shape)}, but the model declares {self}")
+        expected = self.element_type
+        if expected is not None and dtype != expected.numpy and element_type_of(dtype) is not expected:
+            found = f"input {shown(self.name)} has element type {element_type_of(dtype) or dtype}"
+            codes = f", whose codes are {expected.numpy}" if expected.storage else ""
+            raise ModelError(f"{found}, but the model declares {expected}{codes}", where)
+        if not matches(shape, self.shape):
+            raise ModelError(
+                f"input {shown(self.name)} has shape {shown(shape)}, but the model declares {self}", where
+            )
 
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
@@ -105,9 +108,12 @@ def _of_type(name: str, declared: TypeProto, required: bool) -> Declared:
 def openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[Declared, ...]:
     """Return what the Parameters of OpenVINO IR declare."""
     found = []
+    tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
     for name, layer in zip(input_names(model), model.inputs, strict=True):
         where = replace(where, node=layer.name)
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
+        if layer.name in tensors and layer.name not in layer.outputs[0].names:
+            del aliases[layer.name]  # a tensor's name goes before a layer's
         aliases.pop(name, None)
         kind = None if layer.takes_any_type else layer.element_type(where)
         found.append(Declared(name, tuple(aliases), kind, layer.shape(where)))

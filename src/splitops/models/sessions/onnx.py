@@ -16,7 +16,6 @@ from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
-from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.foretold import foretold_onnx
 from splitops.models.sessions.fragile import Watch, fragile_nodes, has_fragile
 from splitops.models.sessions.invalid import certain_sites, reject_invalid
@@ -200,7 +199,7 @@ class OnnxProgram(SessionProgram):
                 raise
             return None
         self._compiled = [compiled]
-        return Model(Inputs(proto.graph, proto.ir_version), outputs, self._where, compiled.run, True)
+        return Model.by(compiled.run, proto, self._where, foreign=True)
 
     def _cut(self, proto: ModelProto, engine: Engine) -> Model:
         types = types_of_values(proto, self._where) if self.borders else _declared(proto)

@@ -19,10 +19,11 @@ from splitops.models.formats.onnx.storage import as_proto, parse
 from splitops.models.formats.onnx.structure import check_model
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.running.declared import onnx_inputs
+from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.control_flow import limited_body_runs
 from splitops.models.running.onnx.evaluator import Infer, model_evaluator, nothing_known
 from splitops.models.running.onnx.regions import Partition
-from splitops.models.running.onnx.values import Inputs
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -36,13 +37,16 @@ class Model:
 
     Attributes:
         signature: its inputs.
+        constants: the inputs whose default a runtime takes for a constant: before IR version 4, every
+            initializer had to be an input.
         outputs: the names of its outputs, in order.
         where: the place that errors name.
         evaluate: from the values of all inputs by name to those of the outputs, in order.
         foreign: whether a runtime evaluates all of it, into memory of its own.
     """
 
-    signature: Inputs
+    signature: Inputs[str]
+    constants: frozenset[str]
     outputs: tuple[str, ...]
     where: Where
     evaluate: Callable[[dict[str, Any]], Sequence[Any]]
@@ -71,13 +75,34 @@ class Model:
             OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
         """
         evaluator = model_evaluator(proto, where, folder, partition, infer)
+        return cls.by(partial(evaluator.run, None), proto, where)
+
+    @classmethod
+    def by(
+        cls,
+        evaluate: Callable[[dict[str, Any]], Sequence[Any]],
+        proto: ModelProto,
+        where: Where,
+        *,
+        foreign: bool = False,
+    ) -> Model:
+        """Join a model's declarations to what evaluates it."""
+        inputs = {declared.name: declared for declared in onnx_inputs(proto.graph)}
+        defaults = {tensor.name for tensor in proto.graph.initializer if proto.ir_version < 4}
         outputs = tuple(value.name for value in proto.graph.output)
-        return cls(Inputs(proto.graph, proto.ir_version), outputs, where, partial(evaluator.run, None))
+        return cls(
+            Inputs(tuple(inputs.items())),
+            frozenset(defaults & inputs.keys()),
+            outputs,
+            where,
+            evaluate,
+            foreign,
+        )
 
     def replaces_constants(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a caller gives what a runtime has taken for constant."""
-        constants = self.signature.constants
-        return bool(constants) and isinstance(inputs, Mapping) and not constants.isdisjoint(inputs)
+        given = bool(self.constants) and isinstance(inputs, Mapping)
+        return given and not self.constants.isdisjoint(inputs)
 
     def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
         """Run the model; see :func:`splitops.run`."""

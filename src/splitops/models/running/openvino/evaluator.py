@@ -27,9 +27,11 @@ from splitops.models.movers import mover_of
 from splitops.models.movers.evaluated import Value
 from splitops.models.movers.mover import EVERY_OPSET
 from splitops.models.running.bodies import MAX_BODY_RUNS, BodyRuns
+from splitops.models.running.declared import openvino_inputs
+from splitops.models.running.inputs import Inputs
 from splitops.models.running.openvino import bodies, foreign
-from splitops.models.running.openvino.inputs import Inputs
 from splitops.models.running.stages import stages
+from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.operators import FAMILY
 
 _Results = Mapping[int, Value]
@@ -63,7 +65,10 @@ class Prepared:
     ) -> None:
         self._model = model
         self._where = Where(model=model.file)
-        self._inputs = Inputs(model, self._where)
+        ends = [Endpoint(layer.id, layer.outputs[0].id) for layer in model.inputs]
+        declared = list(zip(ends, openvino_inputs(model, self._where), strict=True))
+        self._types = {end: each.element_type for end, each in declared}
+        self._inputs = Inputs(declared)
         self._outputs = [
             (name, layer.id) for name, layer in zip(output_names(model), model.outputs, strict=True)
         ]
@@ -110,7 +115,12 @@ class Prepared:
             RuleError: a split is invalid, with the layer in its ``where``.
         """
         whole = _Run(self, self._where, BodyRuns(max_body_runs))
-        execution = _Execution(whole, self._model.graph, self._where, self._inputs.check(inputs))
+        arrays = self._inputs.check(inputs, self._where)
+        values = {
+            end: Value(array, self._types[end] or _type_of(array, self._where))
+            for end, array in arrays.items()
+        }
+        execution = _Execution(whole, self._model.graph, self._where, values)
         try:
             results = execution.results()
         except MemoryError as error:
@@ -147,6 +157,13 @@ class Prepared:
                     )
                 self._engine = make_engine("openvino", {})
             return self._engine
+
+
+def _type_of(array: npt.NDArray[Any], where: Where) -> ElementType:
+    found = element_type_of(array.dtype)
+    if found is None or found.openvino is None:
+        raise ModelError(f"OpenVINO has no element type for dtype {array.dtype}", where)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
