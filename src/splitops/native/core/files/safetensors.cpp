@@ -113,10 +113,10 @@ class Scanner {
         skip_space();
         const char *begin = at_;
         found = 0;
-        for (; at_ != end_ && *at_ >= '0' && *at_ <= '9' && at_ - begin <= kDigits; ++at_)
+        for (; at_ != end_ && *at_ >= '0' && *at_ <= '9' && at_ - begin < kDigits; ++at_)
             found = found * 10 + (*at_ - '0');
         const auto digits = at_ - begin;
-        return digits > 0 && digits <= kDigits && (digits == 1 || *begin != '0');
+        return digits > 0 && (digits == 1 || *begin != '0');  // another digit is not what follows a number
     }
 
     const char *at_, *end_;
