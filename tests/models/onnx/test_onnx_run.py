@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -474,6 +475,30 @@ class TestFunctions:
         )
         with pytest.raises(AssertionError):
             ReferenceEvaluator(split_model(13, ["a", "b"])).run(None, {"x": X})
+
+
+def test_values_that_nothing_reads_any_more_are_freed() -> None:
+    model = parse("""<ir_version: 9, opset_import: ["": 18]>
+        g (float[n] x, bool condition) => (float[n] y) {
+            kept = Neg(x)
+            a = Neg(x)
+            b = Neg(a)
+            c = Neg(b)
+            d = Neg(c)
+            e = Neg(d)
+            y = If(condition) <
+                then_branch = t () => (float[n] q) { p = Neg(e) q = Sub(p, kept) },
+                else_branch = f () => (float[n] r) { r = Neg(kept) }
+            >
+        }""")
+    ready = splitops.session(model, "reference")
+    data = np.ones(1 << 18, np.float32)
+    tracemalloc.start()
+    try:
+        assert ready.run({"x": data, "condition": np.array(True)})["y"][0] == 2
+        assert tracemalloc.get_traced_memory()[1] < 4.5 * data.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 class TestInputs:

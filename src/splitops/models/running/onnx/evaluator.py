@@ -137,18 +137,23 @@ class _Step:
     operator: OpRun
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    dropped: tuple[str, ...]
+    """The values that nothing needs after it."""
     needs_context: bool
     linked: bool
     constant: npt.NDArray[Any] | None
     """What it gives in every run; None where a run decides."""
 
     @classmethod
-    def of(cls, operator: OpRun) -> _Step:
+    def of(cls, operator: OpRun, later: set[str]) -> _Step:
+        """Make a step; ``later`` are the values that steps after it need, and this one adds its own."""
         linked = bool(operator.has_linked_attribute)
         value = getattr(operator, "cst", None)
         constant = value if isinstance(value, np.ndarray) and not linked else None
         inputs, outputs = tuple(operator.input), tuple(operator.output)
-        return cls(operator, inputs, outputs, operator.need_context(), linked, constant)
+        dropped = tuple({*reads(operator.onnx_node), *outputs} - later)
+        later.update(dropped)
+        return cls(operator, inputs, outputs, dropped, operator.need_context(), linked, constant)
 
 
 class Evaluator(ReferenceEvaluator):
@@ -186,7 +191,8 @@ class Evaluator(ReferenceEvaluator):
         # A graph's own initializers go before the values around it, but not before its inputs.
         inputs = frozenset(self.input_names_)
         self.own_inits = {name: value for name, value in initializers.items() if name not in inputs}
-        steps = [_Step.of(operator) for operator in self.rt_nodes_]
+        later = {"", *self.output_names_}
+        steps = [_Step.of(operator, later) for operator in reversed(self.rt_nodes_)][::-1]
         self.own_inits |= {step.outputs[0]: step.constant for step in steps if step.constant is not None}
         self.steps = [step for step in steps if step.constant is None]
 
@@ -286,7 +292,7 @@ class Evaluator(ReferenceEvaluator):
 
     def run(
         self,
-        output_names: Any,
+        output_names: None,
         feed_inputs: dict[str, Any],
         attributes: dict[str, Any] | None = None,
         *_: Any,
@@ -313,7 +319,9 @@ class Evaluator(ReferenceEvaluator):
             missing = [name for name in step.outputs[len(outputs) :] if name]
             if missing:
                 raise self._failure(node, f"gave no output {shown(missing[0])}")
-        return [results[name] for name in output_names or self.output_names]
+            for name in step.dropped:
+                results.pop(name, None)
+        return [results[name] for name in self.output_names]
 
     def output_type(self, output: int, feeds: Mapping[str, Any]) -> TypeProto:
         """Return what is known of an output, had the graph been evaluated with these values."""
