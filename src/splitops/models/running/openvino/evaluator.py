@@ -120,9 +120,8 @@ class Prepared:
             end: Value(array, self._types[end] or _type_of(array, self._where))
             for end, array in arrays.items()
         }
-        execution = _Execution(whole, self._model.graph, self._where, values)
         try:
-            results = execution.results()
+            results = whole.results(self._model.graph, self._where, values)
         except MemoryError as error:
             raise ModelError("a result does not fit into memory", whole.where) from error
         return {name: results[id_].array for name, id_ in self._outputs}
@@ -209,7 +208,8 @@ class _Plan:
                     "OpenVINO would run the split unproved",
                     replace(place, node=layer.name),
                 )
-        self.constants: dict[int, Value] = {}
+        self.in_body = place.graph is not None
+        self._constants: dict[int, Value] = {}
         self.results = [(layer.id, graph.sources(layer)[0]) for layer in graph.layers_of_type("Result")]
         used = {source for layer in layers for source in graph.sources(layer)}
         parts = list(
@@ -248,6 +248,15 @@ class _Plan:
             self.steps.append(_Step(layer, where, sources, dropped, runner))
         self.steps.reverse()
 
+    def constant(self, layer: Layer, constant: Constant, where: Where) -> Value:
+        """Return the value of a constant; those of a body, which can run again, are kept."""
+        found = self._constants.get(layer.id)
+        if found is None:
+            found = Value(constant.array(where), constant.element_type, constant=True)
+            if self.in_body:
+                self._constants[layer.id] = found
+        return found
+
 
 def _feeds_only(graph: Graph, layer: Layer, targets: set[int]) -> bool:
     ends = (Endpoint(layer.id, port.id) for port in layer.outputs)
@@ -259,13 +268,11 @@ class _Run:
 
     Attributes:
         where: the place of the layer that is evaluated.
-        again: whether other runs may follow.
     """
 
     def __init__(self, prepared: Prepared, where: Where, body_runs: BodyRuns) -> None:
         self.where = where
-        self.plan = prepared.plan
-        self.again = prepared.is_kept
+        self._prepared = prepared
         self._body_runs = body_runs
 
     def body(self, layer: Layer, place: Where, tag: str, graph: Graph, fed: Mapping[int, Value]) -> _Results:
@@ -288,38 +295,36 @@ class _Run:
         path = f"{layer.name}/{tag}"
         inner = Where(place.model, path if place.graph is None else f"{place.graph}/{path}")
         values = dict(_fed(graph.by_id[id_], value, inner) for id_, value in fed.items())
-        results = _Execution(self, graph, inner, values).results()
+        results = self.results(graph, inner, values)
         self.where = place
         return results
 
+    def results(self, graph: Graph, place: Where, values: dict[Endpoint, Value]) -> _Results:
+        """Evaluate the layers of a graph and return the value of each Result, by layer id.
 
-class _Execution:
-    """One run of a graph: the values that later layers still need."""
-
-    def __init__(self, run: _Run, graph: Graph, place: Where, values: dict[Endpoint, Value]) -> None:
-        self._run = run
-        self._in_body = place.graph is not None  # which can run again
-        self._plan = run.plan(graph, place)
-        self._values = values
-
-    def results(self) -> _Results:
-        """Evaluate the layers and return the value of each Result, by layer id."""
-        values = self._values
-        for step in counted(self._plan.steps, "run"):
-            self._run.where = step.where
-            if step.runner is None:
-                self._evaluate(step.layer, step.sources, step.where)
+        Args:
+            graph: the main graph, or a body, which can run again.
+            place: its place.
+            values: those of its Parameters; later those that later layers still need.
+        """
+        plan = self._prepared.plan(graph, place)
+        again = plan.in_body or self._prepared.is_kept
+        for step in counted(plan.steps, "run"):
+            self.where, layer = step.where, step.layer
+            if step.runner is not None:
+                values.update(step.runner.run(values, again=again))
+            elif layer.constant is not None:
+                end = Endpoint(layer.id, layer.outputs[0].id)
+                values[end] = plan.constant(layer, layer.constant, step.where)
             else:
-                values.update(step.runner.run(values, again=self._in_body or self._run.again))
+                inputs = (values[source] for source in step.sources)
+                ends = (Endpoint(layer.id, port.id) for port in layer.outputs)
+                values.update(zip(ends, self._evaluated(layer, list(inputs), step.where), strict=True))
             for source in step.dropped:
                 values.pop(source, None)
-        return {id_: values[source] for id_, source in self._plan.results}
+        return {id_: values[source] for id_, source in plan.results}
 
-    def _evaluate(self, layer: Layer, sources: Sequence[Endpoint], where: Where) -> None:
-        if layer.constant is not None:
-            self._values[Endpoint(layer.id, layer.outputs[0].id)] = self._constant(layer, layer.constant)
-            return
-        inputs = [self._values[source] for source in sources]
+    def _evaluated(self, layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
         results: Sequence[Value]
         if is_own(layer):
             events = recorder()
@@ -327,22 +332,13 @@ class _Execution:
                 results = evaluated(layer, inputs, where)
             constant = all(value.constant for value in inputs)
         else:
-            results = bodies.evaluate(layer, inputs, partial(self._run.body, layer, where), where)
+            results = bodies.evaluate(layer, inputs, partial(self.body, layer, where), where)
             constant = False
         if len(results) != len(layer.outputs):
             raise ModelError(
                 f"{layer} has {len(layer.outputs)} output ports, but it gives {len(results)}", where
             )
-        for port, value in zip(layer.outputs, results, strict=True):
-            self._values[Endpoint(layer.id, port.id)] = replace(value, constant=constant)
-
-    def _constant(self, layer: Layer, constant: Constant) -> Value:
-        found = self._plan.constants.get(layer.id)
-        if found is None:
-            found = Value(constant.array(self._run.where), constant.element_type, constant=True)
-            if self._in_body:
-                self._plan.constants[layer.id] = found
-        return found
+        return [replace(value, constant=constant) for value in results]
 
 
 def _fed(parameter: Layer, value: Value, place: Where) -> tuple[Endpoint, Value]:
