@@ -547,6 +547,11 @@ class TestInputs:
             g (string[4] x) => (string[n] a, string[m] b) { a, b = Split <num_outputs = 2> (x) }""")
         outputs = run(model, {"x": np.array(["é" if dtype != "S5" else "e", "", "b", "ccc"], dtype)})
         assert outputs["b"].tolist() == ["b", "ccc"]
+        mixed = np.array(["a", "", "é".encode(), "ccc"], object)
+        assert run(model, {"x": mixed})["b"].tolist() == ["é", "ccc"]
+        mixed[2] = b"\xff"
+        with pytest.raises(ModelError, match="input 'x' has a string that is not UTF-8"):
+            run(model, {"x": mixed})
 
     def test_bfloat16(self) -> None:
         model = parse("""<ir_version: 9, opset_import: ["": 18]>

@@ -32,6 +32,7 @@ from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.graph.openvino import to_nodes
 from splitops.models.graph.sites import split_sites
+from splitops.models.running.openvino.evaluator import Prepared
 from splitops.models.running.stages import stages
 from splitops.models.sessions import session
 from splitops.spec import ELEMENT_TYPES, ElementType
@@ -188,6 +189,14 @@ def test_the_name_of_a_tensor_goes_before_that_of_another_layer() -> None:
 def test_codes_that_do_not_fit() -> None:
     with pytest.raises(ModelError, match="input 'x' has the code 2, more than 1"):
         run_ir(identity("u1", "?"), {"x": np.array([2], np.uint8)})
+
+
+def test_codes_of_a_shape_that_fitted_before_are_checked_again() -> None:
+    prepared = Prepared(identity("u1", "?"))
+    for _ in range(2):
+        assert prepared.run({"x": np.array([1], np.uint8)})["y"].tolist() == [1]
+        with pytest.raises(ModelError, match="input 'x' has the code 2, more than 1"):
+            prepared.run({"x": np.array([2], np.uint8)})
 
 
 # Outputs

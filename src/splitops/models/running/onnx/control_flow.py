@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -59,33 +60,31 @@ class Body(Protocol):
         """Return what is known of an output, by its number, from the types of the same values."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Rounds:
     """The body of an operator, with the values around it."""
 
-    def __init__(
-        self, operator: str, body: Body, around: Mapping[str, Any], attributes: Any, runs: BodyRuns
-    ) -> None:
-        self._operator = operator
-        self._body = body
-        self._around = around
-        self._attributes = attributes
-        self._runs = runs
+    operator: str
+    body: Body
+    around: Mapping[str, Any]
+    attributes: dict[str, Any] | None
+    runs: BodyRuns
 
     def one(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the body once."""
-        self._runs.count()
-        outputs: list[Any] = self._body.run(None, self._feeds(inputs), attributes=self._attributes)
+        self.runs.count()
+        outputs: list[Any] = self.body.run(None, self._feeds(inputs), attributes=self.attributes)
         return outputs
 
     def output_type(self, output: int, inputs: Sequence[Any]) -> TypeProto:
         """Return what is known of an output of the body, had it been run with these inputs."""
-        return self._body.output_type(output, self._feeds(inputs))
+        return self.body.output_type(output, self._feeds(inputs))
 
     def _feeds(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        names = self._body.input_names
+        names = self.body.input_names
         if len(names) != len(inputs):
-            raise ModelError(f"the body of {self._operator} has {len(names)} inputs, but gets {len(inputs)}")
-        return {**self._around, **dict(zip(names, inputs, strict=True))}
+            raise ModelError(f"the body of {self.operator} has {len(names)} inputs, but gets {len(inputs)}")
+        return {**self.around, **dict(zip(names, inputs, strict=True))}
 
 
 class _WithBody(OpRun):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from onnx import NodeProto, defs
@@ -58,11 +59,7 @@ def flattening(name: str, opset: int, newest: Callable[..., OpRun]) -> Callable[
     """
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
-
-    def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
-        return _Flattened(node, run_params, newest)
-
-    return make
+    return partial(_Flattened, newest=newest)
 
 
 class _Flattened(OpRun):

@@ -178,7 +178,7 @@ class Runner:
 
         Raises:
             ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
-        EmptyTensorError: a layer is given a tensor without elements, and gives one that has some.
+            EmptyTensorError: a layer is given a tensor without elements, and gives one that has some.
         """
         if self._settled is None and any(
             _is_empty(layer, values[end])
