@@ -154,6 +154,13 @@ def text_of(header: object, compact: bool, **metadata: object) -> bytes:
     return json.dumps(metadata | header, ensure_ascii=False, separators=separators).encode() + b"  "
 
 
+PIECES = [
+    *(b"", b"0", b"-", b"}", b"]", b'"', b",", b"\xff", b"\\", b"9" * 18, b"9" * 19, b"{"),
+    *(b'"dtype":"?",', b'"dtype":"U8",', b'"shape":,', b'"shape":[1],', b'"data_offsets":[0],'),
+]
+"""What is put somewhere into a header."""
+
+
 @st.composite
 def headers(draw: st.DrawFn) -> bytes:
     """Headers as they are usual, in any order, and what small changes make of them."""
@@ -172,11 +179,26 @@ def headers(draw: st.DrawFn) -> bytes:
     text = text_of(dict(items), draw(st.booleans()), **metadata)
     for _ in range(draw(st.integers(0, 2))):
         at, size = draw(st.integers(0, len(text))), draw(st.integers(0, 3))
-        piece = draw(
-            st.sampled_from([b"", b"0", b"-", b"}", b"]", b'"', b",", b"\xff", b"\\", b"9" * 18, b"{"])
-        )
+        piece = draw(st.sampled_from(PIECES))
         text = text[:at] + piece + text[at + size :]
     return text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x":{"dtype":"XX","dtype":"U8","shape":[4],"data_offsets":[0,4]}}',
+        '{"x":{"dtype":,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}',
+        '{"x":{"shape":,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}',
+        '{"x":{"dtype":"U8","shape":[4,,"shape":[4],"data_offsets":[0,4]}}',
+        '{"x":{"dtype":"U8","shape":[4],"data_offsets":[0],"data_offsets":[0,4]}}',
+        '{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,,"data_offsets":[0,4]}}',
+    ],
+)
+def test_a_wrong_value_of_an_entry_is_not_read_over(text):
+    assert st_format._usual(text.encode(), 8 + len(text)) is None
+    with pytest.raises(st_format._MalformedError, match=r"appears twice|is not JSON"):
+        st_format._any(text.encode(), 8 + len(text))
 
 
 @given(headers())

@@ -156,21 +156,26 @@ bool read_entry(Scanner &scanner, const std::vector<Type> &types, Entry &entry, 
         std::string_view key, code;
         if (!scanner.text(key) || !scanner.take(':'))
             return false;
+        // What cannot be read ends the entry: a second value of the key is not read in its place.
         if (key == "dtype" && !typed && scanner.text(code)) {
             const auto same = [&](const Type &type) { return type.code == code; };
             entry.type = static_cast<std::size_t>(std::find_if(types.begin(), types.end(), same) - types.begin());
-            typed = entry.type < types.size();
+            typed = true;
+            if (entry.type == types.size())
+                return false;
         } else if (key == "shape" && !shaped) {
             entry.shape = sizes.size();
             shaped = scanner.sizes(sizes);
             entry.rank = sizes.size() - entry.shape;
+            if (!shaped)
+                return false;
         } else if (key == "data_offsets" && !placed) {
             const std::size_t first = sizes.size();
             placed = scanner.sizes(sizes) && sizes.size() == first + 2;
-            if (placed) {
-                entry.begin = sizes[first];
-                entry.end = sizes[first + 1];
-            }
+            if (!placed)
+                return false;
+            entry.begin = sizes[first];
+            entry.end = sizes[first + 1];
             sizes.resize(first);
         } else {
             return false;
