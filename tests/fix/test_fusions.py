@@ -224,3 +224,13 @@ def test_rotary_embeddings_of_whole_rows_are_not_searched(
         asked.clear()
     check(model, "openvino")
     assert bool(asked) is searched
+
+
+def test_thousands_of_nodes_that_change_nothing_are_seen_through() -> None:
+    model = parse(_ROTARY.format(table="1, 1, 5, 8", halves=_HALVES["split"]))
+    product = next(node for node in model.graph.node if node.op_type == "Mul" and "r" in node.input)
+    product.input[0], at = "r2000", list(model.graph.node).index(product)
+    for index in reversed(range(2000)):
+        read = f"r{index}" if index else "r"
+        model.graph.node.insert(at, onnx.helper.make_node("Identity", [read], [f"r{index + 1}"]))
+    assert codes(model) == set()

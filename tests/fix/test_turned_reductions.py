@@ -122,6 +122,31 @@ def test_what_is_right_stays_as_it_is() -> None:
         assert splitops.fix(model, "openvino") == model
 
 
+def _without_axes() -> onnx.ModelProto:
+    model = reduction((2, 1, 3), (1, 0, 2), (0, 1, 2))
+    del model.graph.initializer[:]
+    del model.graph.node[1].input[1:]
+    return model
+
+
+def _with_given_axes() -> onnx.ModelProto:
+    model = reduction((2, 1, 3), (1, 0, 2), (2,))
+    del model.graph.initializer[:]
+    model.graph.input.append(helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [1]))
+    return model
+
+
+@pytest.mark.parametrize("made", [_without_axes, _with_given_axes])
+def test_a_reduction_of_all_axes_or_of_those_of_an_input_stays_as_it_is(made: Any) -> None:
+    model = made()
+    assert codes(model) == set()
+    assert splitops.fix(model, "openvino") == model
+    converted = splitops.convert(model, "openvino")
+    (reduces,) = (layer for layer in converted.graph.layers if layer.type.startswith("Reduce"))
+    assert reduces.attribute("keep_dims") == "false"
+    assert splitops.fix(converted, "openvino").graph.by_id[reduces.id] == reduces
+
+
 def test_two_orders_in_a_row_are_one() -> None:
     model = reduction((2, 2, 1), (1, 0, 2), (0,))
     model.graph.node[0].input[0] = "first"

@@ -262,14 +262,17 @@ class _Reader:
     def readers(self, value: ir.Value) -> list[ir.Node]:
         """Return the nodes that read a value, behind those that change nothing, once for each time."""
         found: list[ir.Node] = []
-        for use in value.uses():
-            behind = [use.node]
-            if self.name(use.node) in _RESHAPING and self.unchanged(use.node) is None:
-                behind = [other.node for other in use.node.outputs[0].uses()]  # two that undo one another
-            if behind and all(self.unchanged(node) is value for node in behind):
-                found += [reader for node in behind for reader in self.readers(node.outputs[0])]
+        left = [(value, use.node) for use in reversed(tuple(value.uses()))]
+        while left:
+            given, node = left.pop()
+            behind = [node]
+            if self.name(node) in _RESHAPING and self.unchanged(node) is None:
+                behind = [use.node for use in node.outputs[0].uses()]  # two that undo one another
+            if behind and all(self.unchanged(one) is given for one in behind):
+                read = [(one.outputs[0], use.node) for one in behind for use in one.outputs[0].uses()]
+                left += reversed(read)
             else:
-                found.append(use.node)
+                found.append(node)
         return found
 
     def only_for(self, value: ir.Value, node: ir.Node) -> bool:
@@ -825,6 +828,9 @@ def _turned(reader: _Reader, reduction: ir.Node) -> Iterator[Fused]:
     if shape is None or not any(map(_may_be_one, shape)):
         return
     reduced, order = _reduced(reduction, len(shape)), list(range(len(shape)))
+    if reduced is None:  # OpenVINO moves only those whose axes are constants
+        reader.ask()  # of IR they are noted for it
+        return
     path, read_by = [reduction], reduction
     while turn is not None and reader.only_for(turn.outputs[0], read_by):  # several in a row are one
         step = reader.editor.permutation(turn, len(shape))
@@ -851,12 +857,22 @@ def _may_be_one(size: Dim) -> bool:
     return size == 1 if isinstance(size, int) else size.name is None and size.lo <= 1
 
 
-def _reduced(reduction: ir.Node, rank: int) -> frozenset[int]:
-    """Return the axes that a reduction reduces, as far as they are known."""
+def _reduced(reduction: ir.Node, rank: int) -> frozenset[int] | None:
+    """Return the axes that a reduction reduces; None where they are not known."""
     stated = reduction.attributes.get("axes")
     given = reduction.inputs[1] if len(reduction.inputs) > 1 else None
-    axes = fixed_integers(given) if stated is None else stated.value
-    return frozenset(axis % rank for axis in axes or ())
+    axes: Sequence[int] | None = ()
+    if stated is not None:
+        axes = stated.value
+    elif given is not None:
+        axes = fixed_integers(given)
+    if axes is None or not all(-rank <= axis < rank for axis in axes):
+        return None
+    if not axes and type(reduction) is not LayerNode:  # ONNX reduces all of them, unless it is told not to
+        unless = reduction.attributes.get("noop_with_empty_axes")
+        if unless is None or not unless.value:
+            return None if unless is not None and unless.is_ref() else frozenset(range(rank))
+    return frozenset(axis % rank for axis in axes)
 
 
 _FINDERS: Final[Mapping[str, Callable[[_Reader, ir.Node], Iterator[Fused]]]] = {
@@ -940,9 +956,11 @@ def _with_kept_axes(editor: Editor, reduction: ir.Node) -> str | None:
     """Let a reduction keep its axes, and drop them behind it."""
     data = reduction.inputs[0]
     shape = None if data is None else shape_of(data)
-    if shape is None:
+    reduced = None if shape is None else _reduced(reduction, len(shape))
+    dropping = reduction.attributes.get("keepdims")
+    if shape is None or reduced is None or (dropping is not None and dropping.is_ref()):
         return None
-    axes = sorted(_reduced(reduction, len(shape)))
+    axes = sorted(reduced)
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     keeping: dict[str, Any] = {"keep_dims": "true"} if editor.domain else {"keepdims": 1}
     made = editor.pen(reduction).repeat(reduction, reduction.inputs, kept, keeping)
