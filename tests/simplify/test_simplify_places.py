@@ -237,3 +237,14 @@ def test_ai_onnx_is_the_same_domain() -> None:
     assert_equal(model, after, random_feeds(model.graph))
     if inferable(model):  # below 1.23, onnx's checker does not know the name
         assert_valid(after, after)
+
+
+def test_what_was_made_for_a_node_goes_with_it_however_long_the_way() -> None:
+    model = parse(
+        "g (float[8] x) => (float[8] y) { a, b = Split<axis = 0>(x) y = Concat<axis = 0>(a, b) }", 13
+    )
+    model.graph.node[1].input[0] = "a2000"
+    for index in reversed(range(2000)):
+        read = f"a{index}" if index else "a"
+        model.graph.node.insert(1, helper.make_node("Identity", [read], [f"a{index + 1}"]))
+    assert every_operator(simplify(model)) == ["Identity"]

@@ -509,10 +509,12 @@ class Editor(ABC):
 
     def _moved(self, reader: ir.Node) -> None:
         """Look again at a node that reads another value now, and at those behind it that see through it."""
-        self.look_again(reader)
-        if self.role(reader) is Role.IDENTITY:
-            for use in reader.outputs[0].uses():
-                self._moved(use.node)
+        left = [reader]
+        while left:
+            node = left.pop()
+            self.look_again(node)
+            if self.role(node) is Role.IDENTITY:
+                left += [use.node for use in reversed(tuple(node.outputs[0].uses()))]
 
     def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
         """Put values in the places of a node's outputs (None: of one that nobody reads), and remove it."""
@@ -570,34 +572,42 @@ class Editor(ABC):
 
         One of known numbers may have gone with its last reader.
         """
-        gone = {node for node in nodes if node.graph is not None}
-        graph = next((node.graph for node in gone), None)
-        if graph is None:
-            return
-        inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
-        for node in nodes:
+        gone: dict[ir.Node, None] = {}
+        left: list[Sequence[ir.Node]] = [nodes]
+        while left:
+            group = dict.fromkeys(node for node in left.pop() if node.graph is not None and node not in gone)
+            gone |= group
+            inputs = dict.fromkeys(value for node in group for value in node.inputs if value is not None)
+            for node in group:
+                for index in range(len(node.inputs)):
+                    node.replace_input_with(index, None)
+            makers = [self._let_go(value) for value in inputs if value.producer() not in gone]
+            left += [(maker,) for maker in reversed(makers) if maker is not None]
+        for node in gone:  # none of which reads anything now
             self._queue.pop(node, None)
             self._cuts.pop(node, None)
-            for index in range(len(node.inputs)):
-                node.replace_input_with(index, None)
-        for value in inputs:
-            if value.producer() not in gone:
-                self.release(value)
-        graph.remove([node for node in nodes if node.graph is graph], safe=True)
+            if node.graph is not None:
+                node.graph.remove(node, safe=True)
 
     def release(self, value: ir.Value) -> None:
         """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
+        maker = self._let_go(value)
+        if maker is not None:
+            self.remove(maker)
+
+    def _let_go(self, value: ir.Value) -> ir.Node | None:
+        """Remove an initializer that nobody reads any more; return the node that is to go with a value."""
         producer = value.producer()
         self.look_again(producer)
         if value.is_graph_input() or self._is_read_still(value):
-            return
+            return None
         if producer is not None:
-            if producer.graph is not None and not self.is_needed(producer):
-                self.remove(producer)
-        elif value.is_initializer():
+            return producer if producer.graph is not None and not self.is_needed(producer) else None
+        if value.is_initializer():
             graph = value.graph
             if isinstance(graph, ir.Graph) and value.name is not None:
                 graph.initializers.pop(value.name, None)
+        return None
 
     def _is_read_still(self, value: ir.Value) -> bool:
         """Return whether a value is read, of which one node less reads it than before.
