@@ -814,6 +814,18 @@ def test_splits_of_one_name_are_told_apart_by_their_parts():
 
 
 @needs_openvino
+def test_splits_of_ir_that_nobody_reads_are_told_apart_by_their_names():
+    builder = openvino_ir.Builder()
+    data = builder.parameter("data", "f32", "4,?,6")
+    for name, axis in (("open", 1), ("known", 2)):
+        builder.layer("Split", [data, builder.const(axis)], {"num_splits": 2}, outputs=2, name=name)
+    builder.result(data, "same")
+    with splitops.session(builder.model(), "openvino") as ready:
+        evaluates = {site.where.node: ready.engine_of(site) for site in ready.sites}
+    assert evaluates == {"open": "splitops", "known": "openvino"}
+
+
+@needs_openvino
 def test_what_openvino_cannot_run_is_its_error():
     builder = openvino_ir.Builder()
     data, wanted = builder.parameter("data", "f32", "?"), builder.parameter("wanted", "i64", "2")

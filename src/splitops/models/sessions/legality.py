@@ -224,7 +224,9 @@ def _may_end_a_pattern(node: NodeProto) -> bool:
 
 def key_of(site: Site) -> SiteKey:
     """Return what a split is found by."""
-    return site_key(site.where.graph, site.outputs)
+    # The outputs of a layer that nobody reads have no names, but the layer has one.
+    names = [*site.outputs, site.where.node] if site.schema.domain else site.outputs
+    return site_key(site.where.graph, names)
 
 
 def place_of(site: Site | SplitReport) -> _Place:
