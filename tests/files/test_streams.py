@@ -101,6 +101,31 @@ def test_raw_bytes_state_their_sizes(tmp_path):
     assert (tmp_path / "out/x.1.bin").read_bytes() == ARRAY[50:].tobytes()
 
 
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (f"8,{1 << 60}:uint8", "declares 9223372036854775808 bytes, more than a file can have"),
+        (f"8,{1 << 48}:uint8", "2251799813685248 bytes are more than a run copies"),
+    ],
+)
+def test_more_bytes_than_any_file_has_are_rejected(tmp_path, shape, says):
+    (tmp_path / "x.bin.gz").write_bytes(gzip.compress(b"few"))
+    arguments = ["split", str(tmp_path / "x.bin.gz"), "--raw", shape, "--parts", "2", "--out", str(tmp_path)]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 1
+    assert says in result.output
+    assert names(tmp_path) == ["x.bin.gz"]
+
+
+def test_a_merge_of_more_than_63_bits_is_rejected(tmp_path):
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': (0, {1 << 62})}}"
+    part = tmp_path / "x.npy"
+    part.write_bytes(b"\x93NUMPY\1\0" + b"\x76\0" + header.ljust(117).encode() + b"\n")
+    with pytest.raises(FileError, match=f"have size {1 << 63} together along axis 1"):
+        splitops.files.merge([part, part], tmp_path / "y.npy", axis=1)
+    assert names(tmp_path) == ["x.npy"]
+
+
 def test_tensors_are_read_lazily(tmp_path, opened):
     (tmp_path / "x.npy.xz").write_bytes(lzma.compress(npy()))
     tensor = splitops.files.open(tmp_path / "x.npy.xz")[""]

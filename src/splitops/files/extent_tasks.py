@@ -23,6 +23,8 @@ from splitops.files.tasks import Files, Tick, no_tick
 from splitops.ground.descriptors import Descriptors
 
 _MIN_MEMORY: Final = 4 << 20
+_MOST_BYTES: Final = 1 << 48
+"""The most bytes of a run, 256 TiB: a compressed file may declare any number, and tasks take memory."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class ExtentCopies:
         """Return lists of passes that can be done in any order, and again.
 
         Raises:
-            FileError: the memory is too little.
+            FileError: the memory is too little, or the bytes are too many.
         """
+        size = int(self.extents.table[:, 6:].prod(1, dtype=float).sum())  # more than 64 bits may count
+        if size > _MOST_BYTES:
+            raise FileError(f"{size} bytes are more than a run copies: at most {_MOST_BYTES}")
         if memory < _MIN_MEMORY:
             raise FileError(f"{memory} bytes of memory are too few: at least {_MIN_MEMORY} are needed")
         found = engine.tasks(engine.passes(self.extents, memory // engine.THREADS))

@@ -411,6 +411,10 @@ def _merged(
         )
     sizes = tuple(part.shape[axis] for part in stored)
     shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
+    if shape[axis] >= 1 << 63:
+        raise FileError(
+            f"the parts have size {shape[axis]} together along axis {axis}: it has to fit 63 bits"
+        )
     whole = first._replace(
         shape=shape,
         size=sum(part.size for part in stored),

@@ -57,8 +57,13 @@ def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
         source: any.
         stated: where the last byte is that the header speaks of.
         exact: whether nothing may follow it.
+
+    Raises:
+        FileError: no file has so many bytes.
     """
     if isinstance(source, Stream):
+        if stated > sys.maxsize:
+            raise FileError(f"{source.name} declares {stated} bytes, more than a file can have")
         source.hold(stated, exact)
     return source.size
 

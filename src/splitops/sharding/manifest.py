@@ -7,7 +7,6 @@ the ranks must have the sizes and headers that this gives.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -39,6 +38,7 @@ SOURCE: Final = "source"
 MARK: Final = "rank.json"
 """In the folder of a rank, says of which run it is."""
 _LARGEST: Final = 1 << 30
+_MAX_FILE: Final = (1 << 63) - 1
 
 
 def has_manifest(path: Path) -> bool:
@@ -151,7 +151,7 @@ def _placements(document: Mapping[str, Any]) -> Placements:
     if ranks > MAX_RANKS:
         raise PlanError(f"{ranks} ranks are more than {MAX_RANKS}")
     files = tuple(
-        WholeFile(safe_name(each["name"]), each["size"], _literals(each), MappingProxyType(each["metadata"]))
+        WholeFile(safe_name(each["name"]), _size(each), _literals(each), MappingProxyType(each["metadata"]))
         for each in document["files"]
     )
     cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
@@ -173,12 +173,19 @@ def _placements(document: Mapping[str, Any]) -> Placements:
     return Placements(ranks, files, tuple(tensors), tuple(chosen))
 
 
+def _size(file: Mapping[str, Any]) -> int:
+    size: int = file["size"]
+    if size > _MAX_FILE:
+        raise PlanError(f"{shown(file['name'])} would have {size} bytes, more than a file can have")
+    return size
+
+
 def _literals(file: Mapping[str, Any]) -> tuple[tuple[int, bytes], ...]:
     try:
         return tuple(
             (each["offset"], base64.b64decode(each["base64"], validate=True)) for each in file["literals"]
         )
-    except binascii.Error as error:
+    except ValueError as error:  # also of what is not ASCII
         raise PlanError(f"the literals of {shown(file['name'])} are not base64") from error
 
 

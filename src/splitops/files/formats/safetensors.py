@@ -33,6 +33,8 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 
 _MAX_HEADER: Final = 100_000_000
 _MAX_INDEX: Final = 256 << 20
+_MAX_DATA: Final = (1 << 63) - 1 - _MAX_HEADER - 8
+"""The most bytes of tensors that a file can have: offsets have 63 bits."""
 _ALIGNMENT: Final = 8
 _METADATA: Final = "__metadata__"
 _UINT64: Final = 1 << 64
@@ -114,6 +116,9 @@ class _Safetensors:
         order = sorted(range(len(tensors)), key=names.__getitem__)  # that of the bytes in UTF-8
         order.sort(key=[-_RANKS[tensor.code] for tensor in tensors].__getitem__)
         ordered = [tensors[index] for index in order]
+        total = sum(tensor.size for tensor in ordered)
+        if total > _MAX_DATA:
+            raise FileError(f"{shown(name)} would have {total} bytes of tensors, more than a file can have")
         sizes = np.array([tensor.size for tensor in ordered], np.int64)
         ends = np.cumsum(sizes)
         begins = ends - sizes
@@ -138,7 +143,7 @@ class _Safetensors:
             )
         start = 8 + len(text)
         head = len(text).to_bytes(8, "little") + text
-        size = start + int(sizes.sum())
+        size = start + total
         made = np.zeros((len(tensors), 2), np.int64)
         made[order, 1] = start + begins
         return Layout((TargetFile(name, size, ((0, head),)),), made)
