@@ -1,7 +1,7 @@
 """What a plan means for memory: where each part lies, how many bytes it has, in how many runs.
 
-Pure functions of a :class:`~splitops.splitting.planning.SplitPlan`: nothing here knows an array or a
-terminal. :func:`svg` draws the same as a picture, and :func:`to_html` a page on which it changes.
+Pure functions of a :class:`~splitops.native._types.SplitPlan`: nothing here knows an array or a terminal.
+:func:`svg` draws the same as a picture, and :func:`to_html` a page on which it changes.
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ class Finish(NamedTuple):
     Attributes:
         targets: their positions.
         complete: called with their paths.
-        check: called with them after that, where they are verified; see :class:`Layout`.
+        check: called with them after that, where they are verified; see
+            :class:`~splitops.files.formats.Layout`.
     """
 
     targets: range

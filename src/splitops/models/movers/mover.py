@@ -195,7 +195,7 @@ class Mover:
         evaluate: run a layer; None leaves it to OpenVINO.
         infer_layer: what is known of the output of a layer, its numbers included.
         infer_node: what is known of the output of a node, its numbers included.
-        to_onnx: write a layer as nodes, of :data:`~splitops.models.movers.ONNX_OPSET`.
+        to_onnx: write a layer as nodes, of :data:`ONNX_OPSET`.
         to_openvino: write a node of any opset as a layer.
     """
 

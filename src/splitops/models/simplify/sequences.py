@@ -23,7 +23,7 @@ class SequenceReadsPass(SplitPass):
     computed positions, else a part of a Split. On an axis of unknown size, only what fails where the
     sequence would have failed is written: Gather at positions, Split by lengths. Nothing is written that
     takes more nodes. A split node that may be PyTorch's ``unbind``
-    (:func:`splitops.models.site.may_be_unbind`) is left as it is.
+    (:attr:`splitops.models.sites.site.Site.may_be_unbind`) is left as it is.
     """
 
     name = "sequence-reads"

@@ -79,7 +79,7 @@ def written(
     *,
     squeeze: bool | None = False,
 ) -> tuple[dict[str, Any], list[T | None]]:
-    """Return attributes and inputs of a node that sets a division, as :func:`stated` has them.
+    """Return attributes and inputs of a node that sets a division, as :func:`attributes_and_inputs` has them.
 
     Args:
         row: the version.

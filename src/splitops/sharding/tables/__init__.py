@@ -40,9 +40,7 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
         >>> declared_plan({"architectures": ["LlamaForCausalLM"]})["model.layers.*.self_attn.o_proj.*"]
         'rowwise'
     """
-    if (
-        config.get("model_type") == "gpt_oss"
-    ):  # has a plan for experts alone, by which their blocks are cut too
+    if config.get("model_type") == "gpt_oss":  # its plan for experts alone also cuts their blocks
         return _GPT_OSS
     known = table("transformers.json")
     architectures, kind = config.get("architectures"), config.get("model_type")
