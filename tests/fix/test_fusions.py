@@ -17,6 +17,7 @@ from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 import splitops
 from dev.neighbours.drawing import with_idle_nodes
 from splitops.models.check import check, checking
+from splitops.models.graph import fusions
 
 pytest.importorskip("openvino")
 BOTH = pytest.mark.parametrize("ir", [False, True], ids=["onnx", "ir"])
@@ -224,6 +225,25 @@ def test_rotary_embeddings_of_whole_rows_are_not_searched(
         asked.clear()
     check(model, "openvino")
     assert bool(asked) is searched
+
+
+def test_a_row_of_slices_that_change_nothing_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        onnx.helper.make_node("Slice", [f"s{index}" if index else "x", "b", "e", "a"], [f"s{index + 1}"])
+        for index in range(200)
+    ]
+    numbers = {"b": 0, "e": 9, "a": 1}
+    held = [onnx.numpy_helper.from_array(np.array([number]), name) for name, number in numbers.items()]
+    ends = [onnx.helper.make_tensor_value_info(name, 1, [2, 8]) for name in ("x", "s200")]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    asked: list[Any] = []
+    asks = fusions._Reader.unchanged
+    monkeypatch.setattr(
+        fusions._Reader, "unchanged", lambda self, node: asked.append(node) or asks(self, node)
+    )
+    splitops.fix(model, "openvino")
+    assert 0 < len(asked) <= 4 * len(nodes)
 
 
 def test_thousands_of_nodes_that_change_nothing_are_seen_through() -> None:

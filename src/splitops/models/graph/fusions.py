@@ -202,13 +202,17 @@ class _Reader:
 
     def source(self, value: ir.Value) -> ir.Value:
         """Return the value that a value is, behind all nodes that change nothing."""
-        if value not in self._sources:
-            found = value
-            while (node := found.producer()) is not None and (given := self.unchanged(node)) is not None:
-                if self.name(node) == "Dropout" and found is not node.outputs[0]:
-                    break  # the mask
+        found, way = value, [value]
+        while found not in self._sources:
+            node = found.producer()
+            given = None if node is None else self.unchanged(node)
+            masks = node is not None and self.name(node) == "Dropout" and found is not node.outputs[0]
+            if given is None or masks:
+                self._sources[found] = found
+            else:
                 found = given
-            self._sources[value] = found
+                way.append(found)
+        self._sources |= dict.fromkeys(way, self._sources[found])
         return self._sources[value]
 
     def unchanged(self, node: ir.Node) -> ir.Value | None:
