@@ -581,8 +581,10 @@ class Editor(ABC):
             for node in group:
                 for index in range(len(node.inputs)):
                     node.replace_input_with(index, None)
-            makers = [self._let_go(value) for value in inputs if value.producer() not in gone]
-            left += [(maker,) for maker in reversed(makers) if maker is not None]
+            makers = dict.fromkeys(self._let_go(value) for value in inputs if value.producer() not in gone)
+            left += [
+                (maker,) for maker in reversed(makers) if maker is not None and not self.is_needed(maker)
+            ]
         for node in gone:  # none of which reads anything now
             self._queue.pop(node, None)
             self._cuts.pop(node, None)
@@ -592,17 +594,17 @@ class Editor(ABC):
     def release(self, value: ir.Value) -> None:
         """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
         maker = self._let_go(value)
-        if maker is not None:
+        if maker is not None and not self.is_needed(maker):
             self.remove(maker)
 
     def _let_go(self, value: ir.Value) -> ir.Node | None:
-        """Remove an initializer that nobody reads any more; return the node that is to go with a value."""
+        """Remove an initializer that nobody reads any more; return the node that may go with a value."""
         producer = value.producer()
         self.look_again(producer)
         if value.is_graph_input() or self._is_read_still(value):
             return None
         if producer is not None:
-            return producer if producer.graph is not None and not self.is_needed(producer) else None
+            return producer if producer.graph is not None else None
         if value.is_initializer():
             graph = value.graph
             if isinstance(graph, ir.Graph) and value.name is not None:
