@@ -39,14 +39,14 @@ class GraphWriter(Protocol):
     def inner(self, layer: Layer, tag: str) -> GraphWriter:
         """Return a new graph inside it, for the body of a tag."""
 
-    def tape(self, node: LayerNode) -> LayerPen:
-        """Return a tape for nodes of the graph."""
+    def pen(self, node: LayerNode) -> LayerPen:
+        """Return a pen for nodes of the graph."""
 
     def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
         """Add an input to the graph."""
 
-    def place(self, tape: LayerPen, values: Values, where: Where) -> Values:
-        """Append the nodes of a tape; return what stands for some of its values at the target."""
+    def place(self, pen: LayerPen, values: Values, where: Where) -> Values:
+        """Append the nodes of a pen; return what stands for some of its values at the target."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
         """Write the layers of a body, whose Parameters have these values; return that of each Result."""
@@ -67,22 +67,22 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
     layer = node.layer
     branches = read_if(layer, where)
     _prove_single(sources[0], "the condition", {BOOL}, where)
-    tape, graphs, given = scope.tape(node), {}, []
+    pen, graphs, given = scope.pen(node), {}, []
     for tag, branch in branches.items():
         inner = scope.inner(layer, tag)
         results = inner.write(branch.body, {entry.inner: sources[entry.port] for entry in branch.inputs})
         values = [results[entry.inner] for entry in branch.outputs]
-        _give(inner, inner.tape(node), values, where)
+        _give(inner, inner.pen(node), values, where)
         graphs[tag.replace("body", "branch")] = inner.graph
         given.append([_tensor(value) for value in values])
     if [one.type for one in given[0]] != [one.type for one in given[1]]:
         raise ModelError(f"the bodies of {layer} give values of different types", where)
     made: list[ir.Value] = []
     if layer.outputs:
-        made = tape.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
+        made = pen.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
         for value, one, other in zip(made, *given, strict=True):
             note(value, _join(one, other))
-    return scope.place(tape, made, where)
+    return scope.place(pen, made, where)
 
 
 class _Loop:
@@ -97,7 +97,7 @@ class _Loop:
         self.scope = scope
         self.where = where
         self.ports: PortMap = read_loop(layer, where)
-        self.tape = scope.tape(node)
+        self.pen = scope.pen(node)
         self.inner = scope.inner(layer, "body")
         self.iteration = self._input("iteration", Tensor(INT64, ()))
         self.going = self._input("going", Tensor(BOOL, ()))
@@ -105,7 +105,7 @@ class _Loop:
     def write(self) -> Values:
         ports, where = self.ports, self.where
         trips, going = self._bounds()
-        before = self.inner.tape(self.node)
+        before = self.inner.pen(self.node)
         given: dict[int, ir.Value] = {}
         for entry in ports.inputs:
             outer = self.sources[entry.port]
@@ -131,7 +131,7 @@ class _Loop:
         results: Mapping[int, ir.Value],
     ) -> Values:
         """Write what the body gives, the Loop itself, and what makes the outputs of its values."""
-        ports, after = self.ports, self.inner.tape(self.node)
+        ports, after = self.ports, self.inner.pen(self.node)
         initial = {entry.inner: self.sources[entry.port] for entry in ports.inputs}
         states = [(initial[target], source) for target, source in ports.carried.items()]
         for target, source in ports.carried.items():
@@ -149,7 +149,7 @@ class _Loop:
         parts = [self._scanned(after, slicing, part) for slicing, part in scans]
         values = [condition, *(results[source] for _, source in states), *parts]
         _give(self.inner, after, values, self.where)
-        made = self.tape.multi(
+        made = self.pen.multi(
             "Loop",
             [trips, going, *(value for value, _ in states)],
             {"body": self.inner.graph},
@@ -165,10 +165,10 @@ class _Loop:
             else self._whole(next(stacked), results[entry.inner], entry.slicing)
             for entry in ports.outputs
         ]
-        return self.scope.place(self.tape, found, self.where)
+        return self.scope.place(self.pen, found, self.where)
 
     def _input(self, hint: str, what: Tensor) -> ir.Value:
-        return self.inner.input(self.tape.name(hint), what, self.where)
+        return self.inner.input(self.pen.name(hint), what, self.where)
 
     # How often
 
@@ -189,19 +189,19 @@ class _Loop:
             return self._count(*sliced[0]), None
         trips, going = self.sources[:2]
         _prove_single(trips, "the trip count", SIZES, self.where)
-        going = self._condition(self.tape, going, "the condition")
-        stated = self.tape.numbers(trips)
+        going = self._condition(self.pen, going, "the condition")
+        stated = self.pen.numbers(trips)
         if stated is not None and stated.size == 1:
             number = int(stated.item())
             prove(number >= -1, f"the trip count is {number}")
-            return None if number == -1 else as_int64(self.tape, trips), going
-        trips = as_int64(self.tape, trips)
-        zero, endless = (self.tape.constant(np.array(number)) for number in (0, _INT64_MAX))
-        return self.tape.op("Where", [self.tape.op("Less", [trips, zero]), endless, trips]), going
+            return None if number == -1 else as_int64(self.pen, trips), going
+        trips = as_int64(self.pen, trips)
+        zero, endless = (self.pen.constant(np.array(number)) for number in (0, _INT64_MAX))
+        return self.pen.op("Where", [self.pen.op("Less", [trips, zero]), endless, trips]), going
 
-    def _condition(self, tape: LayerPen, value: ir.Value, what: str) -> ir.Value:
+    def _condition(self, pen: LayerPen, value: ir.Value, what: str) -> ir.Value:
         _prove_single(value, what, {BOOL}, self.where)
-        return value if _tensor(value).shape == () else tape.op("Squeeze", [value])
+        return value if _tensor(value).shape == () else pen.op("Squeeze", [value])
 
     def _known_count(self, value: ir.Value, slicing: Slicing) -> int | None:
         shape = _tensor(value).shape
@@ -210,49 +210,49 @@ class _Loop:
 
     def _count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
         """Return the number of parts of a value, of shape [1]."""
-        tape, stated = self.tape, self._known_count(value, slicing)
+        pen, stated = self.pen, self._known_count(value, slicing)
         if stated is not None:
-            return tape.integers([stated])
-        size = tape.size(value, tape.integers([self._axis(value, slicing)]))
+            return pen.integers([stated])
+        size = pen.size(value, pen.integers([self._axis(value, slicing)]))
         if unused := slicing.low - 1 - slicing.high:
-            size = tape.op("Sub", [size, tape.integers([unused])])
-        return size if slicing.size == 1 else tape.op("Div", [size, tape.integers([slicing.size])])
+            size = pen.op("Sub", [size, pen.integers([unused])])
+        return size if slicing.size == 1 else pen.op("Div", [size, pen.integers([slicing.size])])
 
     # What an iteration takes
 
     def _axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
             return slicing.axis
-        return axis_of(slicing.axis, rank_of(self.tape, self.layer, value), self.where)
+        return axis_of(slicing.axis, rank_of(self.pen, self.layer, value), self.where)
 
-    def _part(self, tape: LayerPen, value: ir.Value, slicing: Slicing) -> ir.Value:
+    def _part(self, pen: LayerPen, value: ir.Value, slicing: Slicing) -> ir.Value:
         """Return the part of a value for the iteration."""
-        at = tape.unsqueeze(self.iteration, 0)
+        at = pen.unsqueeze(self.iteration, 0)
         if slicing.reverse:
-            last = self.tape.op("Sub", [self._count(value, slicing), self.tape.integers([1])])
-            at = tape.op("Sub", [last, at])
+            last = self.pen.op("Sub", [self._count(value, slicing), self.pen.integers([1])])
+            at = pen.op("Sub", [last, at])
         if slicing.size > 1:
-            at = tape.op("Mul", [at, tape.integers([slicing.size])])
+            at = pen.op("Mul", [at, pen.integers([slicing.size])])
         if slicing.low:
-            at = tape.op("Add", [at, tape.integers([slicing.low])])
+            at = pen.op("Add", [at, pen.integers([slicing.low])])
         axis = self._axis(value, slicing)
         if slicing.size == 1:
-            part = tape.op("Gather", [value, at], {"axis": axis})
+            part = pen.op("Gather", [value, at], {"axis": axis})
         else:
-            part = tape.part(value, axis, at, tape.op("Add", [at, tape.integers([slicing.size])]))
+            part = pen.part(value, axis, at, pen.op("Add", [at, pen.integers([slicing.size])]))
         note_like(part, value, {axis: slicing.size})
         return part
 
-    def _counter(self, tape: LayerPen, parameter: Layer) -> ir.Value:
+    def _counter(self, pen: LayerPen, parameter: Layer) -> ir.Value:
         """Return the number of the iteration as a Parameter takes it."""
         kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
                 f"current_iteration is {kind} of shape {parameter.attribute('shape')!r}", self.where
             )
-        value = tape.cast(self.iteration, INT32) if kind is INT32 else self.iteration
+        value = pen.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:
-            value = tape.unsqueeze(value, 0)
+            value = pen.unsqueeze(value, 0)
         return value
 
     def _carried(self, parameter: Layer, initial: ir.Value) -> Tensor:
@@ -277,54 +277,54 @@ class _Loop:
         assert what.type is not None
         shape = tuple(size if isinstance(size, int) else 1 for size in what.shape or ())
         shape = shape if np.prod(shape, dtype=float) <= _MOST_INITIAL else (1,) * len(shape)
-        return self.tape.constant(np.zeros(shape, what.type.numpy))
+        return self.pen.constant(np.zeros(shape, what.type.numpy))
 
-    def _scanned(self, tape: LayerPen, slicing: Slicing, part: ir.Value) -> ir.Value:
+    def _scanned(self, pen: LayerPen, slicing: Slicing, part: ir.Value) -> ir.Value:
         """Return what an iteration gives of an output; of one element along the axis, without the axis."""
         if slicing.size > 1:
             return part
-        return tape.squeeze(part, self._axis(part, slicing))
+        return pen.squeeze(part, self._axis(part, slicing))
 
     def _whole(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
         """Return an output of its parts, which lie along a new first axis."""
-        tape, axis = self.tape, self._axis(part, slicing)
+        pen, axis = self.pen, self._axis(part, slicing)
         what, single = _tensor(part), slicing.size == 1
         shape = shape_like(part, {axis: None}) if single else what.shape
         note(stacked, Tensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
-            bounds = [tape.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
-            stacked = tape.op("Slice", [stacked, *bounds])
+            bounds = [pen.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
+            stacked = pen.op("Slice", [stacked, *bounds])
             note(stacked, Tensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
-            count = rank_of(tape, self.layer, part) + (not single)
+            count = rank_of(pen, self.layer, part) + (not single)
             order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
-            stacked = tape.op("Transpose", [stacked], {"perm": order})
+            stacked = pen.op("Transpose", [stacked], {"perm": order})
         if single:
             return stacked
         if shape is not None and 0 not in shape:
             known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
             if all(isinstance(size, int) for size in known_sizes):
-                return tape.op("Reshape", [stacked, tape.constant(np.array(known_sizes, np.int64))])
-        sizes = tape.op("Shape", [stacked])
-        joined = tape.op("Mul", [tape.op("Gather", [sizes, tape.integers([at])]) for at in (axis, axis + 1)])
-        bounds = [tape.integers([number]) for number in (0, axis, axis + 2, _INT64_MAX)]
-        head, tail = tape.part(sizes, 0, *bounds[:2]), tape.part(sizes, 0, *bounds[2:])
+                return pen.op("Reshape", [stacked, pen.constant(np.array(known_sizes, np.int64))])
+        sizes = pen.op("Shape", [stacked])
+        joined = pen.op("Mul", [pen.op("Gather", [sizes, pen.integers([at])]) for at in (axis, axis + 1)])
+        bounds = [pen.integers([number]) for number in (0, axis, axis + 2, _INT64_MAX)]
+        head, tail = pen.part(sizes, 0, *bounds[:2]), pen.part(sizes, 0, *bounds[2:])
         kept = [head, joined, tail] if axis else [joined, tail]
-        return tape.op("Reshape", [stacked, tape.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
+        return pen.op("Reshape", [stacked, pen.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
 
 
-def _give(inner: GraphWriter, tape: LayerPen, values: Sequence[ir.Value], where: Where) -> None:
+def _give(inner: GraphWriter, pen: LayerPen, values: Sequence[ir.Value], where: Where) -> None:
     """Make values the outputs of a graph: each is to be made by a node of it, and an output once."""
     own = [value.producer() for value in values]
     values = [
         value
         if producer is not None
-        and (producer.graph is inner.graph or producer in tape.nodes)
+        and (producer.graph is inner.graph or producer in pen.nodes)
         and value not in values[:index]
-        else _same(tape, value)
+        else _same(pen, value)
         for index, (value, producer) in enumerate(zip(values, own, strict=True))
     ]
-    for value in inner.place(tape, values, where):
+    for value in inner.place(pen, values, where):
         assert value is not None
         what = _tensor(value)
         if what.type is None or what.type.onnx_number is None:
@@ -333,8 +333,8 @@ def _give(inner: GraphWriter, tape: LayerPen, values: Sequence[ir.Value], where:
         inner.graph.outputs.append(value)
 
 
-def _same(tape: LayerPen, value: ir.Value) -> ir.Value:
-    made = tape.op("Identity", [value])
+def _same(pen: LayerPen, value: ir.Value) -> ir.Value:
+    made = pen.op("Identity", [value])
     note(made, known(value))
     return made
 

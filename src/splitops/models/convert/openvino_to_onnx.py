@@ -380,22 +380,22 @@ class _GraphWriter:
         row = row_of(layer)
         if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        tape = LayerPen(row.opset, self.names, self.graph, node)
+        pen = LayerPen(row.opset, self.names, self.graph, node)
         try:
-            found = row.to_onnx(tape, layer, self._sources(node))
+            found = row.to_onnx(pen, layer, self._sources(node))
         except SplitError as error:
             error.where = where
             raise
         except (ArithmeticError, LookupError, ValueError) as error:
             # Where it declares other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
-        self.read += tape.folded
+        self.read += pen.folded
         made = [found] if isinstance(found, ir.Value) else found
         for port, value in zip(node.outputs, made, strict=True):
             if value is not None:
                 note(value, self.known.get(port))
                 value.name = self.names.fresh(port.name or "")
-        return self.place(tape, made, where)
+        return self.place(pen, made, where)
 
     # What layers with bodies need
 
@@ -406,23 +406,23 @@ class _GraphWriter:
         imports = {"": self.opset}
         return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
-    def tape(self, node: LayerNode) -> LayerPen:
-        """Return a tape for nodes that stand for a layer with bodies."""
+    def pen(self, node: LayerNode) -> LayerPen:
+        """Return a pen for nodes that stand for a layer with bodies."""
         return LayerPen(ONNX_OPSET, self.names, self.graph, node)
 
-    def place(self, tape: LayerPen, values: Values, where: Where) -> Values:
-        """Append the nodes of a tape, moved to the target; return what stands for some values then."""
-        nodes = list(tape.nodes)
+    def place(self, pen: LayerPen, values: Values, where: Where) -> Values:
+        """Append the nodes of a pen, moved to the target; return what stands for some values then."""
+        nodes = list(pen.nodes)
         # A node that moves has other outputs: what reads them now is what reads the value.
-        readers = [None if value is None else tape.op("Identity", [value]) for value in values]
+        readers = [None if value is None else pen.op("Identity", [value]) for value in values]
         for reader, value in zip(readers, values, strict=True):
             if reader is not None and value is not None:
                 note(reader, known(value))
-        for node in tape.nodes:
+        for node in pen.nodes:
             self.graph.append(node)
         for node in nodes:
             if next(subgraphs(node), None) is None:
-                self.writer.mover.move(node, tape.opset, self.opset, where)
+                self.writer.mover.move(node, pen.opset, self.opset, where)
             else:
                 self._prove_types(node, where)
         placed: list[ir.Value | None] = []

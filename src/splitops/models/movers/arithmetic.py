@@ -69,8 +69,8 @@ def _infer_node(operator: str, node: OnnxNode) -> Tensor:
     return _inferred(operator, node.tensors())
 
 
-def _to_onnx(operator: str, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    types = {tape.type_of(source) for source in sources}
+def _to_onnx(operator: str, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    types = {pen.type_of(source) for source in sources}
     if not types <= _SAME_NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
         if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
@@ -82,16 +82,16 @@ def _to_onnx(operator: str, tape: NodeWriter, layer: Layer, sources: Sequence[ir
     if not _broadcasts_as_onnx(layer):
         raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
     if operator == "Div" and types <= {_INT32, _INT64} and layer.attribute("m_pythondiv") != "false":
-        return _rounded_down(tape, sources)
-    return tape.op(operator, sources)
+        return _rounded_down(pen, sources)
+    return pen.op(operator, sources)
 
 
-def _rounded_down(tape: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
+def _rounded_down(pen: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
     """Divide integers: one less than towards zero where the two kinds of remainder differ."""
-    kind = tape.type_of(sources[0])
+    kind = pen.type_of(sources[0])
     assert kind is not None
-    same = tape.op("Equal", [tape.op("Mod", sources), tape.op("Mod", sources, {"fmod": 1})])
-    return tape.op("Sub", [tape.op("Div", sources), tape.cast(tape.op("Not", [same]), kind)])
+    same = pen.op("Equal", [pen.op("Mod", sources), pen.op("Mod", sources, {"fmod": 1})])
+    return pen.op("Sub", [pen.op("Div", sources), pen.cast(pen.op("Not", [same]), kind)])
 
 
 def _to_openvino(operator: str, layers: LayerWriter, node: ir.Node) -> Output:

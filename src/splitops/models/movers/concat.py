@@ -68,8 +68,8 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(node.tensors(), _axis(node))
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("Concat", sources, {"axis": integer(layer, "axis")})
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return pen.op("Concat", sources, {"axis": integer(layer, "axis")})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -84,11 +84,11 @@ def _same(source: ElementType, target: ElementType) -> bool:
     return source.name in _TYPES and target.name in _TYPES
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    source, target = tape.type_of(sources[0]), _layer_target(layer)
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    source, target = pen.type_of(sources[0]), _layer_target(layer)
     if source is None or target is None or target.onnx_number is None or not _same(source, target):
         raise ModelError(f"Convert from {source} to {target} is not the same in ONNX")
-    return tape.cast(sources[0], target)
+    return pen.cast(sources[0], target)
 
 
 def _node_types(node: ir.Node, graph: Reader) -> tuple[ElementType | None, ElementType | None]:

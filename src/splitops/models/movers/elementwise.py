@@ -107,146 +107,146 @@ _SHARED: Final = (
 """The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 
 
-def _not_equal(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _not_equal(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
-    return tape.op("Not", [tape.op("Equal", sources)])
+    return pen.op("Not", [pen.op("Equal", sources)])
 
 
-def _modulo(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _modulo(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
-    return tape.op("Mod", sources, {"fmod": 1})
+    return pen.op("Mod", sources, {"fmod": 1})
 
 
-def _floor_modulo(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _floor_modulo(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
-    if tape.type_of(sources[0]) in SIZES:
-        return tape.op("Mod", sources)
-    whole = tape.op("Floor", [tape.op("Div", sources)])
-    return tape.op("Sub", [sources[0], tape.op("Mul", [whole, sources[1]])])
+    if pen.type_of(sources[0]) in SIZES:
+        return pen.op("Mod", sources)
+    whole = pen.op("Floor", [pen.op("Div", sources)])
+    return pen.op("Sub", [sources[0], pen.op("Mul", [whole, sources[1]])])
 
 
-def _squared_difference(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _squared_difference(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
-    difference = tape.op("Sub", sources)
-    return tape.op("Mul", [difference, difference])
+    difference = pen.op("Sub", sources)
+    return pen.op("Mul", [difference, difference])
 
 
-def _select(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _select(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
-    return tape.op("Where", sources)
+    return pen.op("Where", sources)
 
 
-def _clamp(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _clamp(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     low, high = number(layer, "min"), number(layer, "max")
-    if tape.type_of(data) in SIZES:
+    if pen.type_of(data) in SIZES:
         # Of integers, the bounds are the integers inside them.
-        info = np.iinfo(tape.type_of(data).numpy)  # type: ignore[union-attr]
+        info = np.iinfo(pen.type_of(data).numpy)  # type: ignore[union-attr]
         low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
-    return tape.op("Clip", [data, scalar(tape, low, data), scalar(tape, high, data)])
+    return pen.op("Clip", [data, scalar(pen, low, data), scalar(pen, high, data)])
 
 
-def _round(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _round(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
-    if tape.type_of(data) in INTEGERS:
-        return tape.op("Identity", [data])
+    if pen.type_of(data) in INTEGERS:
+        return pen.op("Identity", [data])
     if text(layer, "mode", "half_to_even") == "half_to_even":
-        return tape.op("Round", [data])
+        return pen.op("Round", [data])
     # Away from zero: adding a half would round what lies just below it up.
-    size = tape.op("Abs", [data])
-    whole = tape.op("Floor", [size])
-    rest = tape.op("Sub", [size, whole])
-    kind = tape.type_of(data)
+    size = pen.op("Abs", [data])
+    whole = pen.op("Floor", [size])
+    rest = pen.op("Sub", [size, whole])
+    kind = pen.type_of(data)
     assert kind is not None
-    up = tape.cast(tape.op("GreaterOrEqual", [rest, scalar(tape, 0.5, data)]), kind)
-    return tape.op("Mul", [tape.op("Sign", [data]), tape.op("Add", [whole, up])])
+    up = pen.cast(pen.op("GreaterOrEqual", [rest, scalar(pen, 0.5, data)]), kind)
+    return pen.op("Mul", [pen.op("Sign", [data]), pen.op("Add", [whole, up])])
 
 
-def _swish(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _swish(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *beta = sources
-    scaled = tape.op("Mul", [data, beta[0]]) if beta else data
-    return tape.op("Mul", [data, tape.op("Sigmoid", [scaled])])
+    scaled = pen.op("Mul", [data, beta[0]]) if beta else data
+    return pen.op("Mul", [data, pen.op("Sigmoid", [scaled])])
 
 
-def _hard_sigmoid(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _hard_sigmoid(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, alpha, beta = sources
     attributes = {
-        name: _stated(tape, layer, value, name) for name, value in (("alpha", alpha), ("beta", beta))
+        name: _stated(pen, layer, value, name) for name, value in (("alpha", alpha), ("beta", beta))
     }
-    return tape.op("HardSigmoid", [data], attributes)
+    return pen.op("HardSigmoid", [data], attributes)
 
 
-def _sixth_sigmoid(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5})
+def _sixth_sigmoid(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return pen.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5})
 
 
-def _selu(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _selu(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, alpha, gamma = sources
     attributes = {
-        "alpha": _stated(tape, layer, alpha, "alpha"),
-        "gamma": _stated(tape, layer, gamma, "lambda"),
+        "alpha": _stated(pen, layer, alpha, "alpha"),
+        "gamma": _stated(pen, layer, gamma, "lambda"),
     }
-    return tape.op("Selu", [data], attributes)
+    return pen.op("Selu", [data], attributes)
 
 
-def _stated(tape: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
+def _stated(pen: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
     """Return an input that ONNX has as an attribute, which is a float32."""
-    found = constant(tape, layer, value, name)
+    found = constant(pen, layer, value, name)
     prove(found.size == 1, f"{name} of {layer} has {found.size} elements")
     exact = float(found.reshape(()))
     prove(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
     return exact
 
 
-def _parametric(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _parametric(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, slope = sources
-    rank, shape = rank_of(tape, layer, data), tape.shape_of(slope)
+    rank, shape = rank_of(pen, layer, data), pen.shape_of(slope)
     prove(shape is not None, f"the rank of the slope of {layer} is not known")
     assert shape is not None
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
         # One slope a channel, where there are as many; else as NumPy broadcasts.
-        channels = (tape.shape_of(data) or ())[1]
+        channels = (pen.shape_of(data) or ())[1]
         both = isinstance(channels, int) and isinstance(shape[0], int)
         prove(both, f"the number of channels of {layer} is not known")
         if channels == shape[0]:
-            slope = tape.op("Reshape", [slope, tape.integers([-1, *[1] * (rank - 2)])])
-    return tape.op("PRelu", [data, slope])
+            slope = pen.op("Reshape", [slope, pen.integers([-1, *[1] * (rank - 2)])])
+    return pen.op("PRelu", [data, slope])
 
 
-def _is_finite(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("Not", [tape.op("Or", [tape.op("IsInf", sources), tape.op("IsNaN", sources)])])
+def _is_finite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return pen.op("Not", [pen.op("Or", [pen.op("IsInf", sources), pen.op("IsNaN", sources)])])
 
 
-def _is_infinite(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _is_infinite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(boolean(layer, name, default=True)) for name in ("detect_negative", "detect_positive")}
-    return tape.op("IsInf", sources, signs)
+    return pen.op("IsInf", sources, signs)
 
 
-def _as_given(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("Identity", sources)
+def _as_given(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return pen.op("Identity", sources)
 
 
-def _convert_like(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _convert_like(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, like = sources
-    source, target = tape.type_of(data), tape.type_of(like)
+    source, target = pen.type_of(data), pen.type_of(like)
     if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
         raise ModelError(f"{layer} from {source} to {target} is not the same in ONNX")
     prove(
         source not in FLOATS or target in FLOATS, f"{layer} from {source} to {target} is not the same in ONNX"
     )
-    return tape.cast(data, target)
+    return pen.cast(data, target)
 
 
-def _fake_quantize(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _fake_quantize(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     data, low, high, out_low, out_high = sources
-    steps = scalar(tape, number(layer, "levels") - 1, data)
-    span, out_span = tape.op("Sub", [high, low]), tape.op("Sub", [out_high, out_low])
-    level = tape.op("Round", [tape.op("Mul", [tape.op("Div", [tape.op("Sub", [data, low]), span]), steps])])
-    inside = tape.op("Add", [tape.op("Mul", [tape.op("Div", [level, steps]), out_span]), out_low])
-    above = tape.op("Greater", [data, tape.op("Max", [low, high])])
-    below = tape.op("LessOrEqual", [data, tape.op("Min", [low, high])])
-    return tape.op("Where", [below, out_low, tape.op("Where", [above, out_high, inside])])
+    steps = scalar(pen, number(layer, "levels") - 1, data)
+    span, out_span = pen.op("Sub", [high, low]), pen.op("Sub", [out_high, out_low])
+    level = pen.op("Round", [pen.op("Mul", [pen.op("Div", [pen.op("Sub", [data, low]), span]), steps])])
+    inside = pen.op("Add", [pen.op("Mul", [pen.op("Div", [level, steps]), out_span]), out_low])
+    above = pen.op("Greater", [data, pen.op("Max", [low, high])])
+    below = pen.op("LessOrEqual", [data, pen.op("Min", [low, high])])
+    return pen.op("Where", [below, out_low, pen.op("Where", [above, out_high, inside])])
 
 
 def _infer_select(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:

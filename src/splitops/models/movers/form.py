@@ -59,15 +59,15 @@ class LayerForm:
     opset: int = ONNX_OPSET
     types: frozenset[ElementType] | None = None
 
-    def to_onnx(self, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as nodes.
 
         Raises:
             ModelError: ONNX does not say what the layer sets.
         """
         if self.types is not None:
-            prove_types(tape, layer, sources[:1], self.types)
-        made = self.write(tape, layer, sources)
+            prove_types(pen, layer, sources[:1], self.types)
+        made = self.write(pen, layer, sources)
         return made if isinstance(made, Sequence) else [made]
 
 
@@ -146,20 +146,20 @@ class Shared:
         """The opset of the node that a layer becomes."""
         return max(self.since, ONNX_OPSET)
 
-    def to_onnx(self, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as a node.
 
         Raises:
             ModelError: ONNX does not say what the layer sets.
         """
         prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
-        prove_types(tape, layer, sources, self.types)
+        prove_types(pen, layer, sources, self.types)
         if self.broadcasts:
             prove_broadcast(layer)
-        if tape.type_of(sources[0]) in self.whole:
-            return [tape.op("Identity", sources)]
+        if pen.type_of(sources[0]) in self.whole:
+            return [pen.op("Identity", sources)]
         attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
-        return [tape.op(self.onnx, sources, attributes)]
+        return [pen.op(self.onnx, sources, attributes)]
 
     def infer_layer(self, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
         """Return what is known of the output of a layer, see :func:`same` and :func:`broadcasted`.
@@ -230,11 +230,11 @@ def prove(holds: bool, reason: str) -> None:
 
 
 def prove_types(
-    tape: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
+    pen: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
 ) -> None:
     """Reject a layer of other element types."""
     for source in sources:
-        kind = tape.type_of(source)
+        kind = pen.type_of(source)
         prove(kind in types, f"{layer} of {kind} is not said to be the same in ONNX")
 
 
@@ -287,37 +287,37 @@ def boolean(layer: Layer, name: str, *, default: bool | None = None) -> bool:
 # What is known of its inputs
 
 
-def constant(tape: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
     """Return the numbers of an input that ONNX needs to be constant.
 
     Raises:
         ModelError: it is computed when the model runs.
     """
-    found = tape.numbers(value)
+    found = pen.numbers(value)
     if found is None:
         raise ModelError(f"the {name} of {layer} is computed when the model runs, and ONNX needs it stated")
     return found
 
 
-def rank_of(tape: Reader, layer: Layer, value: ir.Value) -> int:
+def rank_of(pen: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the rank of an input.
 
     Raises:
         ModelError: it is not known.
     """
-    shape = tape.shape_of(value)
+    shape = pen.shape_of(value)
     if shape is None:
         raise ModelError(f"the rank of what {layer} takes is not known")
     return len(shape)
 
 
-def scalar(tape: NodeWriter, number: float, like: ir.Value) -> ir.Value:
+def scalar(pen: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a constant of the type of a value."""
-    kind = tape.type_of(like)
+    kind = pen.type_of(like)
     assert kind is not None
-    return tape.constant(np.array(number, kind.numpy))
+    return pen.constant(np.array(number, kind.numpy))
 
 
-def as_int64(tape: NodeWriter, value: ir.Value) -> ir.Value:
+def as_int64(pen: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes sizes and positions."""
-    return value if tape.type_of(value) is INT64 else tape.cast(value, INT64)
+    return value if pen.type_of(value) is INT64 else pen.cast(value, INT64)

@@ -83,15 +83,15 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(node.tensor(0), node.tensor(1), node.attributes.get("axis", 0), counts_back=True)
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, given = sources
-    axis = tape.numbers(given)
+    axis = pen.numbers(given)
     if axis is None or axis.size != 1:
         raise ModelError(f"the axis of {layer} is computed when the model runs")
     # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
-    if tape.type_of(indices) not in (ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]):
-        indices = tape.cast(indices, ELEMENT_TYPES["int64"])
-    return tape.op("Gather", [data, indices], {"axis": int(axis.reshape(-1)[0])})
+    if pen.type_of(indices) not in (ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]):
+        indices = pen.cast(indices, ELEMENT_TYPES["int64"])
+    return pen.op("Gather", [data, indices], {"axis": int(axis.reshape(-1)[0])})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

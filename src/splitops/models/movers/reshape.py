@@ -87,10 +87,10 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(data, target, copies_zero=not node.attributes.get("allowzero", 0))
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, pattern = sources
     special = (layer.attribute("special_zero") or "false").lower() in {"true", "1"}
-    shape = tape.numbers(pattern)
+    shape = pen.numbers(pattern)
     # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
     keeps = special or (shape is not None and 0 not in shape)
     attributes = {} if keeps else {"allowzero": 1}
@@ -98,9 +98,9 @@ def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.
     if not keeps and shape is not None and -1 in shape:
         # ONNX takes no -1 beside an empty axis, where OpenVINO takes it for 1.
         sizes = [1 if size == -1 else int(size) for size in shape]
-        return tape.op("Reshape", [data, tape.integers(sizes)], attributes)
-    wide = pattern if tape.type_of(pattern) is int64 else tape.cast(pattern, int64)
-    return tape.op("Reshape", [data, wide], attributes)
+        return pen.op("Reshape", [data, pen.integers(sizes)], attributes)
+    wide = pattern if pen.type_of(pattern) is int64 else pen.cast(pattern, int64)
+    return pen.op("Reshape", [data, wide], attributes)
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

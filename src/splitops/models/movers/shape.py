@@ -57,9 +57,9 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(node.tensor(), _INT64, node.attributes.get("start", 0), node.attributes.get("end"))
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    kind, made = _kind(layer), tape.op("Shape", [sources[0]])
-    return made if kind is _INT64 else tape.cast(made, kind)
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    kind, made = _kind(layer), pen.op("Shape", [sources[0]])
+    return made if kind is _INT64 else pen.cast(made, kind)
 
 
 def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:

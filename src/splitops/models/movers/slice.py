@@ -92,17 +92,17 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(node.tensor(), starts, ends, node.given("axes", 3), steps)
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
     start, stop, step, *axes = (
-        value if tape.type_of(value) is _INT64 else tape.cast(value, _INT64) for value in given
+        value if pen.type_of(value) is _INT64 else pen.cast(value, _INT64) for value in given
     )
     if not axes:
-        bounds = tape.numbers(given[0])
+        bounds = pen.numbers(given[0])
         if bounds is None:
             raise ModelError(f"the bounds of {layer} are computed when the model runs")
-        axes = [tape.integers(range(bounds.size))]
-    return tape.op("Slice", [data, start, stop, axes[0], step])
+        axes = [pen.integers(range(bounds.size))]
+    return pen.op("Slice", [data, start, stop, axes[0], step])
 
 
 def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:

@@ -93,28 +93,28 @@ def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
 # To and from ONNX
 
 
-def _stated(tape: NodeWriter, layer: Layer, given: Sequence[ir.Value]) -> list[int]:
-    arrays = [tape.numbers(value) for value in given]
+def _stated(pen: NodeWriter, layer: Layer, given: Sequence[ir.Value]) -> list[int]:
+    arrays = [pen.numbers(value) for value in given]
     if any(array is None for array in arrays):
         raise ModelError(f"the axes of {layer} are computed when the model runs")
     return [int(axis) for array in arrays if array is not None for axis in array.reshape(-1)]
 
 
-def _squeeze_to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _squeeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    shape, stated = tape.shape_of(data), _stated(tape, layer, given)
+    shape, stated = pen.shape_of(data), _stated(pen, layer, given)
     if not stated:
-        return tape.op("Squeeze", [data])
+        return pen.op("Squeeze", [data])
     if shape is not None:
         # ONNX rejects to drop an axis of another size than 1, which a layer keeps.
         dropped = sorted(_dropped(stated, len(shape)))
         stated = [axis for axis in dropped if shape[axis] == 1 or isinstance(shape[axis], Range)]
-    return tape.op("Squeeze", [data, tape.integers(stated)]) if stated else tape.op("Identity", [data])
+    return pen.op("Squeeze", [data, pen.integers(stated)]) if stated else pen.op("Identity", [data])
 
 
-def _unsqueeze_to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _unsqueeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    return tape.op("Unsqueeze", [data, tape.integers(_stated(tape, layer, given))])
+    return pen.op("Unsqueeze", [data, pen.integers(_stated(pen, layer, given))])
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

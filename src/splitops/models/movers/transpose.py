@@ -50,12 +50,12 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(node.tensor(), node.attributes.get("perm", ()))
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    order = tape.numbers(sources[1])
+def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    order = pen.numbers(sources[1])
     if order is None:
         raise ModelError(f"the order of {layer} is computed when the model runs")
     attributes = {"perm": [int(axis) for axis in order]} if order.size else {}
-    return tape.op("Transpose", [sources[0]], attributes)
+    return pen.op("Transpose", [sources[0]], attributes)
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -22,46 +22,46 @@ from splitops.models.movers.form import (
 )
 
 
-def _broadcast(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _broadcast(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
     mode = text(layer, "mode", "numpy")
     if mode in ("explicit", "none"):  # version 1 has both words for it
-        axes = [int(axis) for axis in constant(tape, layer, mapping[0], "axes_mapping").reshape(-1)]
-        target = tape.shape_of(shape)
+        axes = [int(axis) for axis in constant(pen, layer, mapping[0], "axes_mapping").reshape(-1)]
+        target = pen.shape_of(shape)
         prove(
             target is not None and isinstance(target[0], int), f"the rank of what {layer} gives is not known"
         )
         assert target is not None
         others = [axis for axis in range(int(target[0])) if axis not in axes]  # type: ignore[arg-type]
         prove(axes == sorted(axes), f"{layer} changes the order of the axes")
-        data = tape.op("Unsqueeze", [data, tape.integers(others)]) if others else data
+        data = pen.op("Unsqueeze", [data, pen.integers(others)]) if others else data
     else:
         prove(mode in ("numpy", "bidirectional"), f"{layer} has mode = {mode!r}")
-    return tape.op("Expand", [data, as_int64(tape, shape)])
+    return pen.op("Expand", [data, as_int64(pen, shape)])
 
 
-def _tile(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _tile(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
-    rank, shape = rank_of(tape, layer, data), tape.shape_of(repeats)
+    rank, shape = rank_of(pen, layer, data), pen.shape_of(repeats)
     prove(shape is not None and isinstance(shape[0], int), f"how many repeats {layer} has is not known")
     assert shape is not None
     count = int(shape[0])  # type: ignore[arg-type]
-    repeats = as_int64(tape, repeats)
+    repeats = as_int64(pen, repeats)
     if count < rank:
-        repeats = tape.op("Concat", [tape.integers([1] * (rank - count)), repeats], {"axis": 0})
+        repeats = pen.op("Concat", [pen.integers([1] * (rank - count)), repeats], {"axis": 0})
     elif count > rank:
-        data = tape.op("Unsqueeze", [data, tape.integers(range(count - rank))])
-    return tape.op("Tile", [data, repeats])
+        data = pen.op("Unsqueeze", [data, pen.integers(range(count - rank))])
+    return pen.op("Tile", [data, repeats])
 
 
-def _pad(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _pad(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, begin, end, *value = sources
     mode = text(layer, "pad_mode")
     prove(mode in ("constant", "edge", "reflect"), f"{layer} has pad_mode = {mode!r}, which ONNX lacks")
-    pads = tape.op("Concat", [as_int64(tape, begin), as_int64(tape, end)], {"axis": 0})
+    pads = pen.op("Concat", [as_int64(pen, begin), as_int64(pen, end)], {"axis": 0})
     # ONNX pads with zeros, or what is here.
     filled = value[:1] if mode == "constant" else []
-    return tape.op("Pad", [data, pads, *filled], {"mode": mode})
+    return pen.op("Pad", [data, pads, *filled], {"mode": mode})
 
 
 _FAR: Final = (1 << 63) - 1
@@ -82,53 +82,53 @@ class _Bound:
     shrink_axis_mask: int
     ellipsis_mask: int
 
-    def as_slice(self, tape: LayerPen) -> tuple[int | ir.Value, int | ir.Value, int]:
+    def as_slice(self, pen: LayerPen) -> tuple[int | ir.Value, int | ir.Value, int]:
         """Return begin, end and step as ONNX declares them."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
                 return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
-            last = tape.op("Equal", [self.begin, tape.integers([-1])])
-            following = tape.op("Add", [self.begin, tape.integers([1])])
-            return self.begin, tape.op("Where", [last, tape.integers([_FAR]), following]), 1
+            last = pen.op("Equal", [self.begin, pen.integers([-1])])
+            following = pen.op("Add", [self.begin, pen.integers([1])])
+            return self.begin, pen.op("Where", [last, pen.integers([_FAR]), following]), 1
         begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _FAR
         end = self.end if not self.end_mask else _FAR if self.step > 0 else -_FAR
         return begin, end, self.step
 
 
-def _strided_slice(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _strided_slice(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a slice, and apart from it the axes that are dropped or added."""
-    data = tape.op("Identity", [sources[0]])
+    data = pen.op("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
     axis = 0
-    bounds = _bounds(tape, layer, sources)
+    bounds = _bounds(pen, layer, sources)
     for bound in bounds:
         if bound.ellipsis_mask:
             taken = sum(not (other.new_axis_mask or other.ellipsis_mask) for other in bounds)
-            axis += rank_of(tape, layer, sources[0]) - taken
+            axis += rank_of(pen, layer, sources[0]) - taken
         elif bound.new_axis_mask:
             added.append(axis + len(added) - len(dropped))
         else:
             if bound.shrink_axis_mask:
                 dropped.append(axis)
-            begin, end, step = bound.as_slice(tape)
+            begin, end, step = bound.as_slice(pen)
             if (begin, end, step) != (0, _FAR, 1):
                 rows.append((begin, end, axis, step))
             axis += 1
     if rows:
-        data = tape.op("Slice", [data, *(_column(tape, column) for column in zip(*rows, strict=True))])
+        data = pen.op("Slice", [data, *(_column(pen, column) for column in zip(*rows, strict=True))])
     if dropped:
-        data = tape.op("Squeeze", [data, tape.integers(dropped)])
+        data = pen.op("Squeeze", [data, pen.integers(dropped)])
     if added:
-        data = tape.op("Unsqueeze", [data, tape.integers(added)])
+        data = pen.op("Unsqueeze", [data, pen.integers(added)])
     return data
 
 
-def _bounds(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
+def _bounds(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
     count, steps = None, sources[3:]
     for value in sources[1:]:
-        shape = tape.shape_of(value)
+        shape = pen.shape_of(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
     prove(isinstance(count, int), f"how many bounds {layer} has is not known")
     assert isinstance(count, int)
@@ -136,11 +136,11 @@ def _bounds(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_
     begins, ends = (
         [
             0 if masked else number
-            for masked, number in zip(mask, _numbers(tape, value, count, mask), strict=True)
+            for masked, number in zip(mask, _numbers(pen, value, count, mask), strict=True)
         ]
         for value, mask in zip(sources[1:3], masks, strict=False)
     )
-    given = constant(tape, layer, steps[0], "steps").reshape(-1).tolist() if steps else [1] * count
+    given = constant(pen, layer, steps[0], "steps").reshape(-1).tolist() if steps else [1] * count
     found = [_Bound(*row) for row in zip(begins, ends, given, *masks, strict=True)]
     prove(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
@@ -148,62 +148,62 @@ def _bounds(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_
     return found
 
 
-def _numbers(tape: LayerPen, value: ir.Value, count: int, left_out: Sequence[int]) -> list[int | ir.Value]:
+def _numbers(pen: LayerPen, value: ir.Value, count: int, left_out: Sequence[int]) -> list[int | ir.Value]:
     """Return each of some integers: a number, or a value of shape [1] where it is computed and read."""
-    stated = tape.numbers(value)
+    stated = pen.numbers(value)
     if stated is not None:
         found: list[int | ir.Value] = stated.reshape(-1).tolist()
         return found
-    wide = as_int64(tape, value)
-    return [0 if left_out[at] else tape.op("Gather", [wide, tape.integers([at])]) for at in range(count)]
+    wide = as_int64(pen, value)
+    return [0 if left_out[at] else pen.op("Gather", [wide, pen.integers([at])]) for at in range(count)]
 
 
-def _column(tape: LayerPen, numbers: Sequence[int | ir.Value]) -> ir.Value:
+def _column(pen: LayerPen, numbers: Sequence[int | ir.Value]) -> ir.Value:
     """Return numbers and values of shape [1] as one value."""
     if all(isinstance(number, int) for number in numbers):
-        return tape.integers([number for number in numbers if isinstance(number, int)])
-    parts = [tape.integers([number]) if isinstance(number, int) else number for number in numbers]
-    return parts[0] if len(parts) == 1 else tape.op("Concat", parts, {"axis": 0})
+        return pen.integers([number for number in numbers if isinstance(number, int)])
+    parts = [pen.integers([number]) if isinstance(number, int) else number for number in numbers]
+    return parts[0] if len(parts) == 1 else pen.op("Concat", parts, {"axis": 0})
 
 
-def _depth_to_space(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _depth_to_space(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = text(layer, "mode")
-    prove(rank_of(tape, layer, sources[0]) == 4, f"{layer} is not of images")
+    prove(rank_of(pen, layer, sources[0]) == 4, f"{layer} is not of images")
     words = {"blocks_first": "DCR", "depth_first": "CRD"}
     prove(mode in words, f"{layer} has mode = {mode!r}")
     attributes = {"blocksize": integers(layer, "block_size", [1])[0], "mode": words[mode]}
-    return tape.op("DepthToSpace", sources, attributes)
+    return pen.op("DepthToSpace", sources, attributes)
 
 
-def _space_to_depth(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _space_to_depth(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = text(layer, "mode")
-    prove(rank_of(tape, layer, sources[0]) == 4, f"{layer} is not of images")
+    prove(rank_of(pen, layer, sources[0]) == 4, f"{layer} is not of images")
     prove(mode == "blocks_first", f"{layer} has mode = {mode!r}, which ONNX lacks")
-    return tape.op("SpaceToDepth", sources, {"blocksize": integers(layer, "block_size", [1])[0]})
+    return pen.op("SpaceToDepth", sources, {"blocksize": integers(layer, "block_size", [1])[0]})
 
 
-def _shuffle_channels(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _shuffle_channels(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    rank = rank_of(tape, layer, data)
+    rank = rank_of(pen, layer, data)
     axis, (groups,) = integers(layer, "axis", [1])[0] % rank, integers(layer, "group", [1])
-    sizes = tape.op("Shape", [data])
-    before = tape.op("Slice", [sizes, tape.integers([0]), tape.integers([axis])])
-    behind = tape.op("Slice", [sizes, tape.integers([axis + 1]), tape.integers([_FAR])])
-    shape = tape.op("Concat", [before, tape.integers([groups, -1]), behind], {"axis": 0})
+    sizes = pen.op("Shape", [data])
+    before = pen.op("Slice", [sizes, pen.integers([0]), pen.integers([axis])])
+    behind = pen.op("Slice", [sizes, pen.integers([axis + 1]), pen.integers([_FAR])])
+    shape = pen.op("Concat", [before, pen.integers([groups, -1]), behind], {"axis": 0})
     order = [*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)]
-    turned = tape.op("Transpose", [tape.op("Reshape", [data, shape])], {"perm": order})
-    return tape.op("Reshape", [turned, sizes])
+    turned = pen.op("Transpose", [pen.op("Reshape", [data, shape])], {"perm": order})
+    return pen.op("Reshape", [turned, sizes])
 
 
-def _roll(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _roll(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
-    axes = constant(tape, layer, given_axes, "axes").reshape(-1).tolist()
-    sizes, shifts = tape.shape_of(data), tape.shape_of(given_shift)
+    axes = constant(pen, layer, given_axes, "axes").reshape(-1).tolist()
+    sizes, shifts = pen.shape_of(data), pen.shape_of(given_shift)
     prove(shifts is not None, f"how many shifts {layer} has is not known")
     single = shifts in ((), (1,))
-    given = tape.op("Reshape", [given_shift, tape.integers([-1])]) if shifts == () else given_shift
+    given = pen.op("Reshape", [given_shift, pen.integers([-1])]) if shifts == () else given_shift
     for shift, axis in zip(
-        _numbers(tape, given, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
+        _numbers(pen, given, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
         axes,
         strict=True,
     ):
@@ -211,17 +211,17 @@ def _roll(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value
         if isinstance(size, int) and isinstance(shift, int):
             cut: int | ir.Value = -shift % size if size else 0
         else:
-            length = tape.op("Max", [tape.size(data, tape.integers([axis])), tape.integers([1])])
-            back = tape.integers([-shift]) if isinstance(shift, int) else tape.op("Neg", [shift])
-            cut = tape.op("Mod", [back, length])
+            length = pen.op("Max", [pen.size(data, pen.integers([axis])), pen.integers([1])])
+            back = pen.integers([-shift]) if isinstance(shift, int) else pen.op("Neg", [shift])
+            cut = pen.op("Mod", [back, length])
         if cut == 0:
             continue
         parts = [
-            tape.op("Slice", [data, _column(tape, [begin]), _column(tape, [end]), tape.integers([axis])])
+            pen.op("Slice", [data, _column(pen, [begin]), _column(pen, [end]), pen.integers([axis])])
             for begin, end in ((cut, _FAR), (0, cut))
         ]
-        data = tape.op("Concat", parts, {"axis": axis})
-    return tape.op("Identity", [data])
+        data = pen.op("Concat", parts, {"axis": axis})
+    return pen.op("Identity", [data])
 
 
 ARRANGING: Final = (

@@ -32,8 +32,8 @@ _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _interpolate(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, rank = sources[0], rank_of(tape, layer, sources[0])
+def _interpolate(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, rank = sources[0], rank_of(pen, layer, sources[0])
     by_sizes = text(layer, "shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # sizes and scales both, of which one counts
         wanted, given = (sources[1] if by_sizes else sources[2]), sources[3:]
@@ -42,15 +42,15 @@ def _interpolate(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> i
     padding = (*integers(layer, "pads_begin", []), *integers(layer, "pads_end", []))
     prove(not any(padding), f"{layer} pads what it resizes")
     prove(not boolean(layer, "antialias", default=False), f"{layer} smooths what it resizes")
-    axes = [int(axis) for axis in constant(tape, layer, given[0], "axes")] if given else list(range(rank))
+    axes = [int(axis) for axis in constant(pen, layer, given[0], "axes")] if given else list(range(rank))
     attributes = _resizing(layer, [axis % rank for axis in axes])
     if by_sizes:
-        sizes = _on_every_axis(tape, tape.op("Shape", [data]), as_int64(tape, wanted), axes, rank)
-        return tape.op("Resize", [data, None, None, sizes], attributes)
+        sizes = _on_every_axis(pen, pen.op("Shape", [data]), as_int64(pen, wanted), axes, rank)
+        return pen.op("Resize", [data, None, None, sizes], attributes)
     kind = ELEMENT_TYPES["float32"]
-    ones = tape.constant(np.ones(rank, np.float32))
-    scales = wanted if tape.type_of(wanted) is kind else tape.cast(wanted, kind)
-    return tape.op("Resize", [data, None, _on_every_axis(tape, ones, scales, axes, rank)], attributes)
+    ones = pen.constant(np.ones(rank, np.float32))
+    scales = wanted if pen.type_of(wanted) is kind else pen.cast(wanted, kind)
+    return pen.op("Resize", [data, None, _on_every_axis(pen, ones, scales, axes, rank)], attributes)
 
 
 def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
@@ -72,18 +72,18 @@ def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
 
 
 def _on_every_axis(
-    tape: LayerPen, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
+    pen: LayerPen, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
 ) -> ir.Value:
     """Return one number for each axis: those of some axes, and the others'."""
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
         return some
-    joined = tape.op("Concat", [others, some], {"axis": 0})
+    joined = pen.op("Concat", [others, some], {"axis": 0})
     taken = [rank + places.index(axis) if axis in places else axis for axis in range(rank)]
-    return tape.op("Gather", [joined, tape.integers(taken)], {"axis": 0})
+    return pen.op("Gather", [joined, pen.integers(taken)], {"axis": 0})
 
 
-def _roi_align(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _roi_align(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode, aligned = text(layer, "mode"), text(layer, "aligned_mode", "asymmetric")
     prove(mode == "avg", f"{layer} has mode = {mode!r}, which ONNX reads in another way")
     # OpenVINO's "half_pixel" moves boxes by half a pixel of the image, ONNX's by half a pixel of the data.
@@ -98,38 +98,38 @@ def _roi_align(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.
         "mode": mode,
         "coordinate_transformation_mode": words[aligned],
     }
-    return tape.op("RoiAlign", [data, boxes, as_int64(tape, batches)], attributes)
+    return pen.op("RoiAlign", [data, boxes, as_int64(pen, batches)], attributes)
 
 
-def _suppression(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _suppression(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = boolean(layer, "sort_result_descending", default=True)
     prove(not sorted_, f"{layer} sorts what it selects of all classes together")
-    soft = any(constant(tape, layer, value, "soft_nms_sigma").any() for value in deviation)
+    soft = any(constant(pen, layer, value, "soft_nms_sigma").any() for value in deviation)
     prove(not soft, f"{layer} lowers scores where ONNX drops boxes")
     for output, name in ((1, "scores"), (2, "number")):
-        read = output < len(layer.outputs) and tape.is_read(output)
+        read = output < len(layer.outputs) and pen.is_read(output)
         prove(not read, f"the {name} that {layer} gives ONNX does not")
     encoding = text(layer, "box_encoding", "corner")
     prove(encoding in ("corner", "center"), f"{layer} has box_encoding = {encoding!r}")
     if len(inputs) > 2:
-        inputs[2] = as_int64(tape, inputs[2])
-    one = tape.integers([1])
-    inputs[2:] = [tape.op("Reshape", [value, one]) for value in inputs[2:]]
+        inputs[2] = as_int64(pen, inputs[2])
+    one = pen.integers([1])
+    inputs[2:] = [pen.op("Reshape", [value, one]) for value in inputs[2:]]
     attributes = {"center_point_box": int(encoding == "center")}
-    selected = tape.op("NonMaxSuppression", inputs, attributes)
+    selected = pen.op("NonMaxSuppression", inputs, attributes)
     if text(layer, "output_type", "i64") == "i32":
-        selected = tape.cast(selected, INT32)
+        selected = pen.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
 
 
-def _grid_sample(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _grid_sample(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode, padding = text(layer, "mode", "bilinear"), text(layer, "padding_mode", "zeros")
     prove(mode in ("bilinear", "nearest", "bicubic"), f"{layer} has mode = {mode!r}")
     prove(padding in ("zeros", "border", "reflection"), f"{layer} has padding_mode = {padding!r}")
     corners = int(boolean(layer, "align_corners", default=False))
     attributes = {"mode": mode, "padding_mode": padding, "align_corners": corners}
-    return tape.op("GridSample", sources, attributes)
+    return pen.op("GridSample", sources, attributes)
 
 
 _form = partial(LayerForm, types=FLOATS)

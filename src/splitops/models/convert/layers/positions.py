@@ -28,37 +28,37 @@ from splitops.models.movers.form import (
 from splitops.spec.elements.types import ElementType, from_openvino
 
 
-def _axis(tape: LayerPen, layer: Layer, value: ir.Value) -> int:
-    stated = constant(tape, layer, value, "axis").reshape(-1)
+def _axis(pen: LayerPen, layer: Layer, value: ir.Value) -> int:
+    stated = constant(pen, layer, value, "axis").reshape(-1)
     prove(stated.size == 1, f"{layer} has {stated.size} axes")
     return int(stated[0])
 
 
-def _typed_result(tape: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
+def _typed_result(pen: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
     """Return positions in the type that a layer gives them; ONNX gives int64."""
     kind = from_openvino(text(layer, name, default))
     prove(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
-    return value if kind is INT64 else tape.cast(value, kind)
+    return value if kind is INT64 else pen.cast(value, kind)
 
 
-def _indices(tape: LayerPen, value: ir.Value) -> ir.Value:
-    return value if tape.type_of(value) in (INT32, INT64) else tape.cast(value, INT64)
+def _indices(pen: LayerPen, value: ir.Value) -> ir.Value:
+    return value if pen.type_of(value) in (INT32, INT64) else pen.cast(value, INT64)
 
 
-def _gather_elements(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _gather_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
     (axis,) = integers(layer, "axis")
-    return tape.op("GatherElements", [data, _indices(tape, indices)], {"axis": axis})
+    return pen.op("GatherElements", [data, _indices(pen, indices)], {"axis": axis})
 
 
-def _gather_nd(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _gather_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
     (batch,) = integers(layer, "batch_dims", [0])
     # Version 5 makes one axis of all batches.
     prove(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
-    return tape.op("GatherND", [data, as_int64(tape, indices)], {"batch_dims": batch} if batch else {})
+    return pen.op("GatherND", [data, as_int64(pen, indices)], {"batch_dims": batch} if batch else {})
 
 
 _REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -70,72 +70,72 @@ def _reduction(layer: Layer) -> str | None:
     return _REDUCTIONS[stated]
 
 
-def _scatter_elements(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, axis = sources
-    attributes: dict[str, int | str] = {"axis": _axis(tape, layer, axis)}
+    attributes: dict[str, int | str] = {"axis": _axis(pen, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
         uses = boolean(layer, "use_init_val", default=True)
         prove(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
-    return tape.op("ScatterElements", [data, _indices(tape, indices), updates], attributes)
+    return pen.op("ScatterElements", [data, _indices(pen, indices), updates], attributes)
 
 
-def _scatter_nd(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates = sources
     reduction = _reduction(layer)
     attributes = {} if reduction is None else {"reduction": reduction}
-    return tape.op("ScatterND", [data, as_int64(tape, indices), updates], attributes)
+    return pen.op("ScatterND", [data, as_int64(pen, indices), updates], attributes)
 
 
-def _scatter(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
-    rank, axis = rank_of(tape, layer, data), _axis(tape, layer, given)
+    rank, axis = rank_of(pen, layer, data), _axis(pen, layer, given)
     prove(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
-    inner = tape.op("Unsqueeze", [as_int64(tape, indices), tape.integers([-1])])
-    return tape.op("ScatterND", [data, inner, updates])
+    inner = pen.op("Unsqueeze", [as_int64(pen, indices), pen.integers([-1])])
+    return pen.op("ScatterND", [data, inner, updates])
 
 
-def _cumulative_sum(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _cumulative_sum(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
     flags = {name: int(boolean(layer, name, default=False)) for name in ("exclusive", "reverse")}
-    return tape.op("CumSum", [data, axis], flags)
+    return pen.op("CumSum", [data, axis], flags)
 
 
-def _top_k(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _top_k(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     data, count = sources
     mode, order = text(layer, "mode"), text(layer, "sort")
     prove(mode in ("max", "min"), f"{layer} has mode = {mode!r}")
     # Without an order, any is right.
     prove(order in ("value", "none"), f"{layer} has sort = {order!r}, which ONNX cannot say")
     (axis,) = integers(layer, "axis")
-    count = tape.op("Reshape", [as_int64(tape, count), tape.integers([1])])
+    count = pen.op("Reshape", [as_int64(pen, count), pen.integers([1])])
     attributes = {"axis": axis, "largest": int(mode == "max"), "sorted": 1}
-    values, positions = tape.multi("TopK", [data, count], attributes, outputs=2)
-    return [values, _typed_result(tape, layer, positions, "index_element_type", "i32")]
+    values, positions = pen.multi("TopK", [data, count], attributes, outputs=2)
+    return [values, _typed_result(pen, layer, positions, "index_element_type", "i32")]
 
 
-def _non_zero(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return _typed_result(tape, layer, tape.op("NonZero", sources), "output_type")
+def _non_zero(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return _typed_result(pen, layer, pen.op("NonZero", sources), "output_type")
 
 
-def _one_hot(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _one_hot(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Compare positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
     indices, depth, on, off = sources
     counted = text(layer, "negative_indices_mode", "ignore_negative")
     prove(counted == "ignore_negative", f"{layer} has negative_indices_mode = {counted!r}")
-    size = int(constant(tape, layer, depth, "depth").reshape(()))
-    rank = rank_of(tape, layer, indices) + 1
+    size = int(constant(pen, layer, depth, "depth").reshape(()))
+    rank = rank_of(pen, layer, indices) + 1
     (axis,) = integers(layer, "axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
-    positions = tape.constant(np.arange(size, dtype=np.int64).reshape(shape))
-    wide = tape.op("Unsqueeze", [as_int64(tape, indices), tape.integers([axis])])
-    return tape.op("Where", [tape.op("Equal", [wide, positions]), on, off])
+    positions = pen.constant(np.arange(size, dtype=np.int64).reshape(shape))
+    wide = pen.op("Unsqueeze", [as_int64(pen, indices), pen.integers([axis])])
+    return pen.op("Where", [pen.op("Equal", [wide, positions]), on, off])
 
 
-def _reverse_sequence(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _reverse_sequence(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, lengths = sources
-    rank = rank_of(tape, layer, data)
+    rank = rank_of(pen, layer, data)
     batch, time = (
         integers(layer, name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
     )
@@ -143,26 +143,26 @@ def _reverse_sequence(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value])
     order = [*first, *(axis for axis in range(rank) if axis not in first)]
     moved = order != sorted(order)  # ONNX has both among the first two axes
     attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
-    data = tape.op("Transpose", [data], {"perm": order}) if moved else data
-    made = tape.op("ReverseSequence", [data, as_int64(tape, lengths)], attributes)
+    data = pen.op("Transpose", [data], {"perm": order}) if moved else data
+    made = pen.op("ReverseSequence", [data, as_int64(pen, lengths)], attributes)
     back = sorted(range(rank), key=order.__getitem__)
-    return tape.op("Transpose", [made], {"perm": back}) if moved else made
+    return pen.op("Transpose", [made], {"perm": back}) if moved else made
 
 
-def _range(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _range(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     stated = layer.attribute("output_type")
-    kind = tape.type_of(sources[0]) if stated is None else from_openvino(stated)
-    given = [tape.type_of(source) for source in sources]
+    kind = pen.type_of(sources[0]) if stated is None else from_openvino(stated)
+    given = [pen.type_of(source) for source in sources]
     # Of fractions, OpenVINO counts before it converts.
     same = kind in NUMBERS and all(own is kind or {own, kind} <= {INT32, INT64} for own in given)
     prove(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
     assert kind is not None
-    return tape.op("Range", [_as_scalar(tape, source, kind) for source in sources])
+    return pen.op("Range", [_as_scalar(pen, source, kind) for source in sources])
 
 
-def _as_scalar(tape: LayerPen, value: ir.Value, kind: ElementType) -> ir.Value:
-    value = value if tape.type_of(value) is kind else tape.cast(value, kind)
-    return value if tape.shape_of(value) == () else tape.op("Reshape", [value, tape.integers([])])
+def _as_scalar(pen: LayerPen, value: ir.Value, kind: ElementType) -> ir.Value:
+    value = value if pen.type_of(value) is kind else pen.cast(value, kind)
+    return value if pen.shape_of(value) == () else pen.op("Reshape", [value, pen.integers([])])
 
 
 POSITIONS: Final = (

@@ -26,81 +26,81 @@ from splitops.models.movers.form import (
 )
 
 
-def _matmul(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _matmul(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     turned = [
-        _turned(tape, layer, value) if boolean(layer, name, default=False) else value
+        _turned(pen, layer, value) if boolean(layer, name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
-    return tape.op("MatMul", turned)
+    return pen.op("MatMul", turned)
 
 
-def _turned(tape: LayerPen, layer: Layer, value: ir.Value) -> ir.Value:
+def _turned(pen: LayerPen, layer: Layer, value: ir.Value) -> ir.Value:
     """Return matrices with rows for columns; a vector is one unchanged."""
-    rank = rank_of(tape, layer, value)
+    rank = rank_of(pen, layer, value)
     if rank < 2:
         return value
-    return tape.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+    return pen.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
 
 
-def _einsum(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _einsum(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     equation = layer.attribute("equation")
     prove(bool(equation), f"{layer} has no equation")
-    return tape.op("Einsum", sources, {"equation": equation})
+    return pen.op("Einsum", sources, {"equation": equation})
 
 
-def _attention(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _attention(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
     causal = boolean(layer, "causal")
     mask = more[0] if more and not causal else None
-    scores = tape.op("MatMul", [_scaled(tape, layer, query, more[1:]), _turned(tape, layer, key)])
+    scores = pen.op("MatMul", [_scaled(pen, layer, query, more[1:]), _turned(pen, layer, key)])
     if causal:
-        mask = _lower_triangle(tape, scores)
+        mask = _lower_triangle(pen, scores)
     if mask is not None:
-        if tape.type_of(mask) is BOOL:
-            zero, outside = scalar(tape, 0, query), scalar(tape, -math.inf, query)
-            mask = tape.op("Where", [mask, zero, outside])
-        scores = tape.op("Add", [scores, mask])
-    return tape.op("MatMul", [tape.op("Softmax", [scores], {"axis": -1}), value])
+        if pen.type_of(mask) is BOOL:
+            zero, outside = scalar(pen, 0, query), scalar(pen, -math.inf, query)
+            mask = pen.op("Where", [mask, zero, outside])
+        scores = pen.op("Add", [scores, mask])
+    return pen.op("MatMul", [pen.op("Softmax", [scores], {"axis": -1}), value])
 
 
-def _scaled(tape: LayerPen, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
+def _scaled(pen: LayerPen, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
     if scale:
-        return tape.op("Mul", [query, scale[0]])
-    width = (tape.shape_of(query) or (None,))[-1]
+        return pen.op("Mul", [query, scale[0]])
+    width = (pen.shape_of(query) or (None,))[-1]
     prove(isinstance(width, int), f"the size of the heads of {layer} is not known")
     assert isinstance(width, int)
-    return tape.op("Mul", [query, scalar(tape, 1 / math.sqrt(width), query)])
+    return pen.op("Mul", [query, scalar(pen, 1 / math.sqrt(width), query)])
 
 
-def _lower_triangle(tape: LayerPen, scores: ir.Value) -> ir.Value:
+def _lower_triangle(pen: LayerPen, scores: ir.Value) -> ir.Value:
     """Return which keys a query sees: those up to its own position."""
-    sizes = tape.op("Slice", [tape.op("Shape", [scores]), tape.integers([-2]), tape.integers([1 << 62])])
-    ones = tape.op("Expand", [tape.constant(np.array(1, np.int64)), sizes])
-    return tape.cast(tape.op("Trilu", [ones], {"upper": 0}), BOOL)
+    sizes = pen.op("Slice", [pen.op("Shape", [scores]), pen.integers([-2]), pen.integers([1 << 62])])
+    ones = pen.op("Expand", [pen.constant(np.array(1, np.int64)), sizes])
+    return pen.cast(pen.op("Trilu", [ones], {"upper": 0}), BOOL)
 
 
 def _fourier(
-    tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, inverse: bool = False, real: bool = False
+    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, inverse: bool = False, real: bool = False
 ) -> ir.Value:
     """Write a transform as one of each axis; of real numbers, half of the last one is left out."""
     data, given, *stated = sources
-    rank = rank_of(tape, layer, data) - (not real)
-    axes = [int(axis) % rank for axis in constant(tape, layer, given, "axes").reshape(-1)]
+    rank = rank_of(pen, layer, data) - (not real)
+    axes = [int(axis) % rank for axis in constant(pen, layer, given, "axes").reshape(-1)]
     sizes = [-1] * len(axes)
     if stated:
-        sizes = constant(tape, layer, stated[0], "sizes").reshape(-1).tolist()
+        sizes = constant(pen, layer, stated[0], "sizes").reshape(-1).tolist()
     if real:
         # As complex numbers: OpenVINO's frontend reads half of a transform with an axis too many.
-        data = tape.op("Unsqueeze", [data, tape.integers([-1])])
-        data = tape.op("Pad", [data, tape.integers([*[0] * (2 * rank + 1), 1])])
-        length = tape.integers(sizes[-1:]) if sizes[-1] != -1 else tape.size(data, tape.integers(axes[-1:]))
+        data = pen.op("Unsqueeze", [data, pen.integers([-1])])
+        data = pen.op("Pad", [data, pen.integers([*[0] * (2 * rank + 1), 1])])
+        length = pen.integers(sizes[-1:]) if sizes[-1] != -1 else pen.size(data, pen.integers(axes[-1:]))
     for axis, size in zip(axes, sizes, strict=True):
-        stated_size = [] if size == -1 else [tape.constant(np.array(size, np.int64))]
-        data = tape.op("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
+        stated_size = [] if size == -1 else [pen.constant(np.array(size, np.int64))]
+        data = pen.op("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
     if not real:
         return data
-    half = tape.op("Add", [tape.op("Div", [length, tape.integers([2])]), tape.integers([1])])
-    return tape.part(data, axes[-1], tape.integers([0]), half)
+    half = pen.op("Add", [pen.op("Div", [length, pen.integers([2])]), pen.integers([1])])
+    return pen.part(data, axes[-1], pen.integers([0]), half)
 
 
 WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)

@@ -50,7 +50,7 @@ class _Cell:
     activations: str
     single: bool = False
 
-    def __call__(self, tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def __call__(self, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
@@ -59,44 +59,44 @@ class _Cell:
         resets = self.operator == "GRU" and boolean(layer, "linear_before_reset", default=False)
         attributes = self._attributes(layer) | {"hidden_size": hidden}
         if self.single:
-            data, *states = (tape.op("Unsqueeze", [value, tape.integers([0])]) for value in (data, *states))
-            weights = [_with_axis(tape, value) for value in weights]
+            data, *states = (pen.op("Unsqueeze", [value, pen.integers([0])]) for value in (data, *states))
+            weights = [_with_axis(pen, value) for value in weights]
         else:
-            data, *states = (tape.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
+            data, *states = (pen.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
         directions = 2 if attributes["direction"] == "bidirectional" else 1
         order = [gate * hidden + at for gate in self.gates for at in range(hidden)]
         inputs = [
             data,
-            *(_taken(tape, value, order) for value in weights[:2]),
-            self._biases(tape, weights[2], order, hidden, directions, resets=resets),
-            lengths if lengths is None or tape.type_of(lengths) is INT32 else tape.cast(lengths, INT32),
+            *(_taken(pen, value, order) for value in weights[:2]),
+            self._biases(pen, weights[2], order, hidden, directions, resets=resets),
+            lengths if lengths is None or pen.type_of(lengths) is INT32 else pen.cast(lengths, INT32),
             *states,
         ]
         if resets:
             attributes["linear_before_reset"] = 1
-        steps, *last = tape.multi(self.operator, inputs, attributes, outputs=1 + self.states)
+        steps, *last = pen.multi(self.operator, inputs, attributes, outputs=1 + self.states)
         if self.single:
-            return [tape.op("Squeeze", [state, tape.integers([0])]) for state in last]
+            return [pen.op("Squeeze", [state, pen.integers([0])]) for state in last]
         return [
-            tape.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
-            *(tape.op("Transpose", [state], _STEPS_FIRST) for state in last),
+            pen.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
+            *(pen.op("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
     def _biases(
-        self, tape: LayerPen, value: ir.Value, order: list[int], hidden: int, directions: int, *, resets: bool
+        self, pen: LayerPen, value: ir.Value, order: list[int], hidden: int, directions: int, *, resets: bool
     ) -> ir.Value:
         """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
-        kind = tape.type_of(value)
+        kind = pen.type_of(value)
         assert kind is not None
         none = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
         kept = [3 * hidden + at for at in range(hidden)] if resets else []
-        array = tape.stored(value)
+        array = pen.stored(value)
         if array is not None:
-            return tape.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
-        parts = [_taken(tape, value, order), tape.constant(none)]
+            return pen.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
+        parts = [_taken(pen, value, order), pen.constant(none)]
         if resets:
-            parts.append(_taken(tape, value, kept))
-        return tape.op("Concat", parts, {"axis": 1})
+            parts.append(_taken(pen, value, kept))
+        return pen.op("Concat", parts, {"axis": 1})
 
     def _attributes(self, layer: Layer) -> dict[str, Any]:
         direction = "forward" if self.single else text(layer, "direction")
@@ -120,20 +120,20 @@ class _Cell:
         return found
 
 
-def _with_axis(tape: LayerPen, value: ir.Value) -> ir.Value:
+def _with_axis(pen: LayerPen, value: ir.Value) -> ir.Value:
     """Return the weights of a cell as those of a sequence of one direction."""
-    array = tape.stored(value)
+    array = pen.stored(value)
     if array is not None:
-        return tape.initializer(array[np.newaxis], value)
-    return tape.op("Unsqueeze", [value, tape.integers([0])])
+        return pen.initializer(array[np.newaxis], value)
+    return pen.op("Unsqueeze", [value, pen.integers([0])])
 
 
-def _taken(tape: LayerPen, value: ir.Value, order: list[int]) -> ir.Value:
+def _taken(pen: LayerPen, value: ir.Value, order: list[int]) -> ir.Value:
     """Return the rows of weights, on axis 1, in another order."""
-    array = tape.stored(value)
+    array = pen.stored(value)
     if array is not None:
-        return tape.initializer(array[:, order], value)
-    return tape.op("Gather", [value, tape.integers(order)], {"axis": 1})
+        return pen.initializer(array[:, order], value)
+    return pen.op("Gather", [value, pen.integers(order)], {"axis": 1})
 
 
 _form = partial(LayerForm, versions=opsets(5), types=FLOATS)

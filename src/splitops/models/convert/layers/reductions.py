@@ -30,42 +30,42 @@ from splitops.models.movers.form import (
 from splitops.spec.elements.types import ElementType
 
 
-def _axes(tape: LayerPen, layer: Layer, value: ir.Value) -> list[int]:
-    return [int(axis) for axis in constant(tape, layer, value, "axes").reshape(-1)]
+def _axes(pen: LayerPen, layer: Layer, value: ir.Value) -> list[int]:
+    return [int(axis) for axis in constant(pen, layer, value, "axes").reshape(-1)]
 
 
 def _reduced(
-    tape: LayerPen, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
+    pen: LayerPen, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
 ) -> ir.Value:
     """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
     if not axes:
-        return tape.op("Identity", [data])
+        return pen.op("Identity", [data])
     if operator == "ReduceSum":  # its axes are an input since opset 13, those of the others since 18
-        return tape.op(operator, [data, tape.integers(axes)], {"keepdims": int(keep)})
-    return tape.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
+        return pen.op(operator, [data, pen.integers(axes)], {"keepdims": int(keep)})
+    return pen.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
-def _reduction(operator: str, tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _reduction(operator: str, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
-    axes = _axes(tape, layer, given)
+    axes = _axes(pen, layer, given)
     # The text has the identity there, OpenVINO the size of each number.
     prove(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
-    return _reduced(tape, operator, data, axes, keep=boolean(layer, "keep_dims", default=False))
+    return _reduced(pen, operator, data, axes, keep=boolean(layer, "keep_dims", default=False))
 
 
-def _logical_reduction(operator: str, tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _logical_reduction(operator: str, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a layer as the least or greatest of 0 and 1."""
-    numbers = tape.cast(sources[0], INT32)
-    return tape.cast(_reduction(operator, tape, layer, [numbers, sources[1]]), BOOL)
+    numbers = pen.cast(sources[0], INT32)
+    return pen.cast(_reduction(operator, pen, layer, [numbers, sources[1]]), BOOL)
 
 
-def _batch_norm(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _batch_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if layer.version == "opset1":
         scale, shift, data, mean, variance = sources
     else:
         data, scale, shift, mean, variance = sources
     inputs = [data, scale, shift, mean, variance]
-    return tape.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    return pen.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
 
 
 def _epsilon(layer: Layer, name: str) -> float:
@@ -73,71 +73,71 @@ def _epsilon(layer: Layer, name: str) -> float:
     return float(np.float32(number(layer, name)))
 
 
-def _mvn(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _mvn(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
-    axes = _axes(tape, layer, given)
+    axes = _axes(pen, layer, given)
     mode = text(layer, "eps_mode")
     prove(mode in ("inside_sqrt", "outside_sqrt"), f"{layer} has eps_mode = {mode!r}")
-    return _standardised(tape, layer, data, axes, outside=mode == "outside_sqrt")
+    return _standardised(pen, layer, data, axes, outside=mode == "outside_sqrt")
 
 
-def _mvn_of_images(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _mvn_of_images(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     across = boolean(layer, "across_channels", default=False)
     stated = integers(layer, "reduction_axes", [])
-    axes = stated or list(range(1 if across else 2, rank_of(tape, layer, data)))
-    return _standardised(tape, layer, data, axes, outside=False)
+    axes = stated or list(range(1 if across else 2, rank_of(pen, layer, data)))
+    return _standardised(pen, layer, data, axes, outside=False)
 
 
 def _standardised(
-    tape: LayerPen, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
+    pen: LayerPen, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
     prove(bool(axes), f"{layer} has no axes")
-    centred = tape.op("Sub", [data, _reduced(tape, "ReduceMean", data, axes)])
+    centred = pen.op("Sub", [data, _reduced(pen, "ReduceMean", data, axes)])
     if not boolean(layer, "normalize_variance", default=True):
         return centred
-    epsilon = scalar(tape, number(layer, "eps"), data)
-    variance = _reduced(tape, "ReduceMean", tape.op("Mul", [centred, centred]), axes)
+    epsilon = scalar(pen, number(layer, "eps"), data)
+    variance = _reduced(pen, "ReduceMean", pen.op("Mul", [centred, centred]), axes)
     if outside:
-        deviation = tape.op("Add", [tape.op("Sqrt", [variance]), epsilon])
+        deviation = pen.op("Add", [pen.op("Sqrt", [variance]), epsilon])
     else:
-        deviation = tape.op("Sqrt", [tape.op("Add", [variance, epsilon])])
-    return tape.op("Div", [centred, deviation])
+        deviation = pen.op("Sqrt", [pen.op("Add", [variance, epsilon])])
+    return pen.op("Div", [centred, deviation])
 
 
-def _normalize_l2(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _normalize_l2(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
-    axes = _axes(tape, layer, given)
+    axes = _axes(pen, layer, given)
     prove(bool(axes), f"{layer} has no axes")
     mode = text(layer, "eps_mode")
     prove(mode in ("add", "max"), f"{layer} has eps_mode = {mode!r}")
-    squares = _reduced(tape, "ReduceSum", tape.op("Mul", [data, data]), axes)
-    bounded = tape.op("Add" if mode == "add" else "Max", [squares, scalar(tape, number(layer, "eps"), data)])
-    return tape.op("Div", [data, tape.op("Sqrt", [bounded])])
+    squares = _reduced(pen, "ReduceSum", pen.op("Mul", [data, data]), axes)
+    bounded = pen.op("Add" if mode == "add" else "Max", [squares, scalar(pen, number(layer, "eps"), data)])
+    return pen.op("Div", [data, pen.op("Sqrt", [bounded])])
 
 
-def _group_norm(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), kind = integers(layer, "num_groups"), tape.type_of(data)
+    (groups,), kind = integers(layer, "num_groups"), pen.type_of(data)
     assert kind is not None
-    rank = rank_of(tape, layer, data)
+    rank = rank_of(pen, layer, data)
     one, none = np.ones(groups, kind.numpy), np.zeros(groups, kind.numpy)
-    folded = tape.op("Reshape", [data, tape.integers([0, groups, -1])])
-    inputs = [folded, tape.constant(one), tape.constant(none)]
-    even = tape.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
-    unfolded = tape.op("Reshape", [even, tape.op("Shape", [data])])
-    beside = tape.integers([-1, *[1] * (rank - 2)])
-    scaled = tape.op("Mul", [unfolded, tape.op("Reshape", [scale, beside])])
-    return tape.op("Add", [scaled, tape.op("Reshape", [shift, beside])])
+    folded = pen.op("Reshape", [data, pen.integers([0, groups, -1])])
+    inputs = [folded, pen.constant(one), pen.constant(none)]
+    even = pen.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    unfolded = pen.op("Reshape", [even, pen.op("Shape", [data])])
+    beside = pen.integers([-1, *[1] * (rank - 2)])
+    scaled = pen.op("Mul", [unfolded, pen.op("Reshape", [scale, beside])])
+    return pen.op("Add", [scaled, pen.op("Reshape", [shift, beside])])
 
 
-def _local_response(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _local_response(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
     size = integers(layer, "size")[0]
-    prove(_axes(tape, layer, given) == [1], f"{layer} is not across channels alone")
+    prove(_axes(pen, layer, given) == [1], f"{layer} is not across channels alone")
     prove(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
     names = ("alpha", "beta", "bias")
-    return tape.op("LRN", [data], {name: number(layer, name) for name in names} | {"size": size})
+    return pen.op("LRN", [data], {name: number(layer, name) for name in names} | {"size": size})
 
 
 def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:

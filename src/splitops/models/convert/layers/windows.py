@@ -88,68 +88,68 @@ def _total_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
-def _sizes(tape: LayerPen, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
+def _sizes(pen: LayerPen, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
     """Return the sizes of the spatial axes."""
-    shape = tape.shape_of(value)
+    shape = pen.shape_of(value)
     return [None] * axes if shape is None else list(shape[first:])
 
 
 # Convolutions
 
 
-def _convolution(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("Conv", sources, _moved(tape, layer, sources, first=2).attributes())
+def _convolution(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return pen.op("Conv", sources, _moved(pen, layer, sources, first=2).attributes())
 
 
-def _group_convolution(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_convolution(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, filters = sources
-    groups, shape = _grouped(tape, layer, filters)
-    flat = _reshaped(tape, filters, [groups * shape[1], *shape[2:]])
-    attributes = _moved(tape, layer, sources, first=3).attributes() | {"group": groups}
-    return tape.op("Conv", [data, flat], attributes)
+    groups, shape = _grouped(pen, layer, filters)
+    flat = _reshaped(pen, filters, [groups * shape[1], *shape[2:]])
+    attributes = _moved(pen, layer, sources, first=3).attributes() | {"group": groups}
+    return pen.op("Conv", [data, flat], attributes)
 
 
-def _moved(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> _Window:
+def _moved(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> _Window:
     """Return the window of a convolution, whose filters have their spatial axes from one on."""
     window = _Window.of(layer)
-    kernel = [size for size in _sizes(tape, sources[1], 0, first=first) if isinstance(size, int)]
+    kernel = [size for size in _sizes(pen, sources[1], 0, first=first) if isinstance(size, int)]
     axes = len(window.strides)
-    return window.padded(kernel, _sizes(tape, sources[0], axes)) if len(kernel) == axes else window
+    return window.padded(kernel, _sizes(pen, sources[0], axes)) if len(kernel) == axes else window
 
 
-def _transposed(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("ConvTranspose", sources[:2], _transposed_attributes(tape, layer, sources, first=2))
+def _transposed(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return pen.op("ConvTranspose", sources[:2], _transposed_attributes(pen, layer, sources, first=2))
 
 
-def _group_transposed(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_transposed(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, filters = sources[:2]
-    groups, shape = _grouped(tape, layer, filters)
-    flat = _reshaped(tape, filters, [groups * shape[1], *shape[2:]])
-    attributes = _transposed_attributes(tape, layer, sources, first=3) | {"group": groups}
-    return tape.op("ConvTranspose", [data, flat], attributes)
+    groups, shape = _grouped(pen, layer, filters)
+    flat = _reshaped(pen, filters, [groups * shape[1], *shape[2:]])
+    attributes = _transposed_attributes(pen, layer, sources, first=3) | {"group": groups}
+    return pen.op("ConvTranspose", [data, flat], attributes)
 
 
 def _transposed_attributes(
-    tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int
+    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
     window = _Window.of(layer)
     added = integers(layer, "output_padding", [0] * len(window.strides))
     if len(sources) > 2:
-        window, added = _of_a_shape(tape, layer, sources, window, added, first)
+        window, added = _of_a_shape(pen, layer, sources, window, added, first)
     prove(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way")
     return window.attributes() | ({"output_padding": added} if any(added) else {})
 
 
 def _of_a_shape(
-    tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
+    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
 ) -> tuple[_Window, list[int]]:
     """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is in numbers.
 
     Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
     """
-    wanted = constant(tape, layer, sources[2], "output shape").reshape(-1).tolist()
+    wanted = constant(pen, layer, sources[2], "output shape").reshape(-1).tolist()
     axes = len(window.strides)
-    sizes, kernel = _sizes(tape, sources[0], axes), _sizes(tape, sources[1], axes, first=first)
+    sizes, kernel = _sizes(pen, sources[0], axes), _sizes(pen, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
         known = isinstance(size, int) and isinstance(width, int)
@@ -168,44 +168,44 @@ def _of_a_shape(
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
-def _grouped(tape: LayerPen, layer: Layer, filters: ir.Value) -> tuple[int, list[int]]:
+def _grouped(pen: LayerPen, layer: Layer, filters: ir.Value) -> tuple[int, list[int]]:
     """Return the number of groups and the shape of filters [groups, ...]."""
-    shape = tape.shape_of(filters) or ()
+    shape = pen.shape_of(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
     prove(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
     return sizes[0], sizes
 
 
-def _reshaped(tape: LayerPen, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+def _reshaped(pen: LayerPen, value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
-    array = tape.stored(value)
+    array = pen.stored(value)
     if array is None:
-        return tape.op("Reshape", [value, tape.integers(shape)])
-    return tape.initializer(array.reshape(shape), value)
+        return pen.op("Reshape", [value, pen.integers(shape)])
+    return pen.initializer(array.reshape(shape), value)
 
 
 # Pools
 
 
-def _max_pool(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-    attributes = _pool(tape, layer, sources[0]).attributes
-    if len(layer.outputs) < 2 or not tape.is_read(1):
-        return [tape.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
-    rank = rank_of(tape, layer, sources[0])
+def _max_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    attributes = _pool(pen, layer, sources[0]).attributes
+    if len(layer.outputs) < 2 or not pen.is_read(1):
+        return [pen.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
+    rank = rank_of(pen, layer, sources[0])
     (axis,) = integers(layer, "axis", [0])
     # ONNX counts positions through the whole tensor.
     prove(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
-    data, positions = tape.multi("MaxPool", sources, attributes, outputs=2)
+    data, positions = pen.multi("MaxPool", sources, attributes, outputs=2)
     wide = text(layer, "index_element_type", "i64") == "i64"
-    return [data, positions if wide else tape.cast(positions, INT32)]
+    return [data, positions if wide else pen.cast(positions, INT32)]
 
 
-def _average_pool(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    pool = _pool(tape, layer, sources[0])
+def _average_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    pool = _pool(pen, layer, sources[0])
     counts = not boolean(layer, "exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
     prove(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
-    return tape.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
+    return pen.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class _Pool:
     rounds_up: bool
 
 
-def _pool(tape: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
+def _pool(pen: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
     """Return the attributes of a pool, without rounding where sizes are known.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
@@ -231,7 +231,7 @@ def _pool(tape: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
     """
     kernel, rounding = integers(layer, "kernel"), text(layer, "rounding_type", "floor")
     prove(rounding in ("floor", "ceil", "ceil_torch"), f"{layer} has rounding_type = {rounding!r}")
-    sizes = _sizes(tape, data, len(kernel))
+    sizes = _sizes(pen, data, len(kernel))
     window = _Window.of(layer).padded(kernel, sizes)
     pads = window.is_same or any(window.begins) or any(window.ends)
     stated = window.attributes() | {"kernel_shape": kernel}
@@ -305,18 +305,18 @@ class _Axis:
         return begins + self.span - self.size - self.begin
 
 
-def _adaptive_average(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _adaptive_average(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
-    outputs = [int(size) for size in constant(tape, layer, wanted, "size").reshape(-1)]
+    outputs = [int(size) for size in constant(pen, layer, wanted, "size").reshape(-1)]
     if all(size == 1 for size in outputs):
-        return tape.op("GlobalAveragePool", [data])
-    shape = (tape.shape_of(data) or ())[2:]
+        return pen.op("GlobalAveragePool", [data])
+    shape = (pen.shape_of(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
     prove(even, f"{layer} has windows of different sizes")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
-    return tape.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
+    return pen.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
 
 _form = partial(LayerForm, types=FLOATS)
