@@ -75,7 +75,8 @@ def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
     assert "7 x 126 + 1 x 119" in lines["1 x lm_head.weight"]
     bars = [bar for bar in ET.parse(svg).iter("{http://www.w3.org/2000/svg}rect") if len(bar)]
     assert len(bars) == 8 * 8  # every rank holds some of the tensors of all eight lines
-    assert "<td>4 x *.k_proj.weight, *.v_proj.weight</td>" in page.read_text()
+    assert "<td>*.k_proj.weight, *.v_proj.weight</td><td>4 x *.k_proj.weight" in page.read_text()
+    assert "<th>rule</th><th>match</th>" in page.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "plan.json", "who.html", "who.svg"]
     assert said.splitlines()[-2:] == [f"Written to {svg}", f"Written to {page}"]
 

@@ -165,10 +165,10 @@ def _held(row: Row, rank: int) -> Sequence[tuple[float, float]]:
 def page(plan: ShardPlan) -> str:
     """Return the picture and the table as one HTML document."""
     cells = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(printable(cell))}</td>" for cell in row.cells) + "</tr>"
-        for row in rows_of(plan)
+        "<tr>" + "".join(f"<td>{html.escape(printable(cell))}</td>" for cell in cells) + "</tr>"
+        for cells in ((str(row.rule), row.match, *row.cells) for row in rows_of(plan))
     )
-    head = "".join(f"<th>{name}</th>" for name in HEADING)
+    head = "".join(f"<th>{name}</th>" for name in ("rule", "match", *HEADING))
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">\n'
         '<meta name="color-scheme" content="light dark"><title>What each rank holds</title>\n'

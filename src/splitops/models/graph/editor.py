@@ -227,7 +227,7 @@ class Editor(ABC):
         """Return what writes nodes in front of one."""
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether :meth:`slice` has a form for a tensor."""
+        """Return whether a Slice has a form for a tensor."""
         return True
 
     @abstractmethod
