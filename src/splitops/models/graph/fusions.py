@@ -166,7 +166,7 @@ class _Reader:
         self._facts = facts
         self._editor = editor
         self._slices: dict[ir.Node, _Slice | None] = {}
-        self._sources: dict[ir.Value, ir.Value] = {}
+        self._sources: dict[str | None, dict[ir.Value, ir.Value]] = {}
 
     @property
     def editor(self) -> Editor:
@@ -200,20 +200,22 @@ class _Reader:
         """Return a shape of which every size is known."""
         return _sizes(self.shape(value))
 
-    def source(self, value: ir.Value) -> ir.Value:
-        """Return the value that a value is, behind all nodes that change nothing."""
+    def source(self, value: ir.Value, until: str | None = None) -> ir.Value:
+        """Return the value that a value is, behind all nodes that change nothing, or until an operator."""
+        sources = self._sources.setdefault(until, {})
         found, way = value, [value]
-        while found not in self._sources:
+        while found not in sources:
             node = found.producer()
-            given = None if node is None else self.unchanged(node)
-            masks = node is not None and self.name(node) == "Dropout" and found is not node.outputs[0]
-            if given is None or masks:
-                self._sources[found] = found
+            kind = None if node is None else self.name(node)
+            ends = kind == until or (kind == "Dropout" and node is not None and found is not node.outputs[0])
+            given = None if node is None or ends else self.unchanged(node)
+            if given is None:
+                sources[found] = found
             else:
                 found = given
                 way.append(found)
-        self._sources |= dict.fromkeys(way, self._sources[found])
-        return self._sources[value]
+        sources |= dict.fromkeys(way, sources[found])
+        return sources[value]
 
     def unchanged(self, node: ir.Node) -> ir.Value | None:
         """Return what the first output of a node is, if the node changes nothing, so that it is dropped."""
@@ -825,11 +827,10 @@ def _turned(reader: _Reader, reduction: ir.Node) -> Iterator[Fused]:
 
     When it is left out is not known, only that it moves no other axes than some of size 1.
     """
-    value = reduction.inputs[0] if drops_axes(reduction) else None
-    while value is not None and (maker := value.producer()) is not None and reader.name(maker) != "Transpose":
-        value = reader.unchanged(maker)
+    given = reduction.inputs[0] if drops_axes(reduction) else None
+    value = None if given is None else reader.source(given, "Transpose")
     turn, shape = None if value is None else value.producer(), reader.shape(value)
-    if shape is None or not any(map(_may_be_one, shape)):
+    if turn is None or reader.name(turn) != "Transpose" or shape is None or not any(map(_may_be_one, shape)):
         return
     reduced, order = _reduced(reduction, len(shape)), list(range(len(shape)))
     if reduced is None:  # OpenVINO moves only those whose axes are constants
