@@ -263,7 +263,9 @@ class OpenVINOPen(Pen):
         """Add a layer."""
         read, row = [value for value in inputs if value is not None], self.signature(operator)
         data = {**(row.others if row else {}), **(attributes or {})}
-        return self._add(operator, f"opset{row.since if row else 1}", read, data, outputs)
+        of_split = (split.since_version for split in self.rows if split.name == operator)
+        since = row.since if row else next(of_split, 1)
+        return self._add(operator, f"opset{since}", read, data, outputs)
 
     def _add(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
