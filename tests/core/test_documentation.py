@@ -72,8 +72,9 @@ def import_or_skip(name: str) -> ModuleType:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_or_skip(name)
     monkeypatch.chdir(tmp_path)
+    module = import_or_skip(name)
+    assert Path.cwd() == tmp_path, "importing it leaves the folder"
     for test in doctest.DocTestFinder().find(module):
         run_doctest(test)
 

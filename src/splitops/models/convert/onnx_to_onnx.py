@@ -115,15 +115,15 @@ def _moved(
     apart: frozenset[SiteKey],
 ) -> tuple[tuple[Change, ...], ir.Model | None]:
     edited = editable(model, where, form)
-    rewriting = Converting(edited, where, apart)
+    converting = Converting(edited, where, apart)
     for _, owner in owners_of(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
         new = old if opset is None else opset
-        rewriting.move(owner, old, new, form)
+        converting.move(owner, old, new, form)
         owner.opset_imports[""] = new
-    changes = tuple(rewriting.changes)
+    changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return changes, None
     return changes, edited

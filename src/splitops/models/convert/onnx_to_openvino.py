@@ -53,17 +53,17 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     edited = editable(model, where, form)
     if may_be_fused_in(edited) and rewrite(edited, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
-    rewriting = Converting(edited, where)
-    rewriting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
-    rewriting.restate([node for _, node in nodes_of(edited.graph)], target, opset, form)
-    _state_flattening(edited, rewriting.editor.names, opset)
-    changes = tuple(rewriting.changes)
+    converting = Converting(edited, where)
+    converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
+    converting.restate([node for _, node in nodes_of(edited.graph)], target, opset, form)
+    _state_flattening(edited, converting.editor.names, opset)
+    changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
-        foreign = unwritable(edited, rewriting.made)
+        foreign = unwritable(edited, converting.made)
         if foreign:
-            converted = _through_openvino(edited, model, rewriting.made, foreign, where)
+            converted = _through_openvino(edited, model, converting.made, foreign, where)
         else:
             converted = written_model(edited, opset, where)
     except SplitError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import onnx_ir as ir
 
@@ -51,17 +52,12 @@ def fix_nodes(
         last.
     """
     edited, most = model.editable(name_unread=False), most_outputs(targets)
-    looks: list[Round] = []
-
-    def survey() -> Round:
-        looks[:] = [_survey(edited, model.where, unbind, most)]
-        return looks[0]
-
-    splits = fix_splits(survey, targets, unbind, repair=repair)
-    return edited, splits, looks[0]
+    look = partial(_look, edited, model.where, unbind, most)
+    splits, last = fix_splits(look, targets, unbind, repair=repair)
+    return edited, splits, last
 
 
-def _survey(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Round:
+def _look(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Round:
     calls: dict[ir.Node, list[Site]] = {}
 
     def on_site(site: Site) -> None:

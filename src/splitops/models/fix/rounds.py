@@ -103,26 +103,31 @@ class _Record:
 
 
 def fix_splits(
-    survey: Callable[[], Round], targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
-) -> tuple[SplitReport, ...]:
-    """Rewrite what breaks a rule or meets a limit, and return what happened to every split.
+    look: Callable[[], Round], targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
+) -> tuple[tuple[SplitReport, ...], Round]:
+    """Rewrite what breaks a rule or meets a limit.
 
     Args:
-        survey: looks at the model as it is now.
+        look: looks at the model as it is now.
         targets: those whose limits count.
         unbind: how the user resolves splits with two meanings.
         repair: whether splits that break a rule are rewritten too.
+
+    Returns:
+        What happened to every split, and the model as it was looked at last.
 
     Raises:
         ModelError: what is in the place of a split node is not what it was: this is not a fault of the model.
     """
     rounds = _Rounds(targets, unbind, repair)
     for _ in range(_ROUNDS):
-        if not rounds.one(survey()):
+        last = look()
+        if not rounds.one(last):
             break
     else:
-        rounds.give_up(survey())
-    return tuple(record.report() for record in rounds.order)
+        last = look()
+        rounds.give_up(last)
+    return tuple(record.report() for record in rounds.order), last
 
 
 class _Rounds:
@@ -140,23 +145,23 @@ class _Rounds:
         self._promised: dict[ValueName, tuple[_Record, Known]] = {}
         """What was known of the outputs of the split nodes that the last round has rewritten."""
 
-    def one(self, survey: Round) -> bool:
+    def one(self, now: Round) -> bool:
         """Rewrite what can be rewritten now; whether anything was."""
-        self._compare(survey)
+        self._compare(now)
         changed = False
         # Before any is rewritten: another split node of the same data has a record of its own.
-        records = [self._record(node, calls[0]) for node, calls in survey.calls.items()]
-        for (node, calls), record in zip(survey.calls.items(), records, strict=True):
+        records = [self._record(node, calls[0]) for node, calls in now.calls.items()]
+        for (node, calls), record in zip(now.calls.items(), records, strict=True):
             if record.left:
                 continue
-            found = self._obstacles(calls, survey, record)
+            found = self._obstacles(calls, now, record)
             if found:
-                changed |= self._restate(node, calls[0], record, found, survey)
-        return changed or self._unfuse_all(survey)
+                changed |= self._restate(node, calls[0], record, found, now)
+        return changed or self._unfuse_all(now)
 
-    def _unfuse_all(self, survey: Round) -> bool:
+    def _unfuse_all(self, now: Round) -> bool:
         """Rewrite what is fused wrongly, splits and the nodes around them; whether anything was."""
-        editor, changed = survey.forms.editor, False
+        editor, changed = now.forms.editor, False
         for limit, fused in find_fusions(editor, self.targets):
             if any(node.graph is None for node in fused.path):
                 continue  # what was rewritten before it in this round
@@ -166,13 +171,13 @@ class _Rounds:
                 self._records[fused.node] = record
                 self.order.append(record)
             if not record.left:
-                changed |= self._unfuse(limit, fused, record, survey)
+                changed |= self._unfuse(limit, fused, record, now)
         return changed
 
-    def _unfuse(self, limit: Limit, fused: Fused, record: _Record, survey: Round) -> bool:
-        editor, data = survey.forms.editor, fused.node.inputs[0]
+    def _unfuse(self, limit: Limit, fused: Fused, record: _Record, now: Round) -> bool:
+        editor, data = now.forms.editor, fused.node.inputs[0]
         reason = Reason(limit.code, fusion_words(limit, fused))
-        before = survey.gives(fused.join, editor.where(fused.join).graph)
+        before = now.gives(fused.join, editor.where(fused.join).graph)
         again = (record, fused.fusion) in self._unfused
         after = None if again else unfuse(editor, fused)
         if after is None:
@@ -186,26 +191,27 @@ class _Rounds:
             self._of_data[data] = record
         return True
 
-    def give_up(self, survey: Round) -> None:
+    def give_up(self, now: Round) -> None:
         """Mark the splits whose forms for one runtime all meet a limit of another."""
-        for node, calls in survey.calls.items():
+        for node, calls in now.calls.items():
             record = self._record(node, calls[0])
-            found = self._obstacles(calls, survey, record)
+            found = self._obstacles(calls, now, record)
             if found:
                 record.left = tuple(obstacle.reason for obstacle in found)
 
-    def _obstacles(self, calls: Sequence[Site], survey: Round, record: _Record) -> list[Obstacle]:
+    def _obstacles(self, calls: Sequence[Site], now: Round, record: _Record) -> list[Obstacle]:
         """Return what prevents a split, and note what has no form and depends on the input."""
-        found = obstacles(calls, survey.surroundings, self.targets, self.unbind, repair=self.repair)
+        found = obstacles(calls, now.surroundings, self.targets, self.unbind, repair=self.repair)
         record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
-    def _compare(self, survey: Round) -> None:
+    def _compare(self, now: Round) -> None:
         """Compare what is known of rewritten outputs with what was known before."""
-        now = survey.known() if self._promised else {}
+        found = now.known() if self._promised else {}
         for name, (record, before) in self._promised.items():
-            if name in now and not _agree(before, now[name]):
-                words = f"{record.before} gave {name[1]!r} as {before}, but {record.after} gives {now[name]}"
+            after = found.get(name)
+            if name in found and not _agree(before, after):
+                words = f"{record.before} gave {name[1]!r} as {before}, but {record.after} gives {after}"
                 raise ModelError(words, record.where)
         self._promised.clear()
 
@@ -219,15 +225,15 @@ class _Rounds:
         return self._records[node]
 
     def _restate(
-        self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], survey: Round
+        self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], now: Round
     ) -> bool:
         """Write a split node in the first form that applies, of its most serious limit."""
         first, data = found[0], node.inputs[0] if node.inputs else None
-        before = survey.gives(node, site.where.graph)
+        before = now.gives(node, site.where.graph)
         against: list[str] = []
         for form in first.forms:
             try:
-                written = survey.forms.write(form, node, site)
+                written = now.forms.write(form, node, site)
             except NoFormError as error:
                 against.append(str(error))
                 continue

@@ -263,9 +263,12 @@ class OpenVINOPen(Pen):
         """Add a layer."""
         read, row = [value for value in inputs if value is not None], self.signature(operator)
         data = {**(row.others if row else {}), **(attributes or {})}
-        of_split = (split.since_version for split in self.rows if split.name == operator)
-        since = row.since if row else next(of_split, 1)
+        since = row.since if row else self._since(operator)
         return self._add(operator, f"opset{since}", read, data, outputs)
+
+    def _since(self, operator: str) -> int:
+        """Return the operation set of a layer that the table does not have: of a split, that of its row."""
+        return next((row.since_version for row in self.rows if row.name == operator), 1)
 
     def _add(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
