@@ -89,7 +89,7 @@ def test_safetensors_keep_what_is_asked_for(tmp_path, opened):
 
 def test_raw_bytes_state_their_sizes(tmp_path):
     (tmp_path / "x.bin.gz").write_bytes(gzip.compress(b"head" + ARRAY.tobytes() + b"more"))
-    for shape, problem in (("100,-1", "state all sizes"), ("100,41", "ends at byte 16008")):
+    for shape, problem in (("100,-1", "set all sizes, not -1"), ("100,41", "ends at byte 16008")):
         arguments = ["split", str(tmp_path / "x.bin.gz"), "--raw", f"{shape}:float32@4", "--chunk", "50"]
         result = CliRunner().invoke(cli, [*arguments, "--out", str(tmp_path / "out")])
         assert result.exit_code == 1

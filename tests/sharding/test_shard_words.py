@@ -77,7 +77,7 @@ def test_plans_go_by_the_architecture_then_by_the_type() -> None:
     other = {"architectures": ["LlamaForSequenceClassification"], "model_type": "llama"}
     assert declared_plan(other) == declared_plan({"model_type": "llama"})
     for config in ({}, {"model_type": "none"}, {"model_type": 3, "architectures": "LlamaModel"}):
-        with pytest.raises(PlanError, match=r"no plan is known for .*: state one .*--plan"):
+        with pytest.raises(PlanError, match=r"no plan is known for .*: pass one .*--plan"):
             declared_plan(config)
 
 
@@ -310,7 +310,7 @@ def test_parts_without_the_others_stay_alone(tmp_path: Path) -> None:
     ("more", "layout", "message"),
     [
         ({"num_attention_heads": 6, "head_dim": 4}, "vllm", r"q_proj.*inside a unit of 4|q_proj.*divi"),
-        ({"quantization_config": {"quant_method": "awq"}}, "vllm", "layout vllm takes none"),
+        ({"quantization_config": {"quant_method": "awq"}}, "vllm", "layout vllm does not support them"),
         (
             {"architectures": ["GPTNeoXForCausalLM"]},
             "vllm",

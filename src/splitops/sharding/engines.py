@@ -45,8 +45,8 @@ def prove_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
         )
     if "quantization_config" in config:
         raise PlanError(
-            "vLLM changes quantised weights as it loads them: layout vllm takes none; write the layout hf "
-            "instead (--layout hf)"
+            "vLLM changes quantised weights as it loads them: layout vllm does not support them; "
+            "write the layout hf instead (--layout hf)"
         )
     tied = bool(config.get("tie_word_embeddings", False))
     if "model.embed_tokens.weight" in names and tied == ("lm_head.weight" in names):

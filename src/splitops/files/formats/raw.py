@@ -36,7 +36,7 @@ class RawFormat:
     def read(self, source: Source) -> Contents:
         """See :class:`splitops.files.formats.Format`."""
         if -1 in self.shape and isinstance(source, Stream):
-            raise FileError(f"{source.name}: how much a compressed file holds is not known: state all sizes")
+            raise FileError(f"{source.name}: the size of a compressed file is unknown: set all sizes, not -1")
         shape = self._shape_in(source)
         try:
             size = packed_size(self.element_type, math.prod(shape))

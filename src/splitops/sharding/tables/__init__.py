@@ -50,7 +50,7 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
             found: Mapping[str, str] = known["plans"][names[key]]
             return found
     of = f"architectures {shown(named)} and " if named else ""
-    raise PlanError(f"no plan is known for {of}model_type {shown(kind)}: state one with plan= (--plan FILE)")
+    raise PlanError(f"no plan is known for {of}model_type {shown(kind)}: pass one with plan= (--plan FILE)")
 
 
 def known_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
