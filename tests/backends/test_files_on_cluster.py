@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,13 @@ from click.testing import CliRunner
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
-from splitops.files import chunks, engine, folder_run
+from splitops.files import chunk_tasks, chunks, engine, folder_run
 from splitops.files import cluster as by_cluster
 
 distributed = pytest.importorskip("distributed")
 h5py = pytest.importorskip("h5py")
 zarr = pytest.importorskip("zarr")
+dask_array = pytest.importorskip("dask.array")
 
 MEMORY = 4 << 20
 
@@ -322,3 +324,39 @@ def test_the_command_line(source, tmp_path, cluster, expected):
     result = CliRunner().invoke(cli, [*arguments, "--cluster", cluster.scheduler.address])
     assert result.exit_code == 0, result.output
     assert found(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_tasks_at_work_end_before_the_files_of_a_failed_run_are_removed(tmp_path, monkeypatch, computed):
+    """One task fails while another one is half-way, and would bring the folder back."""
+    monkeypatch.setattr(chunks, "TASK_BYTES", 1000)
+    array = np.zeros((4, 1000), np.uint8)
+    zarr.create_array(tmp_path / "x.zarr", data=array, chunks=(1, 1000))
+    begun, failed = threading.Event(), threading.Event()
+    name = "write" if computed else "copy"
+    real = getattr(chunk_tasks.ChunkTask, name)
+
+    def act(self, files, *args):
+        if self.where(0) == first:
+            assert begun.wait(60)
+            failed.set()
+            raise FileError("the first fails")
+        begun.set()
+        assert failed.wait(60)
+        time.sleep(0.5)  # until the run has heard of it
+        for target in files.targets.values():
+            (target / "c").mkdir(parents=True, exist_ok=True)
+        return real(self, files, *args)
+
+    monkeypatch.setattr(chunk_tasks.ChunkTask, name, act)
+    source = dask_array.from_zarr(str(tmp_path / "x.zarr")) if computed else tmp_path / "x.zarr"
+    plan = splitops.files.plan_split(source, tmp_path / "out", axis=0, split=[2, 2])
+    first = plan.tasks(1 << 20)[0].where(0)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as local,
+        pytest.raises(FileError, match="the first fails"),
+    ):
+        plan.run(cluster=local.scheduler_address)
+    assert not (tmp_path / "out").exists()

@@ -8,15 +8,18 @@ size, the journal, and the moves to their places.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from splitops.errors import FileError, shown, shown_path
@@ -33,6 +36,9 @@ _PATIENCE: Final = 60.0
 _SAID: Final = 10.0
 """Seconds after which that is said."""
 _LOG: Final = logging.getLogger("splitops")
+_AT_WORK: Final = Counter[str]()
+"""On a worker: how many tasks it is doing, by the sign of their run."""
+_AT_WORK_LOCK: Final = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,33 @@ class Place:
                 return f"sees another file as {shown_path(path)}"
         return None
 
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Count a task of the run on a worker while it is done; see :meth:`Workers.stop`.
+
+        Raises:
+            FileError: the worker does not see all, or the run has ended.
+        """
+        with _AT_WORK_LOCK:
+            _AT_WORK[self.sign] += 1
+        try:
+            problem = self.problem()
+            if problem is not None:
+                raise FileError(f"a worker of the cluster {problem}")
+            yield
+        finally:
+            with _AT_WORK_LOCK:
+                _AT_WORK[self.sign] -= 1
+                if not _AT_WORK[self.sign]:
+                    del _AT_WORK[self.sign]
+
+    async def idle(self) -> None:
+        """Return once the worker does no task of the run, or after :data:`_PATIENCE` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while _AT_WORK[self.sign]:
+                    await asyncio.sleep(0.01)
+
 
 class Workers:
     """The workers of a cluster, once they have been asked whether they see what this process sees."""
@@ -81,11 +114,11 @@ class Workers:
             FileError: a worker does not see a folder or file, or has another splitops; no worker answers.
         """
         self._client = client
-        self._place = _place_in(staging, sources)
+        self.place = _place_in(staging, sources)
         with _cluster_errors():
             # The first question brings up a worker where the cluster makes them as they are needed.
-            self._patiently(client.submit(Place.problem, self._place, pure=False).result, at_once=True)
-            answers = client.run(Place.problem, self._place, on_error="return")
+            self._patiently(client.submit(Place.problem, self.place, pure=False).result, at_once=True)
+            answers = client.run(Place.problem, self.place, on_error="return")
         for worker, answer in answers.items():
             if answer is not None:
                 said = f"cannot begin: {reason(answer)}" if isinstance(answer, Exception) else answer
@@ -93,7 +126,7 @@ class Workers:
 
     def results(
         self, tasks: Sequence[Task], files: Files, numbers: Iterable[int], *, back: bool
-    ) -> Iterator[tuple[int, list[int]]]:
+    ) -> Generator[tuple[int, list[int]]]:
         """Yield the number and the checksums of each task, as workers have done it.
 
         The scheduler holds few of them at a time.
@@ -110,12 +143,10 @@ class Workers:
         from distributed import wait
 
         def submit(number: int) -> Any:
-            task, known = tasks[number], self._place.sources
+            task, known = tasks[number], self.place.sources
             own = files.of(task.sources, task.targets)
             # A worker that comes later may see other folders.
-            seen = replace(
-                self._place, sources={str(path): known[str(path)] for path in own.sources.values()}
-            )
+            seen = replace(self.place, sources={str(path): known[str(path)] for path in own.sources.values()})
             return self._client.submit(_done, seen, task, own, back, pure=False)
 
         running: dict[Any, int] = {}
@@ -132,7 +163,18 @@ class Workers:
                     with _cluster_errors():
                         running.update((submit(number), number) for number in islice(waiting, 1))
         finally:
-            self._client.cancel(list(running))
+            if running:
+                self.stop(list(running))
+
+    def stop(self, futures: Sequence[Any]) -> None:
+        """Cancel tasks, and wait for those that workers are doing: their files can be removed then.
+
+        A task that has begun goes on after it is cancelled; one that begins later misses the sign.
+        """
+        with contextlib.suppress(Exception):  # of the cluster: what ended the run is the error
+            Path(self.place.sign).unlink(missing_ok=True)
+            self._client.cancel(futures)
+            self._client.run(Place.idle, self.place, on_error="ignore")
 
     def _patiently(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
         """Return the answer to a question; a cluster without workers in that time has failed.
@@ -164,14 +206,12 @@ class Workers:
 
 def _done(place: Place, task: Task, files: Files, back: bool) -> list[int]:
     """Do a task, on a worker."""
-    problem = place.problem()
-    if problem is not None:
-        raise FileError(f"a worker of the cluster {problem}")
-    if back:
-        return task.read_back(files)
-    found = task.copy(files)
-    task.settle(files)
-    return found
+    with place.at_work():
+        if back:
+            return task.read_back(files)
+        found = task.copy(files)
+        task.settle(files)
+        return found
 
 
 def _place_in(staging: Path, sources: Iterable[Path]) -> Place:

@@ -6,6 +6,7 @@ chunks of its array; where a cut goes through one, the later chunks are assemble
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from splitops.backends import backend_of
 from splitops.errors import FileError
 from splitops.files.addresses import target_path
 from splitops.files.chunk_tasks import ChunkTask, Flow
-from splitops.files.cluster import Workers, client_of
+from splitops.files.cluster import Place, Workers, client_of
 from splitops.files.formats import Format, format_named
 from splitops.files.planned import Part
 from splitops.files.planning import Bind, chunk_plan, part_names
@@ -95,13 +96,13 @@ def _compute(
     # Left as they are: each part by itself would be optimised to compute what it shares with its neighbours.
     blocks = [b for array in arrays if array.size for b in array.to_delayed(optimize_graph=False).ravel()]
     write = delayed(_write, pure=False, traverse=False)
-    writes = [
-        write(task, files.of((), task.targets), block) for task, block in zip(tasks, blocks, strict=True)
-    ]
-    numbers = {each.key: number for number, each in enumerate(writes)}
+    owns = [files.of((), task.targets) for task in tasks]
     cluster = cluster or _current_client()
     if cluster is None:
         from dask.callbacks import Callback
+
+        writes = [write(*each, None) for each in zip(tasks, owns, blocks, strict=True)]
+        numbers = {each.key: number for number, each in enumerate(writes)}
 
         def finished(key: Any, value: Any, *_: object) -> None:
             if key in numbers:
@@ -114,14 +115,17 @@ def _compute(
     from distributed import as_completed
 
     with client_of(cluster) as client:
-        for target in list(files.targets.values())[:1]:
-            Workers(client, target.parent, ())  # an error where they do not see the folder
-        futures = client.compute(writes)
-        try:
-            for future in as_completed(futures):
-                note(numbers[future.key], future.result())
-        finally:
-            client.cancel(futures)
+        for staging in {target.parent for target in files.targets.values()}:
+            workers = Workers(client, staging, ())  # rejects those that do not see the folder
+            writes = [write(*each, workers.place) for each in zip(tasks, owns, blocks, strict=True)]
+            numbers = {each.key: number for number, each in enumerate(writes)}
+            futures = client.compute(writes)
+            try:
+                for future in as_completed(futures):
+                    note(numbers[future.key], future.result())
+            except BaseException:
+                workers.stop(futures)
+                raise
 
 
 def _current_client() -> Any:
@@ -133,7 +137,8 @@ def _current_client() -> Any:
         return None
 
 
-def _write(task: ChunkTask, files: Files, chunk: Any) -> list[int]:
+def _write(task: ChunkTask, files: Files, chunk: Any, place: Place | None) -> list[int]:
     """Write a chunk and return its checksum."""
     assert task.flow.tensor.dtype is not None
-    return task.write(files, np.ascontiguousarray(chunk, task.flow.tensor.dtype))
+    with place.at_work() if place is not None else contextlib.nullcontext():
+        return task.write(files, np.ascontiguousarray(chunk, task.flow.tensor.dtype))

@@ -252,8 +252,10 @@ class FolderRun(Run):
             else:
                 with client_of(cluster) as client:
                     workers = Workers(client, self.staging, files.sources.values())
-                    for number, checksums in workers.results(self.tasks, files, numbers, back=back):
-                        noted(number, checksums)
+                    results = workers.results(self.tasks, files, numbers, back=back)
+                    with contextlib.closing(results):
+                        for number, checksums in results:
+                            noted(number, checksums)
         except CopyError as error:
             raise (self._cannot_read_back(error) if back else self.failure(error)) from error
 
