@@ -150,24 +150,24 @@ def with_border(path: Path) -> splitops.Session | None:
     if path.suffix == ".xml":
         return None
     engine: Any = SimpleNamespace(name="onnxruntime", version=onnxruntime.__version__)
-    found = legality.survey(onnx.load(path), splitops.Where(), engine)
+    found = legality.analyse(onnx.load(path), splitops.Where(), engine)
     keys = [legality.key_of(site) for site in found.sites if site.where.graph is None]
     if not keys:
         return None
-    original = legality.survey
+    original = legality.analyse
 
-    def survey(*args: Any, **options: Any) -> legality.Survey:
+    def analyse(*args: Any, **options: Any) -> legality.Analysis:
         given = original(*args, **options)
-        return legality.Survey(given.sites, {keys[0]: "benchmark"}, given.settled)
+        return legality.Analysis(given.sites, {keys[0]: "benchmark"}, given.settled)
 
     from splitops.models.sessions import onnx as sessions
 
-    sessions.survey, legal = survey, sessions.legal_model  # type: ignore[attr-defined]
+    sessions.analyse, legal = analyse, sessions.legal_model  # type: ignore[attr-defined]
     sessions.legal_model = lambda model, found, *_, **__: (model, (), found)  # type: ignore[attr-defined]
     try:
         return ready(path)
     finally:
-        sessions.survey, sessions.legal_model = original, legal  # type: ignore[attr-defined]
+        sessions.analyse, sessions.legal_model = original, legal  # type: ignore[attr-defined]
 
 
 def measured(path: Path, rounds: int) -> Measured:

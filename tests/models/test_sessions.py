@@ -28,8 +28,8 @@ from splitops.models.formats.onnx import structure
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.openvino.evaluator import Prepared
-from splitops.models.sessions.foretold import foretold_ir, foretold_onnx, plan_of
 from splitops.models.sessions.legality import types_of_values
+from splitops.models.sessions.predicted import plan_of, predict_ir, predict_onnx
 from splitops.splitting import MAX_PARTS
 
 needs_onnxruntime = pytest.mark.skipif(
@@ -121,7 +121,7 @@ def test_a_site_that_is_done_otherwise_is_a_border():
 
 
 @needs_onnxruntime
-def test_a_site_that_can_be_restated_is_none():
+def test_a_site_that_can_be_rewritten_is_none():
     ready = same(RESTATED, {"x": X})
     (operators,) = regions(ready)
     assert {"Relu", "Split", "Neg"} <= {*operators}
@@ -130,7 +130,7 @@ def test_a_site_that_can_be_restated_is_none():
 
 
 @needs_onnxruntime
-def test_a_site_that_is_not_restated_is_rejected():
+def test_a_site_that_is_not_rewritten_is_rejected():
     import onnxruntime
 
     session = onnxruntime.InferenceSession(RESTATED.SerializeToString())
@@ -303,7 +303,7 @@ def test_a_file_whose_operators_the_runtime_lacks(tmp_path, count):
 
 
 @needs_onnxruntime
-def test_a_model_that_onnx_ir_cannot_read_is_not_restated():
+def test_a_model_that_onnx_ir_cannot_read_is_not_rewritten():
     model = parsed("""
         g (float[N] x) => (float[n] a, float[m] c) {
             y = Relu(x)
@@ -897,26 +897,26 @@ def test_what_openvino_fails_at_is_done_here_unless_it_was_asked_for(monkeypatch
         ({"sizes": np.array([2, 5]), "data": DATA}, None),
     ],
 )
-def test_what_is_foretold_of_a_split_is_what_its_inputs_tell(inputs, sizes):
-    (site,) = foretold_ir(ir_model(lengths=True), NOWHERE, inputs)
+def test_what_is_predicted_of_a_split_is_what_its_inputs_tell(inputs, sizes):
+    (site,) = predict_ir(ir_model(lengths=True), NOWHERE, inputs)
     plan = plan_of(site)
     assert (None if plan is None else plan.sizes) == sizes
 
 
-def test_what_is_foretold_counts_a_default_that_is_replaced():
+def test_what_is_predicted_counts_a_default_that_is_replaced():
     model = parsed("""g (float[N] x, int64[2] l) => (float[A] a, float[B] b) <int64[2] l = {2, 4}> {
         a, b = Split(x, l) }""")
-    (site,) = foretold_onnx(model, NOWHERE, {"x": X, "l": np.array([1, 5])})
+    (site,) = predict_onnx(model, NOWHERE, {"x": X, "l": np.array([1, 5])})
     plan = plan_of(site)
     assert plan is not None
     assert plan.sizes == (1, 5)
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_more_parts_than_are_made_at_once_are_not_foretold(more):
+def test_more_parts_than_are_made_at_once_are_not_predicted(more):
     model = parsed("g (uint8[N] x) => (seq(uint8[A]) s) <int64 k = {2}> { s = SplitToSequence(x, k) }")
     data = np.broadcast_to(np.uint8(0), (2 * MAX_PARTS + 1 if more else 3,))
-    (site,) = foretold_onnx(model, NOWHERE, {"x": data})
+    (site,) = predict_onnx(model, NOWHERE, {"x": data})
     plan = plan_of(site)
     assert (None if plan is None else plan.sizes) == (None if more else (2, 1))
 

@@ -637,10 +637,10 @@ def test_joining_nested_splits_states_each_part_once(monkeypatch: pytest.MonkeyP
 
     def counting(node: Any, layer: Any) -> None:
         stated.append(len(layer.outputs))
-        restate(node, layer)
+        set_layer(node, layer)
 
-    restate = openvino_editor.restate
-    monkeypatch.setattr(openvino_editor, "restate", counting)
+    set_layer = openvino_editor.set_layer
+    monkeypatch.setattr(openvino_editor, "set_layer", counting)
     splits = 40
     builder = ov.Builder("nested")
     rest = builder.parameter("x", "f32", str(splits + 1))

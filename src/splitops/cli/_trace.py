@@ -62,19 +62,19 @@ class Trace:
                 return
         self.counts[split] += 1
 
-    def splits(self, foretold: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
+    def splits(self, predicted: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
         """Return what was made here, what an engine makes, and the nodes that did not run.
 
         Args:
-            foretold: the splits that the engine evaluates, with what inference knows of them.
+            predicted: the splits that the engine evaluates, with what inference knows of them.
             sites: all split nodes of the model.
             engine: its name.
         """
-        from splitops.models.sessions.foretold import plan_of
+        from splitops.models.sessions.predicted import plan_of
 
         made = [replace(split, times=times) for split, times in self.counts.items()]
         known: dict[tuple[str | None, str | None], Split] = {}
-        for site in foretold:
+        for site in predicted:
             if _place(site.where) not in known:
                 times = None if site.conditional else 1
                 known[_place(site.where)] = Split(site.schema, site.where, plan_of(site), engine, times)

@@ -136,7 +136,7 @@ def command(
         with observing(made.record):
             outputs = ready.run(feeds)
         sites, runtime, who = ready.sites, ready.engine, ready.describe()
-        splits = made.splits(ready.foretell(feeds), sites, runtime)
+        splits = made.splits(ready.infer_splits(feeds), sites, runtime)
         times = measure(model, feeds, ready, options, repeat, profile=profile, trace=trace)
     described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
     if as_json:

@@ -17,7 +17,7 @@ from splitops.comparison.records import Case, Record
 from splitops.errors import NOWHERE, ModelError, SplitError, one_line
 from splitops.models import is_openvino, load, save
 from splitops.models.sessions import Session, session
-from splitops.models.sessions.foretold import foretold_ir, foretold_onnx
+from splitops.models.sessions.predicted import predict_ir, predict_onnx
 from splitops.models.sites import Site
 from splitops.models.verify import made_inputs
 from splitops.spec.elements.types import element_type_of
@@ -54,10 +54,10 @@ def cases_of_model(
 
 def _sites(model: Any, feeds: Mapping[str, Any]) -> Iterator[Site]:
     if is_openvino(model):
-        return foretold_ir(model, NOWHERE, feeds)
+        return predict_ir(model, NOWHERE, feeds)
     if isinstance(model, onnx_ir.Model):
         model = onnx_ir.to_proto(model)
-    return foretold_onnx(model, NOWHERE, feeds)
+    return predict_onnx(model, NOWHERE, feeds)
 
 
 def _cut_out(model: Any, ours: Session, feeds: Mapping[str, Any]) -> Iterator[Case]:

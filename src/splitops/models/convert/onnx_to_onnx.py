@@ -35,8 +35,8 @@ from splitops.models.graph.sites import is_split
 from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor
 from splitops.models.sites import Origin, Site
-from splitops.models.sites.forms import Form, Method, Restatement, Target
-from splitops.models.sites.restating import restate
+from splitops.models.sites.forms import Form, Method, SplitForm, Target
+from splitops.models.sites.rewriting import find_form
 from splitops.spec.operators import schema
 from splitops.spec.sizes.dims import Shape
 
@@ -267,7 +267,7 @@ class Converting:
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
         nodes = [node for _, node in nodes_of(owner)]
-        self.restate(nodes, Target("", new), new, form)
+        self.rewrite_splits(nodes, Target("", new), new, form)
         if old != new:
             for node in counted(nodes, "convert"):
                 # A constant that only a split read is gone by now.
@@ -290,7 +290,7 @@ class Converting:
             except SplitError as error:
                 self._rejected[node] = error
 
-    def restate(self, nodes: Iterable[ir.Node], target: Target, opset: int, form: Form) -> None:
+    def rewrite_splits(self, nodes: Iterable[ir.Node], target: Target, opset: int, form: Form) -> None:
         """Write each split among some nodes for a target, between nodes of an opset, and report it."""
         for node in counted([node for node in nodes if is_split(node)], "convert splits"):
             where, site = self.editor.where(node), self.editor.site(node)
@@ -299,7 +299,7 @@ class Converting:
                 if node in self._rejected:
                     raise self._rejected[node]
                 apart = site_key(where.graph, site.outputs) in self._apart
-                rewritten = restate(site, target, form, apart=apart)
+                rewritten = find_form(site, target, form, apart=apart)
                 if target.domain and rewritten.division is None:
                     _prove_stated(site, rewritten)
                 pen = OnnxPen(opset, self.editor.names, stem(node))
@@ -338,7 +338,7 @@ class Converting:
             self.changes.append(Change(where, status, before, versions))
 
 
-def _prove_stated(site: Site, rewritten: Restatement) -> None:
+def _prove_stated(site: Site, rewritten: SplitForm) -> None:
     """Reject lengths that the caller of the model may leave to a default.
 
     Raises:
@@ -356,7 +356,7 @@ def _gives_sequence(node: ir.Node) -> bool:
     return is_split(node) and schema(node.op_type, domain="").gives_sequence
 
 
-def status_of(rewritten: Restatement) -> Status:
+def status_of(rewritten: SplitForm) -> Status:
     """Return what a rewrite makes of its node."""
     if rewritten.method is Method.KEPT:
         return Status.KEPT

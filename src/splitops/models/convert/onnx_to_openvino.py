@@ -55,7 +55,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         form = Form.SAME  # a number of parts would be fused again
     converting = Converting(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
-    converting.restate([node for _, node in nodes_of(edited.graph)], target, opset, form)
+    converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, form)
     _state_flattening(edited, converting.editor.names, opset)
     changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):

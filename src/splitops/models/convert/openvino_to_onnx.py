@@ -61,7 +61,7 @@ from splitops.models.movers.form import Values
 from splitops.models.movers.mover import ONNX_OPSET
 from splitops.models.running.openvino.bodies import BODIES_SINCE
 from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.restating import restate
+from splitops.models.sites.rewriting import find_form
 from splitops.spec.elements.types import ElementType, from_onnx
 
 
@@ -318,7 +318,7 @@ class _GraphWriter:
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            rewritten = restate(site, self.writer.target, self.writer.form, apart=read in self.writer.apart)
+            rewritten = find_form(site, self.writer.target, self.writer.form, apart=read in self.writer.apart)
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
             self.graph.append(node)

@@ -20,8 +20,8 @@ from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.simplify.sequences import SequenceReadsPass
-from splitops.models.sites.forms import Form, Method, Restatement, Target
-from splitops.models.sites.restating import onnx_types, restate, restatements
+from splitops.models.sites.forms import Form, Method, SplitForm, Target
+from splitops.models.sites.rewriting import find_form, find_forms, onnx_types
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.spec.sizes.dims import Dim, Shape
 from splitops.spec.sizes.rules import SizeRule
@@ -114,7 +114,7 @@ class OnnxForms:
 
     def _version(self, node: ir.Node, site: Site) -> Written:
         read = replace(site, schema=site.as_written or site.schema)
-        rewritten = restate(read, Target("", self.editor.opset(node)))
+        rewritten = find_form(read, Target("", self.editor.opset(node)))
         write_site(node, read, rewritten, self.editor.pen(node))
         return Written(str(rewritten))
 
@@ -138,7 +138,7 @@ class OnnxForms:
         return Written(f"{self._describe(node)}, as PyTorch means it")
 
     def _lengths(self, node: ir.Node, site: Site) -> Written:
-        rewritten = self._way(node, site, Method.STATED, Method.COMPUTED)
+        rewritten = self._way(node, site, Method.ONE_NODE, Method.COMPUTED)
         if rewritten is None:
             raise NoFormError(f"{site.operator} cannot state these lengths")
         write_site(node, site, rewritten, self.editor.pen(node))
@@ -147,11 +147,11 @@ class OnnxForms:
         cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
         return Written(str(rewritten), cost)
 
-    def _way(self, node: ir.Node, site: Site, *methods: Method) -> Restatement | None:
+    def _way(self, node: ir.Node, site: Site, *methods: Method) -> SplitForm | None:
         """Return the plainest way to set the lengths of a split by one of some methods."""
         target = Target("", self.editor.opset(node))
-        for way in restatements(site, target, Form.LENGTHS, apart=True):
-            if way.method in methods and (way.method is not Method.STATED or _is_explicit(way)):
+        for way in find_forms(site, target, Form.LENGTHS, apart=True):
+            if way.method in methods and (way.method is not Method.ONE_NODE or _is_explicit(way)):
                 return way
         return None
 
@@ -171,7 +171,7 @@ class OnnxForms:
             rewritten, _ = self._sliced(node, site)
         return Written(str(rewritten), _bounds_cost(rewritten))
 
-    def _slices_of_two_axes(self, node: ir.Node, site: Site, size: int) -> Restatement:
+    def _slices_of_two_axes(self, node: ir.Node, site: Site, size: int) -> SplitForm:
         """Write Slices that name a second axis, all of it.
 
         onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
@@ -196,7 +196,7 @@ class OnnxForms:
         pen.replace(node, parts)
         return rewritten
 
-    def _sliced(self, node: ir.Node, site: Site) -> tuple[Restatement, list[ir.Node]]:
+    def _sliced(self, node: ir.Node, site: Site) -> tuple[SplitForm, list[ir.Node]]:
         """Write a Slice for each part that is read, and return them."""
         rewritten = self._way(node, site, Method.SLICED, Method.SLICED_COMPUTED)
         if rewritten is None:
@@ -266,16 +266,16 @@ def _axis_size(site: Site) -> Dim | None:
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 
 
-def _is_explicit(rewritten: Restatement) -> bool:
+def _is_explicit(rewritten: SplitForm) -> bool:
     return rewritten.division is not None and rewritten.division.rule is SizeRule.EXPLICIT
 
 
-def _bounds_cost(rewritten: Restatement) -> str:
+def _bounds_cost(rewritten: SplitForm) -> str:
     computed = rewritten.method is Method.SLICED_COMPUTED
     return _COMPUTED_BOUNDS if computed else ""
 
 
-def _gather_instead(part: ir.Node, rewritten: Restatement, pen: OnnxPen) -> None:
+def _gather_instead(part: ir.Node, rewritten: SplitForm, pen: OnnxPen) -> None:
     """Replace a Slice by a Gather of its positions."""
     data, begin, end, axes = part.inputs
     assert data is not None

@@ -156,7 +156,7 @@ class _Rounds:
                 continue
             found = self._obstacles(calls, now, record)
             if found:
-                changed |= self._restate(node, calls[0], record, found, now)
+                changed |= self._rewrite(node, calls[0], record, found, now)
         return changed or self._unfuse_all(now)
 
     def _unfuse_all(self, now: Round) -> bool:
@@ -224,7 +224,7 @@ class _Rounds:
             self._records[node] = record
         return self._records[node]
 
-    def _restate(
+    def _rewrite(
         self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], now: Round
     ) -> bool:
         """Write a split node in the first form that applies, of its most serious limit."""

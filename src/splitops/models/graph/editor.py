@@ -208,12 +208,12 @@ class Editor(ABC):
 
         Args:
             node: the split; of one that was made since, nothing is known before the next round.
-            without_lengths: whether it would, if it did not state its equal lengths.
+            without_lengths: whether it would, if it did not set its equal lengths.
         """
         return False
 
     @abstractmethod
-    def state_lengths(self, node: ir.Node) -> str | None:
+    def set_lengths(self, node: ir.Node) -> str | None:
         """Set the length of each part of a split, and return what it declares; None where it cannot."""
 
     @abstractmethod
@@ -246,7 +246,7 @@ class Editor(ABC):
             return None
         return found if isinstance(found, int) else None
 
-    def stated_axis(self, node: ir.Node) -> int | None:
+    def written_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as it is set: one that is counted from the end is negative."""
         if self.site(node).schema.axis.given is Given.ATTRIBUTE:
             return self.axis(node) if "axis" in node.attributes else 0

@@ -493,7 +493,7 @@ def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value]) -> Ite
         return
     if not all(reader.only_for(value, join) for value in split.outputs):
         return
-    stated = reader.editor.stated_axis(split)
+    stated = reader.editor.written_axis(split)
     elsewhere = axis % cut.rank != cut.axis or (stated is not None and stated < 0)
     if elsewhere or not isinstance(cut.size, int):
         yield Fused(Fusion.REPEATED, split, (split, join), elsewhere)
@@ -566,7 +566,7 @@ def _channels(reader: _Reader, value: ir.Value) -> _Channels | None:
         return None
     if part is not None:
         split, index = part
-        cut, axis = reader.editor.cut(split), reader.editor.stated_axis(split)
+        cut, axis = reader.editor.cut(split), reader.editor.written_axis(split)
         if cut is None:  # lengths that the graph computes: as the kernels are equal, so are they
             count, sizes = len(split.outputs), None
         else:
@@ -689,7 +689,7 @@ def _halves(reader: _Reader, first: ir.Value, second: ir.Value) -> tuple[ir.Node
     cut = reader.editor.cut(split)
     if cut is None or cut.sizes is None or len(cut.sizes) != 2 or reader.is_counted(split):
         return None
-    return (split, cut.sizes[0]) if reader.editor.stated_axis(split) == cut.rank - 1 else None
+    return (split, cut.sizes[0]) if reader.editor.written_axis(split) == cut.rank - 1 else None
 
 
 def _other(reader: _Reader, node: ir.Node, value: ir.Value) -> ir.Value | None:
@@ -912,7 +912,7 @@ def unfuse(editor: Editor, fused: Fused) -> str | None:
             join = next(node for node in fused.path if editor.role(node) is Role.CONCAT)
             return _with_positive_axis(editor, fused, join)
         case Fusion.SQUEEZED_OPEN | Fusion.REPEATED | Fusion.GATED:
-            return editor.state_lengths(fused.node)
+            return editor.set_lengths(fused.node)
         case Fusion.CONVOLVED | Fusion.CONVOLVED_BESIDE:
             return _gathered(editor, fused)
         case Fusion.BACKWARDS:

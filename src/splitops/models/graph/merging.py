@@ -57,7 +57,7 @@ def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[Si
 
     Args:
         model: a well-formed model.
-        with_lengths: also splits that would be taken for others without the equal lengths that they state.
+        with_lengths: also splits that would be taken for others without the equal lengths that they set.
 
     Examples:
         >>> model = ir.from_onnx_text('''

@@ -38,7 +38,7 @@ from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
 from splitops.models.sites.forms import Form, Method, Target
-from splitops.models.sites.restating import onnx_types, restate
+from splitops.models.sites.rewriting import find_form, onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
@@ -118,11 +118,11 @@ class OnnxEditor(Editor):
     def _site_key(self, node: ir.Node) -> SiteKey:
         return site_key(self._scopes[node.graph].path, [value.name for value in node.outputs])
 
-    def state_lengths(self, node: ir.Node) -> str | None:
-        """State the lengths of a Split; where only a run knows them, the graph computes them."""
+    def set_lengths(self, node: ir.Node) -> str | None:
+        """Set the lengths of a Split; where only a run knows them, the graph computes them."""
         site = self.site(node)
         try:
-            rewritten = restate(site, Target("", self.opset(node)), Form.LENGTHS, apart=True)
+            rewritten = find_form(site, Target("", self.opset(node)), Form.LENGTHS, apart=True)
         except SplitError:
             return None
         if rewritten.method is Method.KEPT:

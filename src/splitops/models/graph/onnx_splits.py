@@ -16,8 +16,8 @@ from splitops.models.graph.onnx import (
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
-from splitops.models.sites.forms import Method, Restatement
-from splitops.models.sites.statement import written
+from splitops.models.sites.forms import Method, SplitForm
+from splitops.models.sites.operands import written
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import Given
@@ -26,7 +26,7 @@ from splitops.spec.sizes.rules import SizeRule
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def write_site(node: ir.Node, site: Site, rewritten: Restatement, pen: OnnxPen) -> list[ir.Value | None]:
+def write_site(node: ir.Node, site: Site, rewritten: SplitForm, pen: OnnxPen) -> list[ir.Value | None]:
     """Put the rewrite of a split node in the place of its node.
 
     Args:
@@ -43,7 +43,7 @@ def write_site(node: ir.Node, site: Site, rewritten: Restatement, pen: OnnxPen) 
         case Method.KEPT:
             _trim(node)
             return list(node.outputs)
-        case Method.STATED | Method.COMPUTED:
+        case Method.ONE_NODE | Method.COMPUTED:
             count = len(node.outputs)
             return writer.in_place()[:count]
         case Method.SLICED:
@@ -63,7 +63,7 @@ def _trim(node: ir.Node) -> None:
 
 
 class _Writer:
-    def __init__(self, node: ir.Node, site: Site, rewritten: Restatement, pen: OnnxPen) -> None:
+    def __init__(self, node: ir.Node, site: Site, rewritten: SplitForm, pen: OnnxPen) -> None:
         self.node = node
         self.site = site
         self.rewritten = rewritten
@@ -77,7 +77,7 @@ class _Writer:
         node, rewritten = self.node, self.rewritten
         row = rewritten.row
         assert row is not None
-        attributes, inputs = self._statement(row)
+        attributes, inputs = self._operands(row)
         before = [value for value in node.inputs[1:] if value is not None]
         # A node of the other dialect becomes one of the row's.
         node.op_type, node.domain = row.name, row.domain
@@ -100,7 +100,7 @@ class _Writer:
             remove_if_unused(value)
         return list(node.outputs)
 
-    def _statement(self, row: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
+    def _operands(self, row: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
         """Return attributes and inputs of the one node, and let the pen write what makes them."""
         rewritten, site = self.rewritten, self.site
         computed = rewritten.method is Method.COMPUTED or rewritten.division is None
@@ -201,7 +201,7 @@ class _Writer:
         assert carrier is not None
         assert own is not None
         carried = pen.cast(self.data, carrier)
-        attributes, inputs = self._statement(row)
+        attributes, inputs = self._operands(row)
         inputs[0] = carried
         split = pen.multi(row.name, inputs, attributes, outputs=rewritten.outputs, hint="carried")
         parts: list[ir.Value | None] = [

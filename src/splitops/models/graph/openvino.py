@@ -55,7 +55,7 @@ def port_of(value: ir.Value) -> Port:
     return value.port
 
 
-def restate(node: ir.Node, layer: Layer) -> None:
+def set_layer(node: ir.Node, layer: Layer) -> None:
     """Let a node stand for another layer."""
     assert type(node) is LayerNode
     node.layer = layer

@@ -22,7 +22,7 @@ from splitops.models.graph.editor import (
     roles_of,
 )
 from splitops.models.graph.onnx import all_graphs, note, shape_of, type_of
-from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, restate
+from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, set_layer
 from splitops.models.graph.pen import Pen, Signature
 from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
@@ -142,7 +142,7 @@ class OpenVINOEditor(Editor):
 
     # Changes
 
-    def state_lengths(self, node: ir.Node) -> str | None:
+    def set_lengths(self, node: ir.Node) -> str | None:
         """Write a VariadicSplit in the place of a Split; lengths that only a run knows are computed."""
         cut, data = self.cut(node), node.inputs[0]
         if node.op_type != "Split" or cut is None or data is None:
@@ -186,12 +186,12 @@ class OpenVINOEditor(Editor):
             assert made is not None
             layer = layer_of(made)
             own = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
-            restate(made, replace(layer, outputs=own))
+            set_layer(made, replace(layer, outputs=own))
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a layer in the place of another one have its name and runtime information."""
         old = layer_of(node)
-        restate(made, replace(layer_of(made), name=old.name, children=old.children))
+        set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
     def next_id(self, graph: Any) -> int:
@@ -298,7 +298,7 @@ class OpenVINOPen(Pen):
         ]
         if kind is not None:
             ports = [replace(port, precision=kind.precision) for port in ports]
-        restate(node, replace(layer, outputs=tuple(ports)))
+        set_layer(node, replace(layer, outputs=tuple(ports)))
         return super().told(made, kind, *shapes)
 
     def constant(

@@ -25,7 +25,7 @@ from splitops.models.graph.onnx import (
 from splitops.models.known import Tensor
 from splitops.models.movers.shapes import positions, unsqueezed
 from splitops.models.sites.decisions import shortest
-from splitops.models.sites.statement import written
+from splitops.models.sites.operands import written
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.operators import OperatorSchema, versions
 from splitops.spec.sizes.arithmetic import Division
@@ -221,7 +221,7 @@ class Pen(ABC):
         return self.write("Unsqueeze", [value], made, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
-        """Add a split, stated as shortly as its opset allows.
+        """Add a split, written as shortly as its opset allows.
 
         Args:
             data: what is split.

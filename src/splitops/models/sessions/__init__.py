@@ -163,13 +163,13 @@ class Session:
         engine = self.engine
         return OWN if engine == REFERENCE or self._program.border(site) else engine
 
-    def foretell(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+    def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
         """Yield what the splits that the engine evaluates do on some inputs, as inference knows it.
 
         Args:
             inputs: arrays by input name.
         """
-        return self._program.foretold(inputs)
+        return self._program.predicted(inputs)
 
     def describe(self) -> str:
         """Return one line on which engine runs what, and why; after a run in this thread, what ran it."""

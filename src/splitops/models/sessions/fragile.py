@@ -21,7 +21,7 @@ from splitops.models.graph.onnx import nodes_of as inner_nodes
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Tensor
-from splitops.models.sessions.foretold import may_be_lengths, with_inputs
+from splitops.models.sessions.predicted import may_be_lengths, with_inputs
 from splitops.spec.sizes.dims import Dim
 
 FRAGILE: Final = frozenset(

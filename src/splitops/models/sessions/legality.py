@@ -131,7 +131,7 @@ class OwnNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Analysis:
     """What of a model's splits is known, and what a runtime would not do with them as specified.
 
     Attributes:
@@ -149,7 +149,9 @@ class Survey:
     fused: tuple[tuple[Limit, Fused], ...] = ()
 
 
-def survey(model: ModelProto, where: Where, engine: Engine | None = None, *, sizes: bool = False) -> Survey:
+def analyse(
+    model: ModelProto, where: Where, engine: Engine | None = None, *, sizes: bool = False
+) -> Analysis:
     """Look at the splits of a model.
 
     Args:
@@ -170,11 +172,11 @@ def survey(model: ModelProto, where: Where, engine: Engine | None = None, *, siz
     whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
     part = model if whole else cone_of_sites(model, sizes=sizes)
     if part is None:
-        return Survey()
+        return Analysis()
     graph = as_graph(part, where)
     sites = tuple(replace(site, node=None) for site in split_sites(graph, where))
     if engine is None:
-        return Survey(sites)
+        return Analysis(sites)
     visited: list[Site] = []
     # What a split proves of its own input is not known before it has run.
     found = Upstream(graph, where, visited.append).run()
@@ -191,7 +193,7 @@ def looked_at(
     editor: Editor | None,
     engine: Engine,
     written: Collection[_Place] = (),
-) -> Survey:
+) -> Analysis:
     """Return what splits are to a runtime.
 
     Args:
@@ -213,7 +215,7 @@ def looked_at(
     settled = frozenset(map(place_of, sites)) - {place_of(site) for site in sites if not is_settled(site)}
     computed = frozenset(place_of(site) for site in sites if _is_computed(site))
     fused = () if editor is None else tuple(find_fusions(editor, (Target.load(engine.name),)))
-    return Survey(tuple(sites), reasons, settled, computed, fused)
+    return Analysis(tuple(sites), reasons, settled, computed, fused)
 
 
 def _may_end_a_pattern(node: NodeProto) -> bool:
@@ -239,8 +241,8 @@ def _outputs(site: Site) -> set[SiteKey]:
 
 
 def legal_model(
-    model: ModelProto, found: Survey, where: Where, engine: Engine
-) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
+    model: ModelProto, found: Analysis, where: Where, engine: Engine
+) -> tuple[ModelProto, tuple[SplitReport, ...], Analysis]:
     """Return a model with the same results whose splits a runtime does as specified, and what was rewritten.
 
     A split that breaks a rule stays as it is. A form that no longer proves its sizes (Slices) is none where
@@ -271,7 +273,7 @@ def legal_model(
     again = looked_at(sites, last.surroundings, last.forms.editor, engine, ours)
     kept = {key for site in sites for key in _outputs(site)}
     lost = {place_of(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
-    if lost and not lost <= survey(_without_claims(model), where, engine, sizes=True).settled:
+    if lost and not lost <= analyse(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
     return cast(ModelProto, opened.result(edited, changed=True)), rewritten, again
 
@@ -289,7 +291,7 @@ def _without_claims(model: ModelProto) -> ModelProto:
     return made
 
 
-def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False) -> Borders:
+def find_borders(model: ModelProto, found: Analysis, *, count_bodies: bool = False) -> Borders:
     """Return what of a model a runtime is not given.
 
     Args:

@@ -16,22 +16,22 @@ from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
-from splitops.models.sessions.foretold import foretold_onnx
 from splitops.models.sessions.fragile import Watch, fragile_nodes, has_fragile
 from splitops.models.sessions.invalid import certain_sites, reject_invalid
 from splitops.models.sessions.legality import (
+    Analysis,
     Borders,
     OwnNodes,
-    Survey,
+    analyse,
     complex_values,
     divides_in_floats,
     find_borders,
     key_of,
     legal_model,
     nodes_made_of,
-    survey,
     types_of_values,
 )
+from splitops.models.sessions.predicted import predict_onnx
 from splitops.models.sessions.program import SessionProgram
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
@@ -79,7 +79,7 @@ class OnnxProgram(SessionProgram):
         self.borders = Borders()
         proto = self._read()
         self.inputs = onnx_inputs(proto.graph)
-        found = survey(proto, self._where, engine, sizes=_looks_at_sizes(engine))
+        found = analyse(proto, self._where, engine, sizes=_looks_at_sizes(engine))
         self.sites = found.sites
         reject_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
         self.outputs = tuple(value.name for value in proto.graph.output)
@@ -112,7 +112,7 @@ class OnnxProgram(SessionProgram):
         return None if self._watch is None else self._watch.met(inputs)
 
     def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        return foretold_onnx(self._read(), self._where, inputs)
+        return predict_onnx(self._read(), self._where, inputs)
 
     def _undecided(self, error: EmptyTensorError) -> set[str]:
         names = set(error.undecided)
@@ -124,7 +124,7 @@ class OnnxProgram(SessionProgram):
 
     def _prepared_anew(self, engine: Engine) -> Model:
         proto = self._read()
-        found = survey(proto, self._where, engine, sizes=_looks_at_sizes(engine))
+        found = analyse(proto, self._where, engine, sizes=_looks_at_sizes(engine))
         return self._on_engine(proto, engine, found)
 
     def _without_engine(self) -> Model:
@@ -142,7 +142,7 @@ class OnnxProgram(SessionProgram):
 
     # Preparing
 
-    def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey) -> Model:
+    def _on_engine(self, proto: ModelProto, engine: Engine, found: Analysis) -> Model:
         given = proto
         if found.reasons or found.fused:
             proto, self.rewritten, found = legal_model(proto, found, self._where, engine)

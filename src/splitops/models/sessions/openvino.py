@@ -34,9 +34,9 @@ from splitops.models.running.declared import openvino_inputs
 from splitops.models.running.openvino.bodies import holds_split
 from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
-from splitops.models.sessions.foretold import foretold_ir
 from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
 from splitops.models.sessions.legality import key_of, looked_at, place_of
+from splitops.models.sessions.predicted import predict_ir
 from splitops.models.sessions.program import SessionProgram
 from splitops.models.sessions.settled import known_sizes
 from splitops.models.sites import Site
@@ -95,7 +95,7 @@ class OpenVINOIRProgram(SessionProgram):
         return self._prepared.programs
 
     def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        return foretold_ir(self._model, self._where, inputs)
+        return predict_ir(self._model, self._where, inputs)
 
     def _undecided(self, error: EmptyTensorError) -> set[int]:
         return {layer.id for layer in self._look.model.graph.layers if layer.name in error.layers}

@@ -135,7 +135,7 @@ class SessionProgram(ABC):
             self._here = self._here or self._without_engine()
             return self._here
 
-    def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+    def predicted(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
         """Yield what inference knows of the splits that the engine evaluates, on some inputs."""
         if self.engine is not None and self.last.failure is None:
             yield from (site for site in self._inferred(inputs) if self.border(site) is None)

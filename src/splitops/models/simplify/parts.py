@@ -251,7 +251,7 @@ class StatedLengthsPass(SplitPass):
         if not editor.is_merged(node):
             return
         before, where = editor.describe(node), editor.where(node)
-        after = editor.state_lengths(node)
+        after = editor.set_lengths(node)
         if after is not None:
             reason = "onnxruntime takes it for another split of the same data"
             editor.applied(self, where, before, after, reason)

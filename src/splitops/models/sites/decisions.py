@@ -266,18 +266,18 @@ def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, i
     return tuple(found) if found and position == size else None
 
 
-# Statements
+# Forms
 
 
 def shortest(
     rows: Sequence[OperatorSchema], sizes: Sequence[int], size: Dim
 ) -> tuple[OperatorSchema, Division]:
-    """Return the version, and the division in it, that state these parts in the fewest words.
+    """Return the version, and the division in it, that set these parts in the fewest words.
 
     A number of parts by the ceil rule is not used where the last part is empty: not every runtime takes it.
 
     Args:
-        rows: the versions that may state them; one of them takes lengths.
+        rows: the versions that may be used; one of them takes lengths.
         sizes: the parts, which add up to the axis.
         size: the size of the axis; one that is not known exactly must stay proved by lengths.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from splitops.models.sites.statement import describe
+from splitops.models.sites.operands import describe
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import OperatorSchema, schema, versions
 from splitops.spec.sizes.arithmetic import Division
 
 
 class Form(StrEnum):
-    """Which of the equal ways to state a split is preferred."""
+    """Which of the equal ways to write a split is preferred."""
 
     SAME = "same"
     """What the split node declares now, as far as the target can say it."""
@@ -27,7 +27,7 @@ class Method(StrEnum):
 
     KEPT = "kept"
     """The node unchanged means the same."""
-    STATED = "stated"
+    ONE_NODE = "one node"
     """One node with other attributes or inputs."""
     COMPUTED = "computed lengths"
     """One node, whose lengths the graph computes from the size of the axis."""
@@ -57,7 +57,7 @@ class Target:
         return self.domain if self.opset is None else f"{self.domain}:opset{self.opset}"
 
     def rows(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
-        """Return the versions that may state what an operator says, one of its own name first.
+        """Return the versions that can write what an operator does, one of its own name first.
 
         Those that give outputs where it does, a sequence where it does; all, where the domain has none such.
 
@@ -72,14 +72,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Restatement:
+class SplitForm:
     """How a split node is to be written for a target.
 
     Attributes:
         method: how.
         row: the version of the one node; None for slices.
-        axis: the axis to state; None is the one that the split node refers to.
-        division: the division to state; None are lengths known only when the model runs. With
+        axis: the axis to set; None is the one that the split node refers to.
+        division: the division to set; None are lengths known only when the model runs. With
             :attr:`Method.COMPUTED` and :attr:`Method.SLICED_COMPUTED`, what the lengths are computed from.
         outputs: number of outputs to declare: those of the split node, and one more where the parts that
             nobody reads must be somebody's.
@@ -102,7 +102,7 @@ class Restatement:
     @property
     def rewritten(self) -> bool:
         """Whether it takes more than one node."""
-        return self.method not in (Method.KEPT, Method.STATED)
+        return self.method not in (Method.KEPT, Method.ONE_NODE)
 
     def __str__(self) -> str:
         axis = "?" if self.axis is None else self.axis

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.sites.statement import describe
+from splitops.models.sites.operands import describe
 from splitops.spec.operators import OperatorSchema, history
 from splitops.spec.operators.schemas import Given
 from splitops.splitting.binding import Binding, Fact, bind
@@ -37,7 +37,7 @@ class Site:
     Attributes:
         schema: the operator's version, chosen by the opset that its graph or function imports; the first one
             of an operator that the opset does not have yet, see ``unread``.
-        attributes: the attributes that the node sets: integers, and tuples of them (a file can state other
+        attributes: the attributes that the node sets: integers, and tuples of them (a file can set other
             numbers; binding says what is wrong with them). One that a function's caller gives, and that is
             not known, is an empty :class:`Fact`.
         facts: what is known of each input, in the operator's order; None is an absent one.

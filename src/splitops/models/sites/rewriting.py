@@ -1,7 +1,7 @@
-"""One split, stated again in another operator version: decided from the rows and the plan's own arithmetic.
+"""One split, rewritten in another operator version: decided from the rows and the plan's own arithmetic.
 
 A split node is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way
-to state this meaning for a target is tried in order, and what is set is bound again and compared, so that
+to write this meaning for a target is tried in order, and what is set is bound again and compared, so that
 no rule of any version is written down here.
 """
 
@@ -14,9 +14,9 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from splitops.errors import Rule, RuleError, rule_error
-from splitops.models.sites.forms import Form, Method, Restatement, Target
+from splitops.models.sites.forms import Form, Method, SplitForm, Target
+from splitops.models.sites.operands import attributes_and_inputs
 from splitops.models.sites.site import UNBIND_REPAIRS, Origin, Site
-from splitops.models.sites.statement import attributes_and_inputs
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import Given
@@ -33,14 +33,14 @@ from splitops.splitting.binding import Binding, Fact, bind
 _INT64: Final = ELEMENT_TYPES["int64"]
 
 
-def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False) -> Restatement:
-    """Find the first way to state a split node for a target that gives the same parts on every valid input.
+def find_form(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False) -> SplitForm:
+    """Find the first form of a split node for a target that gives the same parts on every valid input.
 
     Args:
         site: the split node.
         target: what its model is converted to.
         form: which of equal forms is preferred.
-        apart: whether a runtime would take the node for another one if it stated no lengths, see
+        apart: whether a runtime would take the node for another one if it set no lengths, see
             :mod:`splitops.models.graph.merging`.
 
     Raises:
@@ -52,9 +52,9 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
         ...             outputs=("a", "b", "c", "d"))
-        >>> restate(site, Target("", 11)).division.lengths
+        >>> find_form(site, Target("", 11)).division.lengths
         (2, 2, 1, 0)
-        >>> restate(site, Target("openvino")).row.name
+        >>> find_form(site, Target("openvino")).row.name
         'VariadicSplit'
     """
     binding = site.bind()
@@ -62,7 +62,7 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
     kept = None
     if _is_kept(site, binding, rows[0]):
         outputs = len(site.outputs)
-        kept = Restatement(
+        kept = SplitForm(
             Method.KEPT, rows[0], binding.axis, binding.division, outputs, squeeze=binding.squeeze
         )
         taken = apart and _is_counted(rows[0], binding.division)
@@ -73,7 +73,7 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
     if not target.domain:
         _reject_references(site, rows[0])
     search = _Search(site, binding, rows, target, form, apart)
-    found = next(search.restatements(), None)
+    found = next(search.forms(), None)
     if kept is None:
         if found is None:
             raise search.rejection()
@@ -81,20 +81,20 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
     # What stands there is kept unless one other node is preferred.
     if found is None or found.row is None:
         return kept
-    same = found.method is Method.STATED and found.division == kept.division
+    same = found.method is Method.ONE_NODE and found.division == kept.division
     return kept if same else found
 
 
-def restatements(
+def find_forms(
     site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False
-) -> Iterator[Restatement]:
-    """Yield every way to state a split node anew for a target that gives the same parts, the plainest first.
+) -> Iterator[SplitForm]:
+    """Yield every form of a split node for a target that gives the same parts, the plainest first.
 
     Args:
         site: the split node.
-        target: as in :func:`restate`.
-        form: as in :func:`restate`.
-        apart: as in :func:`restate`.
+        target: as in :func:`find_form`.
+        form: as in :func:`find_form`.
+        apart: as in :func:`find_form`.
 
     Raises:
         RuleError: the split node is invalid, or an attribute that must be known is its function's caller's.
@@ -103,13 +103,13 @@ def restatements(
         >>> from splitops.spec.operators import schema
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
         ...             outputs=("a", "b"))
-        >>> [str(way.method) for way in restatements(site, Target("", 18), Form.LENGTHS)]
-        ['stated', 'stated', 'slices']
+        >>> [str(way.method) for way in find_forms(site, Target("", 18), Form.LENGTHS)]
+        ['one node', 'one node', 'slices']
     """
     binding, rows = site.bind(), target.rows(site.schema)
     if not target.domain:
         _reject_references(site, rows[0])
-    yield from _Search(site, binding, rows, target, form, apart).restatements()
+    yield from _Search(site, binding, rows, target, form, apart).forms()
 
 
 def unbind_error(site: Site, rule: Rule) -> RuleError:
@@ -153,7 +153,7 @@ def _reject_references(site: Site, row: OperatorSchema) -> None:
 
 
 class _Search:
-    """The ways to state one binding for one target, the plainest first."""
+    """The forms of one binding for one target, the plainest first."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Search:
         assert found is not None
         return found
 
-    def restatements(self) -> Iterator[Restatement]:
+    def forms(self) -> Iterator[SplitForm]:
         """Yield every way that is known to give the same parts."""
         binding = self.binding
         for row in self.rows:
@@ -191,7 +191,7 @@ class _Search:
         else:
             for division in self._divisions():
                 for row in self.rows:
-                    yield from self._stated(row, division, binding.data)
+                    yield from self._one_node(row, division, binding.data)
             yield from self._computed()
         if not self.target.domain and not binding.schema.gives_sequence:
             yield from self._sliced()
@@ -245,9 +245,9 @@ class _Search:
             return True
         return part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
 
-    def _stated(
-        self, row: OperatorSchema, division: Division, data: Fact, method: Method = Method.STATED
-    ) -> Iterator[Restatement]:
+    def _one_node(
+        self, row: OperatorSchema, division: Division, data: Fact, method: Method = Method.ONE_NODE
+    ) -> Iterator[SplitForm]:
         """Yield the form of a division in a version, where the version takes it with the same parts."""
         if division.rule not in row.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
@@ -283,7 +283,7 @@ class _Search:
         if again.division is None or not self._agrees(again.division):
             return
         carrier = data.type if method is Method.CAST else None
-        yield Restatement(
+        yield SplitForm(
             method, row, binding.axis, division, outputs, carrier=carrier, squeeze=binding.squeeze
         )
 
@@ -312,7 +312,7 @@ class _Search:
 
     # Lengths that only the running model knows
 
-    def _runtime(self) -> Iterator[Restatement]:
+    def _runtime(self) -> Iterator[SplitForm]:
         binding = self.binding
         for row in self.rows:
             if not self._takes(row, binding.data.type):
@@ -349,9 +349,9 @@ class _Search:
                     f"{row} takes no integers that could be computed from it",
                 )
                 continue
-            method = Method.COMPUTED if resolve or kind is not given else Method.STATED
+            method = Method.COMPUTED if resolve or kind is not given else Method.ONE_NODE
             outputs = binding.outputs or 1
-            yield Restatement(
+            yield SplitForm(
                 method, row, binding.axis, None, outputs, lengths_type=kind, squeeze=binding.squeeze
             )
 
@@ -365,7 +365,7 @@ class _Search:
                 return row.types_of(parameter)
         return frozenset()
 
-    def _computed(self) -> Iterator[Restatement]:
+    def _computed(self) -> Iterator[SplitForm]:
         """Yield lengths computed from the size of the axis, which only the running model knows."""
         binding, division = self.binding, self.binding.division
         assert division is not None
@@ -376,15 +376,15 @@ class _Search:
             return
         for row in self.rows:
             if self._takes(row, binding.data.type) and _INT64 in self._lengths_types(row):
-                yield Restatement(Method.COMPUTED, row, binding.axis, division, count, lengths_type=_INT64)
+                yield SplitForm(Method.COMPUTED, row, binding.axis, division, count, lengths_type=_INT64)
 
     # Slices
 
-    def _sliced(self) -> Iterator[Restatement]:
+    def _sliced(self) -> Iterator[SplitForm]:
         axis = self._slice_axis()
         bounds = self._bounds()
         if axis is not None and bounds is not None:
-            yield Restatement(Method.SLICED, None, axis, None, self.outputs, bounds=bounds)
+            yield SplitForm(Method.SLICED, None, axis, None, self.outputs, bounds=bounds)
 
     def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
@@ -407,7 +407,7 @@ class _Search:
             return tuple(pairwise(marks))
         return None
 
-    def _sliced_computed(self) -> Iterator[Restatement]:
+    def _sliced_computed(self) -> Iterator[SplitForm]:
         """Yield slices whose bounds are tensors, which Slice takes from opset 10 on."""
         axis, division, opset = self._slice_axis(), self.binding.division, self.target.opset
         if axis is None or opset is None or opset < 10:
@@ -416,13 +416,13 @@ class _Search:
             return
         if division is None:
             if self.binding.schema.lengths_rule is SizeRule.EXPLICIT:
-                yield Restatement(Method.SLICED_COMPUTED, None, axis, None, self.outputs)
+                yield SplitForm(Method.SLICED_COMPUTED, None, axis, None, self.outputs)
         elif (
             self.size is None
             and division.rule in (SizeRule.EVEN, SizeRule.CEIL)
             and division.count <= _MOST_ADDED
         ):
-            yield Restatement(Method.SLICED_COMPUTED, None, axis, division, self.outputs)
+            yield SplitForm(Method.SLICED_COMPUTED, None, axis, division, self.outputs)
 
     def _slice_axis(self) -> int | None:
         """Return the axis where Slice of the target takes the data and the axis."""
@@ -439,7 +439,7 @@ class _Search:
 
     # Another element type
 
-    def _cast(self) -> Iterator[Restatement]:
+    def _cast(self) -> Iterator[SplitForm]:
         binding, division = self.binding, self.binding.division
         own = binding.data.type
         if own is None or division is None or own.name not in _VALUE_BITS:
@@ -455,7 +455,9 @@ class _Search:
             ]
             for carrier in carriers[:1]:
                 for candidate in self._divisions():
-                    yield from self._stated(row, candidate, replace(binding.data, type=carrier), Method.CAST)
+                    yield from self._one_node(
+                        row, candidate, replace(binding.data, type=carrier), Method.CAST
+                    )
 
     # What prevents it
 

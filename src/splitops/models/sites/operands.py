@@ -23,7 +23,7 @@ T = TypeVar("T")
 def attributes_and_inputs(
     row: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
-    """Return attributes and constant inputs that state a division in a version.
+    """Return attributes and constant inputs that set a division in a version.
 
     Args:
         row: the version.

@@ -27,7 +27,7 @@ _NUMBERS: Final = 64
 """Integers of an input that may be lengths."""
 
 
-def foretold_onnx(model: ModelProto, where: Where, inputs: Mapping[str, Any]) -> Iterator[Site]:
+def predict_onnx(model: ModelProto, where: Where, inputs: Mapping[str, Any]) -> Iterator[Site]:
     """Yield the splits of a model, with what is known of them for inputs of these shapes."""
     cone = cone_of_sites(model, sizes=True)
     if cone is None:
@@ -54,7 +54,7 @@ def with_inputs(model: ModelProto, inputs: Mapping[str, Any], *, numbers: bool =
             shape.dim.add(dim_value=size)
 
 
-def foretold_ir(model: OpenVINOModel, where: Where, inputs: Mapping[str, Any]) -> Iterator[Site]:
+def predict_ir(model: OpenVINOModel, where: Where, inputs: Mapping[str, Any]) -> Iterator[Site]:
     """Yield the splits of a model, with what is known of them for inputs of these shapes."""
     given = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     layers = tuple(_fixed(layer, given) for layer in model.graph.layers)
