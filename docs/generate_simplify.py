@@ -18,9 +18,9 @@ _MARKED: Final = re.compile(r"(<!-- rewrites -->\n).*?(<!-- /rewrites -->)", re.
 
 def rewrites() -> str:
     """Return the table of rewrites."""
-    lines = ["| name | what it does | ONNX pass | OpenVINO |", "| --- | --- | --- | --- |"]
+    lines = ["| name | what it does | function | OpenVINO |", "| --- | --- | --- | --- |"]
     for row in REWRITES.values():
-        where = f"`{row.module}.{row.pass_name}`"
+        where = f"`{row.module}.{row.function}`"
         lines.append(f"| `{row.name}` | {row.summary} | {where} | {'yes' if row.openvino else 'no'} |")
     return "\n".join(lines) + "\n"
 

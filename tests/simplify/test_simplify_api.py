@@ -24,7 +24,6 @@ from splitops.errors import ModelError
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.simplify import REWRITES, simplify
-from splitops.models.simplify.parts import WholePartPass
 from splitops.models.simplify.passes import SplitPass, prove_order
 from splitops.models.simplify.rounds import NoteKnownPass
 
@@ -108,17 +107,16 @@ def test_a_pass_rejects_a_model_out_of_order() -> None:
     model.graph.remove(concat)
     model.graph.append(concat)
     with pytest.raises(ir.passes.PreconditionError, match="before it is made"):
-        WholePartPass()(model)
+        REWRITES["whole-part"].make_pass()(model)
 
 
 def test_a_pass_that_breaks_the_order_is_caught() -> None:
-    class Wrong(WholePartPass):
-        def rewrite(self, node: ir.Node, editor: Editor) -> None:
-            if node.graph is not None and len(node.graph) == 5:
-                node.graph.remove(node)
+    def wrong(node: ir.Node, editor: Editor) -> None:
+        if node.graph is not None and len(node.graph) == 5:
+            node.graph.remove(node)
 
     with pytest.raises(ir.passes.PostconditionError):
-        Wrong()(ir.from_proto(parse(BOTH, 13)))
+        SplitPass("wrong", frozenset({Role.SPLIT}), wrong)(ir.from_proto(parse(BOTH, 13)))
 
 
 def test_order_is_proved_in_subgraphs() -> None:
@@ -138,20 +136,15 @@ def test_order_is_proved_in_subgraphs() -> None:
 # The comparison must be able to fail
 
 
-class WrongOrder(WholePartPass):
-    """Takes parts for the data although they are concatenated in another order."""
-
-    name = "wrong-order"
-    roots = frozenset({Role.CONCAT})
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        origin = editor.part_of(node.inputs[0])  # type: ignore[arg-type]
-        if origin is not None:
-            data = origin[0].inputs[0]
-            assert data is not None
-            editor.replace(node.outputs[0], data)
-            editor.remove(node)
-            editor.applied(self, editor.where(origin[0]), "", "", "")
+def wrong_order(node: ir.Node, editor: Editor) -> None:
+    """Take parts for the data although they are concatenated in another order."""
+    origin = editor.part_of(node.inputs[0])  # type: ignore[arg-type]
+    if origin is not None:
+        data = origin[0].inputs[0]
+        assert data is not None
+        editor.replace(node.outputs[0], data)
+        editor.remove(node)
+        editor.applied(editor.where(origin[0]), "", "", "")
 
 
 def test_a_wrong_rewrite_is_caught() -> None:
@@ -159,7 +152,7 @@ def test_a_wrong_rewrite_is_caught() -> None:
         a, b = Split<axis = 1>(x) c = Concat<axis = 1>(b, a) y = Relu(c) }"""
     before = parse(text, 13)
     model = ir.from_proto(before)
-    assert WrongOrder()(model).modified
+    assert SplitPass("wrong-order", frozenset({Role.CONCAT}), wrong_order)(model).modified
     with pytest.raises(AssertionError):
         assert_equal(before, ir.to_proto(model), random_feeds(before.graph))
 

@@ -19,7 +19,7 @@ from splitops.models.graph.onnx import constant_array, shape_of, stem, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
-from splitops.models.simplify.sequences import SequenceReadsPass
+from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.sites.forms import Form, Method, SplitForm, Target
 from splitops.models.sites.rewriting import find_form, find_forms, onnx_types
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
@@ -227,7 +227,7 @@ class OnnxForms:
     # Sequences
 
     def _parts(self, node: ir.Node, site: Site) -> Written:
-        SequenceReadsPass().rewrite(node, self.editor)
+        sequence_reads(node, self.editor)
         if node.graph is not None:
             raise NoFormError("more reads its sequence than constant positions, lengths and joins")
         return Written(self.editor.changes[-1].after)

@@ -13,7 +13,7 @@ from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
 from splitops.models.graph.onnx import is_read, shape_of, type_of
 from splitops.models.graph.openvino_editor import OpenVINOEditor
-from splitops.models.simplify.constants import FoldConstantsPass
+from splitops.models.simplify.constants import fold_constants
 from splitops.models.sites import Site
 
 _ANY_SIZE: Final = 1 << 62
@@ -70,7 +70,7 @@ class OpenVINOForms:
 
     def _constants(self, node: ir.Node) -> Written:
         """Replace each part of a constant by a constant."""
-        FoldConstantsPass(_ANY_SIZE).rewrite(node, self.editor)
+        fold_constants(node, self.editor, _ANY_SIZE)
         if any(map(is_read, node.outputs)):
             raise NoFormError("the sizes of its parts are known only when the model runs")
         self.editor.remove(node)

@@ -8,10 +8,10 @@ differs between the formats (how a node is read, how one is set) is in the two s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ from splitops.spec.operators import FAMILY, schema
 from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.dims import Range, Shape
 
+T = TypeVar("T")
+
 
 def roles_of(domain: str) -> dict[str, Role]:
     """Return the roles of the operators of a domain by their names."""
@@ -66,7 +68,7 @@ class Rewrite(Protocol):
     @property
     def roots(self) -> frozenset[Role]: ...  # noqa: D102
 
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+    def rewrite(self, node: ir.Node, editor: Editor, /) -> None:
         """Rewrite what begins at a node, or do nothing."""
         ...
 
@@ -109,6 +111,8 @@ class Editor(ABC):
         self._positions: dict[ir.Node, int] = {}
         self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
+        self._found: dict[Callable[[Editor], Any], Any] = {}
+        self._rewrite = ""
         self._readers: dict[ir.Value, int] = {}  # of constants, as far as they were counted
         for scope, graph in self._graphs():
             for node in graph:
@@ -134,6 +138,7 @@ class Editor(ABC):
                 if node.graph is None:
                     break  # the rewrite before this one has removed it
                 self.looks += 1
+                self._rewrite = rewrite.name
                 rewrite.rewrite(node, self)
 
     def _drained(self) -> Iterator[ir.Node]:
@@ -460,19 +465,26 @@ class Editor(ABC):
         """Return the position of a node among those of its graph; None for one that was added."""
         return self._positions.get(node)
 
-    def first_look(self, rewrite: str, value: ir.Value, graph: Any) -> bool:
-        """Return whether a rewrite has yet to look at the readers of a value in a graph, as they are now."""
+    def first_look(self, value: ir.Value, graph: Any) -> bool:
+        """Return whether the rewrite has yet to look at the readers of a value in a graph as they are."""
         looked = self._looked.setdefault(value, set())
-        if (rewrite, graph) in looked:
+        if (self._rewrite, graph) in looked:
             return False
-        looked.add((rewrite, graph))
+        looked.add((self._rewrite, graph))
         return True
+
+    def once(self, look: Callable[[Editor], T]) -> T:
+        """Return what a function finds in the model, which is asked for once."""
+        if look not in self._found:
+            self._found[look] = look(self)
+        found: T = self._found[look]
+        return found
 
     # Changes
 
-    def applied(self, rewrite: Rewrite, where: Where, before: str, after: str, reason: str) -> None:
-        """Report a rewrite."""
-        self.changes.append(Applied(rewrite.name, where, before, after, reason))
+    def applied(self, where: Where, before: str, after: str, reason: str) -> None:
+        """Report what the rewrite has done."""
+        self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
     def look_again(self, node: ir.Node | None) -> None:
         """Put a node into the queue, and forget what was read of it."""

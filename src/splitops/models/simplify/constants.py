@@ -7,11 +7,10 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import is_read, known
 from splitops.models.graph.pen import note_like
 from splitops.models.known import Tensor
-from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import DEFAULT_LIMIT
 from splitops.models.sites.decisions import Cut, pieces
 from splitops.spec.elements.types import ElementType
@@ -19,60 +18,51 @@ from splitops.spec.elements.types import ElementType
 Content = tuple[npt.NDArray[Any], ElementType]
 
 
-class FoldConstantsPass(SplitPass):
+def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) -> None:
     """Parts that are known before the model runs become constants.
 
-    They are parts of constants, and of shapes as far as those are known.
-
-    Args:
-        limit: the most bytes that a folded part may have.
+    They are parts of constants, and of shapes as far as those are known. None of them has more bytes than the
+    limit.
     """
+    cut, data = editor.cut(node), node.inputs[0]
+    if cut is None or data is None:
+        return
+    before, where = editor.describe(node), editor.where(node)
+    folded = 0
+    parts = _parts(editor.source(data), cut, editor, limit)
+    for index, output in enumerate(node.outputs):
+        if not is_read(output):
+            continue
+        content = parts[index] if parts is not None and index < len(parts) else _noted(output)
+        if content is None or _bytes(content) > limit or not editor.has_type(content[1]):
+            continue
+        if not content[0].size and not editor.has_empty(content[1], node):
+            continue
+        constant = editor.fold(*content, output, node)
+        note_like(constant, output, {})
+        editor.replace(output, constant)
+        folded += 1
+    if folded:
+        after = f"{folded} constant{'s' if folded > 1 else ''}"
+        editor.applied(where, before, after, "the values are known before the model runs")
 
-    name = "fold-constants"
-    roots = frozenset({Role.SPLIT})
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self.limit = limit
+def _parts(data: ir.Value, cut: Cut, editor: Editor, limit: int) -> list[Content] | None:
+    sizes = cut.sizes
+    if sizes is None or not cut.removable:
+        return None
+    whole = editor.content(data, max(limit * 8 * len(sizes), 1))
+    if whole is None:
+        return None
+    array, element_type = whole
+    return [(piece, element_type) for piece in pieces(array, cut.axis, sizes)]
 
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Put constants in the places of known parts."""
-        cut, data = editor.cut(node), node.inputs[0]
-        if cut is None or data is None:
-            return
-        before, where = editor.describe(node), editor.where(node)
-        folded = 0
-        parts = self._parts(editor.source(data), cut, editor)
-        for index, output in enumerate(node.outputs):
-            if not is_read(output):
-                continue
-            content = parts[index] if parts is not None and index < len(parts) else self._noted(output)
-            if content is None or _bytes(content) > self.limit or not editor.has_type(content[1]):
-                continue
-            if not content[0].size and not editor.has_empty(content[1], node):
-                continue
-            constant = editor.fold(*content, output, node)
-            note_like(constant, output, {})
-            editor.replace(output, constant)
-            folded += 1
-        if folded:
-            after = f"{folded} constant{'s' if folded > 1 else ''}"
-            editor.applied(self, where, before, after, "the values are known before the model runs")
 
-    def _parts(self, data: ir.Value, cut: Cut, editor: Editor) -> list[Content] | None:
-        sizes = cut.sizes
-        if sizes is None or not cut.removable:
-            return None
-        whole = editor.content(data, max(self.limit * 8 * len(sizes), 1))
-        if whole is None:
-            return None
-        array, element_type = whole
-        return [(piece, element_type) for piece in pieces(array, cut.axis, sizes)]
-
-    def _noted(self, value: ir.Value) -> Content | None:
-        found = known(value)
-        if not isinstance(found, Tensor) or found.value is None or found.type is None or not found.is_whole:
-            return None
-        return found.value.astype(found.type.numpy), found.type
+def _noted(value: ir.Value) -> Content | None:
+    found = known(value)
+    if not isinstance(found, Tensor) or found.value is None or found.type is None or not found.is_whole:
+        return None
+    return found.value.astype(found.type.numpy), found.type
 
 
 def _bytes(content: Content) -> int:
@@ -84,36 +74,30 @@ def _bytes(content: Content) -> int:
     )
 
 
-class SplitInitializersPass(SplitPass):
+def split_initializers(node: ir.Node, editor: Editor) -> None:
     """A constant that only a split reads becomes a constant for each part.
 
     The weights of a fused QKV projection become three. Together they have the bytes that the one had. Data in
     another file stays there where each part lies in one piece.
     """
-
-    name = "split-initializers"
-    roots = frozenset({Role.SPLIT})
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Divide the constant that a split, the root, reads."""
-        cut, data = editor.cut(node), node.inputs[0]
-        sizes = None if cut is None else cut.sizes
-        if cut is None or data is None or sizes is None or not cut.removable:
-            return
-        outputs = list(node.outputs)
-        if not any(map(is_read, outputs)) or any(o.is_graph_output() or editor.keeps(o) for o in outputs):
-            return
-        before, where = editor.describe(node), editor.where(node)
-        parts = editor.divided(data, cut.axis, sizes)
-        if parts is None:
-            return
-        made = []
-        for output, part in zip(outputs, parts, strict=True):
-            if not is_read(output):
-                continue
-            note_like(part, output, {})
-            editor.adopt(part, output, node)
-            made.append(part.name or "")
-        editor.remove(node)
-        after, reason = f"initializers {', '.join(made[:8])}", f"only it reads {data.name}"
-        editor.applied(self, where, before, after, reason)
+    cut, data = editor.cut(node), node.inputs[0]
+    sizes = None if cut is None else cut.sizes
+    if cut is None or data is None or sizes is None or not cut.removable:
+        return
+    outputs = list(node.outputs)
+    if not any(map(is_read, outputs)) or any(o.is_graph_output() or editor.keeps(o) for o in outputs):
+        return
+    before, where = editor.describe(node), editor.where(node)
+    parts = editor.divided(data, cut.axis, sizes)
+    if parts is None:
+        return
+    made = []
+    for output, part in zip(outputs, parts, strict=True):
+        if not is_read(output):
+            continue
+        note_like(part, output, {})
+        editor.adopt(part, output, node)
+        made.append(part.name or "")
+    editor.remove(node)
+    after, reason = f"initializers {', '.join(made[:8])}", f"only it reads {data.name}"
+    editor.applied(where, before, after, reason)

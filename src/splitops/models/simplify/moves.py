@@ -12,7 +12,6 @@ import onnx_ir as ir
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, shape_of
 from splitops.models.simplify.factors import Factored, Move, Permute, moves
-from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.slices import all_gathered
 
 _MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
@@ -20,35 +19,29 @@ _LONGEST: Final = 16
 """No more nodes in a row are looked at together, so that the work grows with their number."""
 
 
-class MergedMovesPass(SplitPass):
+def merged_moves(node: ir.Node, editor: Editor) -> None:
     """Reshapes and Transposes in a row, which nothing else reads, are as few as move the same.
 
     Squeeze, Unsqueeze and Flatten are Reshapes here. A Reshape by a shape that the model computes is left,
     unless its sizes are known by name.
     """
-
-    name = "merged-moves"
-    roots = _MOVERS
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """State anew what is in a row from the root on."""
-        data = node.inputs[0]
-        shape = None if data is None else shape_of(data)
-        if data is None or shape is None:
-            return
-        factored = Factored(shape)
-        if not _goes_through(factored, node, editor):
-            return
-        row = [node, *_behind(node.outputs[0], factored, editor)]
-        end = row[-1].outputs[0]
-        fewer = moves(factored.source, factored.axes)
-        if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
-            return
-        before, where = _words(one.op_type for one in row), editor.where(row[-1])
-        editor.replace(end, stated(fewer, row[-1], data, editor))
-        editor.remove(*row)
-        after = _words("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
-        editor.applied(self, where, before, after or data.name or "its input", "together they move the same")
+    data = node.inputs[0]
+    shape = None if data is None else shape_of(data)
+    if data is None or shape is None:
+        return
+    factored = Factored(shape)
+    if not _goes_through(factored, node, editor):
+        return
+    row = [node, *_behind(node.outputs[0], factored, editor)]
+    end = row[-1].outputs[0]
+    fewer = moves(factored.source, factored.axes)
+    if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
+        return
+    before, where = _words(one.op_type for one in row), editor.where(row[-1])
+    editor.replace(end, stated(fewer, row[-1], data, editor))
+    editor.remove(*row)
+    after = _words("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
+    editor.applied(where, before, after or data.name or "its input", "together they move the same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,54 +80,49 @@ class Part:
     moves: Sequence[Move]
 
 
-class MovedSplitsPass(SplitPass):
+def moved_splits(node: ir.Node, editor: Editor) -> None:
     """A split behind Reshapes and Transposes that keep its axis is in front of them, with fewer nodes.
 
     Gathers of every single position of an axis are such a split too. What has moved the whole, and what moved
     each part behind it, becomes one for each part: PyTorch's packed projection of attention, divided by
     Reshape, Unsqueeze, Transpose, Squeeze and three Gathers, is one Split.
     """
-
-    name = "moved-splits"
-    roots = frozenset({Role.SPLIT, Role.GATHER})
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Split what the first one of the Reshapes and Transposes in front of the root reads."""
-        data = node.inputs[0]
-        if data is None or node.graph is None or data.is_graph_output():
+    data = node.inputs[0]
+    if data is None or node.graph is None or data.is_graph_output():
+        return
+    above = movers_above(data, node, editor)
+    if not above or not editor.first_look(data, node.graph):
+        return
+    cover = cover_of(node, data, editor)
+    if cover is None or len(data.uses()) != len(cover.nodes):
+        return
+    while above:
+        if _move(above, cover, editor):
             return
-        above = movers_above(data, node, editor)
-        if not above or not editor.first_look(self.name, data, node.graph):
-            return
-        cover = cover_of(node, data, editor)
-        if cover is None or len(data.uses()) != len(cover.nodes):
-            return
-        while above:
-            if self._move(above, cover, editor):
-                return
-            del above[0]
+        del above[0]
 
-    def _move(self, above: list[ir.Node], cover: Cover, editor: Editor) -> bool:
-        """Move a split in front of nodes; return whether it could be, with fewer nodes."""
-        source, found = above[0].inputs[0], in_front(above, cover, editor)
-        if source is None or found is None:
-            return False
-        axis, parts = found
-        old = len(above) + len(cover.nodes) + sum(len(part.behind) for part in parts)
-        if 1 + sum(len(part.moves) for part in parts) >= old:
-            return False
-        first = cover.nodes[0]
-        where, before = editor.where(first), f"{_words(one.op_type for one in above)}, {first.op_type}"
-        sizes = [part.size for part in parts]
-        made = editor.pen(first).split(source, axis, sum(sizes), sizes)
-        for part, value in zip(parts, made, strict=True):
-            if is_read(part.end):
-                editor.replace(part.end, stated(part.moves, first, value, editor))
-            editor.remove(*part.behind)
-        editor.remove(*above, *cover.nodes)
-        reason = "what moves the whole keeps the axis"
-        editor.applied(self, where, before, editor.describe_maker(made[0]), reason)
-        return True
+
+def _move(above: list[ir.Node], cover: Cover, editor: Editor) -> bool:
+    """Move a split in front of nodes; return whether it could be, with fewer nodes."""
+    source, found = above[0].inputs[0], in_front(above, cover, editor)
+    if source is None or found is None:
+        return False
+    axis, parts = found
+    old = len(above) + len(cover.nodes) + sum(len(part.behind) for part in parts)
+    if 1 + sum(len(part.moves) for part in parts) >= old:
+        return False
+    first = cover.nodes[0]
+    where, before = editor.where(first), f"{_words(one.op_type for one in above)}, {first.op_type}"
+    sizes = [part.size for part in parts]
+    made = editor.pen(first).split(source, axis, sum(sizes), sizes)
+    for part, value in zip(parts, made, strict=True):
+        if is_read(part.end):
+            editor.replace(part.end, stated(part.moves, first, value, editor))
+        editor.remove(*part.behind)
+    editor.remove(*above, *cover.nodes)
+    reason = "what moves the whole keeps the axis"
+    editor.applied(where, before, editor.describe_maker(made[0]), reason)
+    return True
 
 
 def cover_of(node: ir.Node, data: ir.Value, editor: Editor) -> Cover | None:

@@ -11,110 +11,89 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.fusions import find_fused
 from splitops.models.graph.onnx import is_read, known
 from splitops.models.known import Tensor
-from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import joined, shortest, sole_part, useful_groups
 from splitops.spec.sizes.dims import Shape
 
-_SPLIT = frozenset({Role.SPLIT})
 
-
-class WholePartPass(SplitPass):
+def whole_part(node: ir.Node, editor: Editor) -> None:
     """A Split into one part, or one part and empty ones that nobody reads, goes: the part is the data."""
-
-    name = "whole-part"
-    roots = _SPLIT
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Let the readers of the part read the data."""
-        cut, data = editor.cut(node), node.inputs[0]
-        if cut is None or data is None or not cut.removable or not cut.complete:
-            return
-        at = sole_part(cut.parts)
-        read = [is_read(output) for output in node.outputs]
-        if at is None or not read[at] or sum(read) > 1 or editor.keeps(node.outputs[at]):
-            return
-        before, where = editor.describe(node), editor.where(node)
-        editor.replace(node.outputs[at], data)
-        editor.remove(node)
-        editor.applied(self, where, before, data.name or "its input", "one part is the whole axis")
+    cut, data = editor.cut(node), node.inputs[0]
+    if cut is None or data is None or not cut.removable or not cut.complete:
+        return
+    at = sole_part(cut.parts)
+    read = [is_read(output) for output in node.outputs]
+    if at is None or not read[at] or sum(read) > 1 or editor.keeps(node.outputs[at]):
+        return
+    before, where = editor.describe(node), editor.where(node)
+    editor.replace(node.outputs[at], data)
+    editor.remove(node)
+    editor.applied(where, before, data.name or "its input", "one part is the whole axis")
 
 
-class UnusedPartsPass(SplitPass):
+def unused_parts(node: ir.Node, editor: Editor) -> None:
     """Parts that nobody reads are not made.
 
     Unused neighbours become one part, empty unused parts go. A Split of which nothing is read goes. One of
     which a single part is read becomes a Slice.
     """
-
-    name = "unused-parts"
-    roots = _SPLIT
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Remove the Split, make it a Slice, or leave out outputs."""
-        cut, data = editor.cut(node), node.inputs[0]
-        read = [is_read(output) for output in node.outputs]
-        if cut is None or data is None or all(read):
-            return
-        before, where = editor.describe(node), editor.where(node)
-        if not any(read):
-            if cut.removable:
-                editor.remove(node)
-                editor.applied(self, where, before, "nothing", "no part is read")
-            return
-        sizes = cut.sizes
-        if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
-            return  # a Split of fewer outputs than parts: the rest is somebody's already
-        at = read.index(True)
-        if sum(read) == 1 and sizes[at] == cut.size:
-            return  # that is whole-part
-        if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.keeps_parts(node):
-            begin = sum(sizes[:at])
-            part = editor.pen(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
-            after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
-            editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
-            editor.applied(self, where, before, after, "one part is read")
-            return
-        groups = useful_groups(sizes, read)
-        if len(groups) == len(sizes) or editor.keeps_parts(node):
-            return
-        parts = editor.pen(node).split(data, cut.axis, cut.size, joined(sizes, groups))
-        values: list[ir.Value | None] = [None] * len(sizes)
-        for group, part in zip(groups, parts, strict=True):
-            if read[group.start]:
-                values[group.start] = part
-        editor.substitute(node, values)
-        reason = f"{len(sizes) - sum(read)} of {len(sizes)} parts are not read"
-        editor.applied(self, where, before, editor.describe_maker(parts[0]), reason)
+    cut, data = editor.cut(node), node.inputs[0]
+    read = [is_read(output) for output in node.outputs]
+    if cut is None or data is None or all(read):
+        return
+    before, where = editor.describe(node), editor.where(node)
+    if not any(read):
+        if cut.removable:
+            editor.remove(node)
+            editor.applied(where, before, "nothing", "no part is read")
+        return
+    sizes = cut.sizes
+    if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
+        return  # a Split of fewer outputs than parts: the rest is somebody's already
+    at = read.index(True)
+    if sum(read) == 1 and sizes[at] == cut.size:
+        return  # that is whole-part
+    if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.keeps_parts(node):
+        begin = sum(sizes[:at])
+        part = editor.pen(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
+        after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
+        editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
+        editor.applied(where, before, after, "one part is read")
+        return
+    groups = useful_groups(sizes, read)
+    if len(groups) == len(sizes) or editor.keeps_parts(node):
+        return
+    parts = editor.pen(node).split(data, cut.axis, cut.size, joined(sizes, groups))
+    values: list[ir.Value | None] = [None] * len(sizes)
+    for group, part in zip(groups, parts, strict=True):
+        if read[group.start]:
+            values[group.start] = part
+    editor.substitute(node, values)
+    reason = f"{len(sizes) - sum(read)} of {len(sizes)} parts are not read"
+    editor.applied(where, before, editor.describe_maker(parts[0]), reason)
 
 
-class EmptyPartsPass(SplitPass):
+def empty_parts(node: ir.Node, editor: Editor) -> None:
     """Empty parts of known shape that are read become constants."""
-
-    name = "empty-parts"
-    roots = _SPLIT
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Put empty constants in the places of empty parts."""
-        cut = editor.cut(node)
-        if cut is None or len(cut.parts) == 1:
-            return
-        parts = list(zip(node.outputs, cut.parts, strict=True))
-        if not cut.removable and not any(is_read(output) for output, size in parts if size != 0):
-            return  # the lengths prove the size of the axis, which nobody asks about a split that is not read
-        before, where = editor.describe(node), editor.where(node)
-        for output, size in parts:
-            found = known(output)
-            if size != 0 or not is_read(output) or not isinstance(found, Tensor) or found.type is None:
-                continue
-            shape = _exact(found.shape)
-            # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
-            if shape is None or found.type.name == "string" or not editor.has_type(found.type):
-                continue
-            if not editor.has_empty(found.type, node):
-                continue
-            editor.replace(output, editor.fold(np.zeros(shape, found.type.numpy), found.type, output, node))
-            after = f"a constant of shape {shape}"
-            editor.applied(self, where, before, after, f"part {output.index()} is empty")
+    cut = editor.cut(node)
+    if cut is None or len(cut.parts) == 1:
+        return
+    parts = list(zip(node.outputs, cut.parts, strict=True))
+    if not cut.removable and not any(is_read(output) for output, size in parts if size != 0):
+        return  # the lengths prove the size of the axis, which nobody asks about a split that is not read
+    before, where = editor.describe(node), editor.where(node)
+    for output, size in parts:
+        found = known(output)
+        if size != 0 or not is_read(output) or not isinstance(found, Tensor) or found.type is None:
+            continue
+        shape = _exact(found.shape)
+        # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
+        if shape is None or found.type.name == "string" or not editor.has_type(found.type):
+            continue
+        if not editor.has_empty(found.type, node):
+            continue
+        editor.replace(output, editor.fold(np.zeros(shape, found.type.numpy), found.type, output, node))
+        after = f"a constant of shape {shape}"
+        editor.applied(where, before, after, f"part {output.index()} is empty")
 
 
 def _exact(shape: Shape | None) -> tuple[int, ...] | None:
@@ -124,134 +103,109 @@ def _exact(shape: Shape | None) -> tuple[int, ...] | None:
     return sizes if len(sizes) == len(shape) and math.prod(sizes) == 0 else None
 
 
-class NestedSplitsPass(SplitPass):
+def nested_splits(node: ir.Node, editor: Editor) -> None:
     """A split of a part that nothing else reads becomes part of the split that makes it, on the same axis.
 
     All that are nested in one another are joined at once: the work grows with their number.
     """
-
-    name = "nested-splits"
-    roots = _SPLIT
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Join the whole tree of splits that an inner split, the root of this rewrite, belongs to."""
-        root = node
-        while (above := self._outer(root, editor)) is not None:
-            root = above[0]
-        if root is node:
-            return
-        cut, source = editor.cut(root), root.inputs[0]
-        assert cut is not None
-        assert source is not None
-        inner, leaves = self._tree(root, editor)
-        what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
-        before, where = f"{what} of {editor.describe(root)}", editor.where(node)
-        parts = editor.pen(root).split(source, cut.axis, cut.size, list(leaves.values()))
-        new = dict(zip(leaves, parts, strict=True))
-        splits = (*reversed(inner), root)
-        editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
-        editor.applied(self, where, before, editor.describe_maker(parts[0]), "both split the same axis")
-
-    def _outer(self, node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
-        """Return the split that a split can be joined with, and the position of the part that it divides."""
-        if editor.role(node) is not Role.SPLIT:  # a SplitToSequence gives no parts to put in place of others
-            return None
-        data = node.inputs[0]
-        origin = None if data is None else editor.part_of(data)
-        if origin is None:
-            return None
-        outer, index = origin
-        inner_cut, cut = editor.cut(node), editor.cut(outer)
-        if inner_cut is None or cut is None or outer.inputs[0] is None or outer.graph is not node.graph:
-            return None
-        sizes, inner = cut.sizes, inner_cut.sizes
-        if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
-            return None
-        if editor.keeps_parts(node) or editor.keeps_parts(outer):
-            return None
-        complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
-        return origin if complete and editor.alone(outer.outputs[index]) is node else None
-
-    def _tree(self, root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
-        """Return the splits below one, each behind its outer one, and the sizes of the undivided parts."""
-        inner: list[ir.Node] = []
-        leaves: dict[ir.Value, int] = {}
-        pending = [iter(self._parts(root, editor))]
-        while pending:
-            part, size = next(pending[-1], (None, 0))
-            if part is None:
-                pending.pop()
-                continue
-            reader = editor.alone(part)
-            if reader is not None and self._outer(reader, editor) == (part.producer(), part.index()):
-                inner.append(reader)
-                pending.append(iter(self._parts(reader, editor)))
-            else:
-                leaves[part] = size
-        return inner, leaves
-
-    @staticmethod
-    def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
-        cut = editor.cut(node)
-        assert cut is not None
-        assert cut.sizes is not None
-        return list(zip(node.outputs, cut.sizes, strict=True))
+    root = node
+    while (above := _outer(root, editor)) is not None:
+        root = above[0]
+    if root is node:
+        return
+    cut, source = editor.cut(root), root.inputs[0]
+    assert cut is not None
+    assert source is not None
+    inner, leaves = _tree(root, editor)
+    what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
+    before, where = f"{what} of {editor.describe(root)}", editor.where(node)
+    parts = editor.pen(root).split(source, cut.axis, cut.size, list(leaves.values()))
+    new = dict(zip(leaves, parts, strict=True))
+    splits = (*reversed(inner), root)
+    editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
+    editor.applied(where, before, editor.describe_maker(parts[0]), "both split the same axis")
 
 
-class ShortestFormPass(SplitPass):
+def _outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
+    """Return the split that a split can be joined with, and the position of the part that it divides."""
+    if editor.role(node) is not Role.SPLIT:  # a SplitToSequence gives no parts to put in place of others
+        return None
+    data = node.inputs[0]
+    origin = None if data is None else editor.part_of(data)
+    if origin is None:
+        return None
+    outer, index = origin
+    inner_cut, cut = editor.cut(node), editor.cut(outer)
+    if inner_cut is None or cut is None or outer.inputs[0] is None or outer.graph is not node.graph:
+        return None
+    sizes, inner = cut.sizes, inner_cut.sizes
+    if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
+        return None
+    if editor.keeps_parts(node) or editor.keeps_parts(outer):
+        return None
+    complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
+    return origin if complete and editor.alone(outer.outputs[index]) is node else None
+
+
+def _tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
+    """Return the splits below one, each behind its outer one, and the sizes of the undivided parts."""
+    inner: list[ir.Node] = []
+    leaves: dict[ir.Value, int] = {}
+    pending = [iter(_parts(root, editor))]
+    while pending:
+        part, size = next(pending[-1], (None, 0))
+        if part is None:
+            pending.pop()
+            continue
+        reader = editor.alone(part)
+        if reader is not None and _outer(reader, editor) == (part.producer(), part.index()):
+            inner.append(reader)
+            pending.append(iter(_parts(reader, editor)))
+        else:
+            leaves[part] = size
+    return inner, leaves
+
+
+def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
+    cut = editor.cut(node)
+    assert cut is not None
+    assert cut.sizes is not None
+    return list(zip(node.outputs, cut.sizes, strict=True))
+
+
+def shortest_form(node: ir.Node, editor: Editor) -> None:
     """Lengths that the opset can say as a number of equal parts are said so.
 
     Not below opset 18 where onnxruntime would then take the Split for another one of the same data, and not
     where OpenVINO would then fuse it wrongly.
     """
-
-    name = "shortest-form"
-    roots = _SPLIT
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._editor: Editor | None = None
-        self._fused: frozenset[ir.Node] = frozenset()
-
-    def _would_be_fused(self, node: ir.Node, editor: Editor) -> bool:
-        if self._editor is not editor:
-            self._editor = editor
-            self._fused = frozenset(fused.node for fused in find_fused(editor, without_lengths=True))
-        return node in self._fused
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """State the Split with a number of parts."""
-        cut, data = editor.cut(node), node.inputs[0]
-        sizes = None if cut is None else cut.sizes
-        if cut is None or data is None or sizes is None or not cut.division.lengths:
-            return
-        if shortest(editor.pen(node).rows, sizes, cut.size)[1].lengths:
-            return
-        if editor.is_merged(node, without_lengths=True) or self._would_be_fused(node, editor):
-            return
-        before, where = editor.describe(node), editor.where(node)
-        parts = editor.pen(node).split(data, cut.axis, cut.size, sizes)
-        editor.substitute(node, list(parts))
-        editor.applied(
-            self, where, before, editor.describe_maker(parts[0]), "the lengths follow from their number"
-        )
+    cut, data = editor.cut(node), node.inputs[0]
+    sizes = None if cut is None else cut.sizes
+    if cut is None or data is None or sizes is None or not cut.division.lengths:
+        return
+    if shortest(editor.pen(node).rows, sizes, cut.size)[1].lengths:
+        return
+    if editor.is_merged(node, without_lengths=True) or node in editor.once(_fused_without_lengths):
+        return
+    before, where = editor.describe(node), editor.where(node)
+    parts = editor.pen(node).split(data, cut.axis, cut.size, sizes)
+    editor.substitute(node, list(parts))
+    editor.applied(where, before, editor.describe_maker(parts[0]), "the lengths follow from their number")
 
 
-class StatedLengthsPass(SplitPass):
+def _fused_without_lengths(editor: Editor) -> frozenset[ir.Node]:
+    return frozenset(fused.node for fused in find_fused(editor, without_lengths=True))
+
+
+def stated_lengths(node: ir.Node, editor: Editor) -> None:
     """Splits that onnxruntime takes for one another, as they state no lengths, state them.
 
     See :mod:`splitops.models.graph.merging`. Other rewrites may bring splits to the same data.
     """
-
-    name = "stated-lengths"
-    roots = _SPLIT
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """State the lengths, computed where only a run knows them; the node itself changes."""
-        if not editor.is_merged(node):
-            return
-        before, where = editor.describe(node), editor.where(node)
-        after = editor.set_lengths(node)
-        if after is not None:
-            reason = "onnxruntime takes it for another split of the same data"
-            editor.applied(self, where, before, after, reason)
+    if not editor.is_merged(node):
+        return
+    before, where = editor.describe(node), editor.where(node)
+    after = editor.set_lengths(node)
+    if after is not None:
+        reason = "onnxruntime takes it for another split of the same data"
+        editor.applied(where, before, after, reason)

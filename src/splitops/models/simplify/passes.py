@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import onnx_ir as ir
 
@@ -19,17 +20,17 @@ class SplitPass(ir.passes.InPlacePass):
     the inputs and outputs that it had, with their names, types and shapes; on every input that fits them, the
     outputs are bit for bit the same, and what failed fails.
 
-    Attributes:
+    Args:
         name: the name of the rewrite.
         roots: the nodes at which it begins.
+        rewrite: rewrites what begins at a node, or does nothing.
     """
 
-    name: ClassVar[str]
-    roots: ClassVar[frozenset[Role]]
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Rewrite what begins at a node, or do nothing."""
-        raise NotImplementedError
+    def __init__(self, name: str, roots: frozenset[Role], rewrite: Callable[[ir.Node, Editor], None]) -> None:
+        super().__init__()
+        self.name = name
+        self.roots = roots
+        self.rewrite = rewrite
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Apply the rewrite to all graphs and functions of a model."""

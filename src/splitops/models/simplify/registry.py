@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,6 @@ NUMERICS: Final = "numerics"
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
 """What a caller can allow beyond rewrites that keep every bit."""
 
-
 DEFAULT_LIMIT: Final = 1 << 16
 """Larger parts of constants, in bytes, are not written a second time beside the whole."""
 
@@ -30,104 +30,144 @@ class Rewriting:
     Attributes:
         name: its name.
         summary: what it does, in one line.
-        module: the module of its ONNX pass.
+        module: the module of its function.
+        roots: the roles of the nodes at which it begins.
         default: whether it is applied where no rewrites are named.
         openvino: whether OpenVINO models have it too.
         final: whether it looks only at what no other rewrite changes any more.
-        options: what its pass can be told.
+        options: what its function can be told.
     """
 
     name: str
     summary: str
     module: str
+    roots: tuple[str, ...]
     default: bool = True
     openvino: bool = True
     final: bool = False
     options: tuple[str, ...] = ()
 
     @property
-    def pass_name(self) -> str:
-        """The class of its ONNX pass."""
-        return f"{self.name.title().replace('-', '')}Pass"
+    def function(self) -> str:
+        """The name of its function."""
+        return self.name.replace("-", "_")
 
     def make_pass(self, **options: Any) -> SplitPass:
         """Return the onnx-ir pass, with those of the options that it takes."""
+        from splitops.models.movers.mover import Role
+        from splitops.models.simplify.passes import SplitPass
+
         module = import_module(f"splitops.models.simplify.{self.module}")
         taken = {name: options[name] for name in self.options if name in options}
-        made: SplitPass = getattr(module, self.pass_name)(**taken)
-        return made
+        rewrite = partial(getattr(module, self.function), **taken)
+        return SplitPass(self.name, frozenset(Role[root] for root in self.roots), rewrite)
 
+
+_SPLIT, _CONCAT, _SLICE, _GATHER = ("SPLIT",), ("CONCAT",), ("SLICE",), ("GATHER",)
+_DIVIDES: Final = ("SPLIT", "GATHER")
 
 _ROWS: Final = (
-    Rewriting("whole-part", "a split into one part, or one part and empty ones, is its data", "parts"),
+    Rewriting(
+        "whole-part", "a split into one part, or one part and empty ones, is its data", "parts", _SPLIT
+    ),
     Rewriting(
         "fold-constants",
         "parts of constants and of known shapes are constants",
         "constants",
+        _SPLIT,
         options=("limit",),
     ),
     Rewriting(
         "split-initializers",
         "a constant that only a split reads becomes a constant for each part",
         "constants",
+        _SPLIT,
     ),
-    Rewriting("empty-parts", "empty parts that are read are constants", "parts"),
+    Rewriting("empty-parts", "empty parts that are read are constants", "parts", _SPLIT),
     Rewriting(
         "sequence-reads",
         "what reads the sequence of a SplitToSequence reads parts, or the data",
         "sequences",
+        ("SEQUENCE",),
         openvino=False,
     ),
-    Rewriting("whole-slice", "a Slice that takes whole axes is its data", "slices"),
-    Rewriting("merged-slices", "a Slice that only Slices read becomes part of each of them", "slices"),
+    Rewriting("whole-slice", "a Slice that takes whole axes is its data", "slices", _SLICE),
+    Rewriting(
+        "merged-slices", "a Slice that only Slices read becomes part of each of them", "slices", _SLICE
+    ),
     Rewriting(
         "strided-slices",
         "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
         "slices",
+        _SLICE,
     ),
-    Rewriting("slices", "Slices that together are a whole axis are one Split", "slices"),
+    Rewriting("slices", "Slices that together are a whole axis are one Split", "slices", _SLICE),
     Rewriting(
-        "gathers", "Gathers of neighbouring positions that together are a whole axis are one Split", "slices"
+        "gathers",
+        "Gathers of neighbouring positions that together are a whole axis are one Split",
+        "slices",
+        _GATHER,
     ),
     Rewriting(
         "scalar-gathers",
         "Gathers of each position of an axis are one Split and Squeezes: more nodes, not by default",
         "slices",
+        _GATHER,
         default=False,
     ),
-    Rewriting("sole-concat", "a Concat of one value is the value", "concat"),
+    Rewriting("sole-concat", "a Concat of one value is the value", "concat", _CONCAT),
     Rewriting(
-        "nested-concats", "a Concat that only another one on the same axis reads becomes part of it", "concat"
+        "nested-concats",
+        "a Concat that only another one on the same axis reads becomes part of it",
+        "concat",
+        _CONCAT,
     ),
     Rewriting(
-        "concat-split", "what is split at the boundaries where it was concatenated is neither", "concat"
+        "concat-split",
+        "what is split at the boundaries where it was concatenated is neither",
+        "concat",
+        _SPLIT,
     ),
-    Rewriting("split-concat", "parts that are concatenated in their order are not split", "concat"),
+    Rewriting("split-concat", "parts that are concatenated in their order are not split", "concat", _CONCAT),
     Rewriting(
         "nested-splits",
         "a split of a part, on the same axis, becomes one with the split that makes it",
         "parts",
+        _SPLIT,
     ),
     Rewriting(
         "moved-splits",
         "a split behind Reshapes and Transposes is in front of them, where that is fewer nodes",
         "moves",
+        _DIVIDES,
     ),
-    Rewriting("merged-moves", "Reshapes and Transposes in a row are as few as move the same", "moves"),
+    Rewriting(
+        "merged-moves",
+        "Reshapes and Transposes in a row are as few as move the same",
+        "moves",
+        ("RESHAPE", "TRANSPOSE"),
+    ),
     Rewriting(
         "split-weights",
         "a split of a product with constant weights is products by their parts; of floats if allowed",
         "weights",
+        _DIVIDES,
         options=("allow",),
     ),
     Rewriting(
-        "unused-parts", "parts that nobody reads are not made; a single part that is read is a Slice", "parts"
+        "unused-parts",
+        "parts that nobody reads are not made; a single part that is read is a Slice",
+        "parts",
+        _SPLIT,
     ),
-    Rewriting("shortest-form", "lengths that follow from the number of parts are not stated", "parts"),
+    Rewriting(
+        "shortest-form", "lengths that follow from the number of parts are not stated", "parts", _SPLIT
+    ),
     Rewriting(
         "stated-lengths",
         "splits that onnxruntime would take for one another state their lengths",
         "parts",
+        _SPLIT,
         openvino=False,
         final=True,
     ),
@@ -135,6 +175,7 @@ _ROWS: Final = (
         "kept-apart",
         "what OpenVINO would fuse wrongly with a split is written so that it does not",
         "apart",
+        ("SPLIT", "SLICE", "TRANSPOSE"),
         final=True,
     ),
 )

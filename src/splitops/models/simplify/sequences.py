@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import position_of, read_elements, readers_of, stacks
 from splitops.models.graph.pen import note_like
-from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut
 from splitops.spec.sizes.rules import SizeRule
 
 
-class SequenceReadsPass(SplitPass):
+def sequence_reads(node: ir.Node, editor: Editor) -> None:
     """What reads the sequence of a SplitToSequence reads the data, or a Split of it.
 
     SequenceLength becomes a constant, or the size of the axis; ConcatFromSequence that undoes the split
@@ -25,39 +24,33 @@ class SequenceReadsPass(SplitPass):
     takes more nodes. A split node that may be PyTorch's ``unbind``
     (:attr:`splitops.models.sites.site.Site.may_be_unbind`) is left as it is.
     """
-
-    name = "sequence-reads"
-    roots = frozenset({Role.SEQUENCE})
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Replace the readers of a sequence, and the sequence where none is left."""
-        assert isinstance(editor, OnnxEditor)  # no other format has sequences
-        cut, data = editor.cut(node), node.inputs[0]
-        sequence = node.outputs[0]
-        if cut is None or data is None:
-            return
-        before, where = editor.describe(node), editor.where(node)
-        readers = readers_of(sequence)
-        work = _Work(node, data, cut, editor)
-        done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
-        left = [reader for reader in readers if reader not in done]
-        needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
-        # Without the sequence, a Split may are in its place.
-        if not needless or sum(map(work.written, readers)) + work.splits(left) > len(readers) + 1:
-            needless, left = False, []
-            done = [reader for reader in done if work.written(reader) <= 1]
-        for reader in done:
-            work.without_parts(reader)
-        # The rest is worth a Split only if the sequence is not needed any more.
-        if left:
-            work.read_parts(left)
-            done = readers
-        if not done and not (not readers and needless and cut.removable):
-            return
-        if needless:
-            editor.remove(node)
-        words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
-        editor.applied(self, where, before, work.after(), f"{words} can read the parts without a sequence")
+    assert isinstance(editor, OnnxEditor)  # no other format has sequences
+    cut, data = editor.cut(node), node.inputs[0]
+    sequence = node.outputs[0]
+    if cut is None or data is None:
+        return
+    before, where = editor.describe(node), editor.where(node)
+    readers = readers_of(sequence)
+    work = _Work(node, data, cut, editor)
+    done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
+    left = [reader for reader in readers if reader not in done]
+    needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
+    # Without the sequence, a Split may are in its place.
+    if not needless or sum(map(work.written, readers)) + work.splits(left) > len(readers) + 1:
+        needless, left = False, []
+        done = [reader for reader in done if work.written(reader) <= 1]
+    for reader in done:
+        work.without_parts(reader)
+    # The rest is worth a Split only if the sequence is not needed any more.
+    if left:
+        work.read_parts(left)
+        done = readers
+    if not done and not (not readers and needless and cut.removable):
+        return
+    if needless:
+        editor.remove(node)
+    words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
+    editor.applied(where, before, work.after(), f"{words} can read the parts without a sequence")
 
 
 class _Work:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import onnx_ir as ir
 
@@ -10,83 +11,69 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import known, shape_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.bounds import composed, sole_axis, starts_of, strides, takes_all, without_whole
-from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import partition
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 _SLICE = frozenset({Role.SLICE})
 
 
-class WholeSlicePass(SplitPass):
+def whole_slice(node: ir.Node, editor: Editor) -> None:
     """A Slice that takes all of its axes, whatever their sizes turn out to be, is its data."""
-
-    name = "whole-slice"
-    roots = _SLICE
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Let the readers of a Slice, the root, read its data."""
-        data, part = node.inputs[0], node.outputs[0]
-        shape = None if data is None else shape_of(data)
-        bounds = None if shape is None else editor.bounds(node, len(shape))
-        if data is None or shape is None or bounds is None or editor.keeps(part):
-            return
-        if without_whole(bounds, shape):
-            return
-        before, where = _describe(bounds), editor.where(node)
-        editor.replace(part, data)
-        editor.remove(node)
-        editor.applied(self, where, before, data.name or "its input", "it takes the whole axis")
+    data, part = node.inputs[0], node.outputs[0]
+    shape = None if data is None else shape_of(data)
+    bounds = None if shape is None else editor.bounds(node, len(shape))
+    if data is None or shape is None or bounds is None or editor.keeps(part):
+        return
+    if without_whole(bounds, shape):
+        return
+    before, where = _describe(bounds), editor.where(node)
+    editor.replace(part, data)
+    editor.remove(node)
+    editor.applied(where, before, data.name or "its input", "it takes the whole axis")
 
 
-class MergedSlicesPass(SplitPass):
+def merged_slices(node: ir.Node, editor: Editor) -> None:
     """A Slice that only Slices read goes: each takes its part of the data at once.
 
     On the same axis, the bounds of both must be one Slice's, whatever the size turns out to be.
     """
-
-    name = "merged-slices"
-    roots = _SLICE
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Let the Slices behind a Slice, the root, read its data."""
-        data, part = node.inputs[0], node.outputs[0]
-        shape = None if data is None else shape_of(data)
-        inner = None if shape is None else editor.bounds(node, len(shape))
-        readers = list(part.consumers())
-        if data is None or shape is None or inner is None or not readers or part.is_graph_output():
+    data, part = node.inputs[0], node.outputs[0]
+    shape = None if data is None else shape_of(data)
+    inner = None if shape is None else editor.bounds(node, len(shape))
+    readers = list(part.consumers())
+    if data is None or shape is None or inner is None or not readers or part.is_graph_output():
+        return
+    merged = [_merged(reader, node, inner, shape, editor) for reader in readers]
+    for reader, bounds in zip(readers, merged, strict=True):
+        if bounds is None or editor.keeps_parts(reader):
             return
-        merged = [self._merged(reader, node, inner, shape, editor) for reader in readers]
-        for reader, bounds in zip(readers, merged, strict=True):
-            if bounds is None or editor.keeps_parts(reader):
-                return
-        where, before = editor.where(node), _describe(inner)
-        for reader, bounds in zip(readers, merged, strict=True):
-            assert bounds is not None
-            editor.substitute(reader, [editor.pen(reader).slice(data, bounds)])
-        editor.remove(node)
-        after = (
-            f"{_describe(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
-        )
-        editor.applied(self, where, before, after, "only Slices read it")
+    where, before = editor.where(node), _describe(inner)
+    for reader, bounds in zip(readers, merged, strict=True):
+        assert bounds is not None
+        editor.substitute(reader, [editor.pen(reader).slice(data, bounds)])
+    editor.remove(node)
+    after = f"{_describe(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
+    editor.applied(where, before, after, "only Slices read it")
 
-    def _merged(
-        self, reader: ir.Node, node: ir.Node, inner: dict[int, slice], shape: Shape, editor: Editor
-    ) -> dict[int, slice] | None:
-        """Return what a Slice takes of the data of the Slice before it; None where it cannot be said."""
-        if reader.graph is not node.graph or editor.role(reader) is not Role.SLICE:
+
+def _merged(
+    reader: ir.Node, node: ir.Node, inner: dict[int, slice], shape: Shape, editor: Editor
+) -> dict[int, slice] | None:
+    """Return what a Slice takes of the data of the Slice before it; None where it cannot be said."""
+    if reader.graph is not node.graph or editor.role(reader) is not Role.SLICE:
+        return None
+    if reader.inputs[0] is not node.outputs[0] or node.outputs[0] in reader.inputs[1:]:
+        return None
+    outer = editor.bounds(reader, len(shape))
+    if outer is None:
+        return None
+    merged = dict(inner)
+    for axis, taken in outer.items():
+        both = composed(inner[axis], taken, shape[axis]) if axis in inner else taken
+        if both is None:
             return None
-        if reader.inputs[0] is not node.outputs[0] or node.outputs[0] in reader.inputs[1:]:
-            return None
-        outer = editor.bounds(reader, len(shape))
-        if outer is None:
-            return None
-        merged = dict(inner)
-        for axis, taken in outer.items():
-            both = composed(inner[axis], taken, shape[axis]) if axis in inner else taken
-            if both is None:
-                return None
-            merged[axis] = both
-        return without_whole(merged, shape) or merged
+        merged[axis] = both
+    return without_whole(merged, shape) or merged
 
 
 def _describe(bounds: dict[int, slice]) -> str:
@@ -97,122 +84,6 @@ def _describe(bounds: dict[int, slice]) -> str:
         end = "" if takes_all(slice(0, taken.stop, 1), UNKNOWN) else taken.stop
         parts.append(f"axis {axis}: {taken.start}:{end}{step}")
     return f"Slice({', '.join(parts)})"
-
-
-class _CoverPass(SplitPass):
-    """Nodes that each take some positions of the same axis of the same tensor, and together all of it."""
-
-    def taken(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-        """Return the axis and the positions that a node takes; None where it takes something else."""
-        raise NotImplementedError
-
-    def cover(self, taken: Collection[range], size: int) -> Sequence[range] | None:
-        """Return which positions are the whole axis once, in the order of the parts; None: none are."""
-        found = partition([(positions.start, positions.stop) for positions in taken], size)
-        return None if found is None else [range(begin, end) for begin, end in found]
-
-    def parts(
-        self, before: ir.Node, data: ir.Value, axis: int, cover: Sequence[range], editor: Editor
-    ) -> list[ir.Value]:
-        """Add a Split of the data into these positions."""
-        sizes = [len(positions) for positions in cover]
-        return editor.pen(before).split(data, axis, sum(sizes), sizes)
-
-    def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
-        """Return what stands for a node's output once there is a part."""
-        return part
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Replace all nodes that read what the root reads, if they cover an axis of it."""
-        data = node.inputs[0]
-        found = None if data is None else known(data)
-        if data is None or not isinstance(found, Tensor) or found.shape is None or node.graph is None:
-            return
-        if not editor.first_look(self.name, data, node.graph) or not _can_split(found, editor, node):
-            return
-        axes: dict[int, dict[ir.Node, range]] = {}
-        for reader in data.consumers():
-            if reader.graph is not node.graph or editor.role(reader) not in self.roots:
-                continue
-            if editor.keeps(reader.outputs[0]):
-                continue
-            if reader.inputs[0] is data and editor.position(reader) is not None:
-                taken = self.taken(reader, found.shape, editor)
-                if taken is not None:
-                    axes.setdefault(taken[0], {})[reader] = taken[1]
-        for axis, readers in axes.items():
-            size = found.shape[axis]
-            cover = self.cover(readers.values(), size) if isinstance(size, int) else None
-            if cover is not None and len(cover) > 1:
-                self._split(data, axis, cover, readers, editor)
-                return
-
-    def _split(
-        self, data: ir.Value, axis: int, cover: Sequence[range], readers: dict[ir.Node, range], editor: Editor
-    ) -> None:
-        first = min(readers, key=lambda reader: editor.position(reader) or 0)
-        where, before = editor.where(first), f"{len(readers)} x {first.op_type}(axis={axis})"
-        parts = self.parts(first, data, axis, cover, editor)
-        by_positions = dict(zip(cover, parts, strict=True))
-        for reader, positions in readers.items():
-            if positions in by_positions:
-                part = self.place(reader, by_positions[positions], axis, editor)
-                editor.replace(reader.outputs[0], part)
-                editor.remove(reader)
-        editor.applied(self, where, before, editor.describe_maker(parts[0]), "they are the parts of one axis")
-
-
-class SlicesPass(_CoverPass):
-    """Slices of one tensor that together are a whole axis, of known size, are one Split."""
-
-    name = "slices"
-    roots = _SLICE
-
-    def taken(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-        """Read a Slice of one axis in steps of 1."""
-        found = _sole_axis(node, shape, editor)
-        return found if found is not None and found[1].step == 1 else None
-
-
-class StridedSlicesPass(_CoverPass):
-    """Slices in n steps from each of the first n positions of an axis are parts of a Split of size 1.
-
-    ``x[..., 0::2]`` and ``x[..., 1::2]``, as rotary embeddings have them, are the parts of an axis of 2 that
-    a Reshape makes, squeezed. These are more nodes than before, and about twice as fast: a Slice in steps
-    moves one element at a time.
-    """
-
-    name = "strided-slices"
-    roots = _SLICE
-
-    def taken(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-        """Read a Slice of one axis in steps."""
-        found = _sole_axis(node, shape, editor)
-        if found is None or _behind(shape, found[0]) is None:
-            return None
-        return found if found[1].step > 1 else None
-
-    def cover(self, taken: Collection[range], size: int) -> Sequence[range] | None:
-        """Return the positions from each of the first ones on."""
-        step = strides(taken, size)
-        return None if step is None else starts_of(step, size)
-
-    def parts(
-        self, before: ir.Node, data: ir.Value, axis: int, cover: Sequence[range], editor: Editor
-    ) -> list[ir.Value]:
-        """Add a Split of the data with its axis divided into that of the steps and that in a step."""
-        shape = shape_of(data)
-        behind = None if shape is None else _behind(shape, axis)
-        assert behind is not None
-        assert shape is not None
-        count, inner = len(cover), [len(cover[0]), len(cover), *behind]
-        pen = editor.pen(before)
-        divided = pen.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
-        return pen.split(divided, axis + 1, count, [1] * count)
-
-    def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
-        """Squeeze the axis in a step away."""
-        return editor.pen(node).squeeze(part, axis + 1)
 
 
 def _sole_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
@@ -227,34 +98,117 @@ def _behind(shape: Shape, axis: int) -> list[int] | None:
     return sizes if len(sizes) == len(shape) - axis - 1 else None
 
 
-class GathersPass(_CoverPass):
+# Nodes that each take some positions of the same axis of the same tensor, and together all of it
+
+Taken = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
+"""Returns the axis and the positions that a node takes; None where it takes something else."""
+
+
+def slices(node: ir.Node, editor: Editor) -> None:
+    """Slices of one tensor that together are a whole axis, of known size, are one Split."""
+    _cover(node, editor, _neighbouring)
+
+
+def strided_slices(node: ir.Node, editor: Editor) -> None:
+    """Slices in n steps from each of the first n positions of an axis are parts of a Split of size 1.
+
+    ``x[..., 0::2]`` and ``x[..., 1::2]``, as rotary embeddings have them, are the parts of an axis of 2 that
+    a Reshape makes, squeezed. These are more nodes than before, and about twice as fast: a Slice in steps
+    moves one element at a time.
+    """
+    _cover(node, editor, _in_steps, strided=True)
+
+
+def gathers(node: ir.Node, editor: Editor) -> None:
     """Gathers of neighbouring positions that together are a whole axis, of known size, are one Split."""
-
-    name = "gathers"
-    roots = frozenset({Role.GATHER})
-
-    def taken(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-        """Read a Gather of a list of neighbouring positions."""
-        return _gathered(node, shape, editor, rank=1)
+    _cover(node, editor, partial(_gathered, rank=1))
 
 
-class ScalarGathersPass(_CoverPass):
+def scalar_gathers(node: ir.Node, editor: Editor) -> None:
     """Gathers of every single position of an axis are one Split, and a Squeeze for each.
 
     These are more nodes than before: it is for runtimes that split faster than they gather, and applied only
     where it is named.
     """
+    _cover(node, editor, partial(_gathered, rank=0), squeezed=True)
 
-    name = "scalar-gathers"
-    roots = frozenset({Role.GATHER})
 
-    def taken(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-        """Read a Gather of one position."""
-        return _gathered(node, shape, editor, rank=0)
+def _neighbouring(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
+    """Read a Slice of one axis in steps of 1."""
+    found = _sole_axis(node, shape, editor)
+    return found if found is not None and found[1].step == 1 else None
 
-    def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
-        """Squeeze the axis away."""
-        return editor.pen(node).squeeze(part, axis)
+
+def _in_steps(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
+    """Read a Slice of one axis in steps."""
+    found = _sole_axis(node, shape, editor)
+    if found is None or _behind(shape, found[0]) is None:
+        return None
+    return found if found[1].step > 1 else None
+
+
+def _cover(
+    node: ir.Node, editor: Editor, taken: Taken, *, strided: bool = False, squeezed: bool = False
+) -> None:
+    """Replace all nodes that read what a node reads, if they cover an axis of it."""
+    data, role = node.inputs[0], editor.role(node)
+    found = None if data is None else known(data)
+    if data is None or not isinstance(found, Tensor) or found.shape is None or node.graph is None:
+        return
+    if not editor.first_look(data, node.graph) or not _can_split(found, editor, node):
+        return
+    axes: dict[int, dict[ir.Node, range]] = {}
+    for reader in data.consumers():
+        if reader.graph is not node.graph or editor.role(reader) is not role:
+            continue
+        if editor.keeps(reader.outputs[0]):
+            continue
+        if reader.inputs[0] is data and editor.position(reader) is not None:
+            own = taken(reader, found.shape, editor)
+            if own is not None:
+                axes.setdefault(own[0], {})[reader] = own[1]
+    for axis, readers in axes.items():
+        size, positions = found.shape[axis], readers.values()
+        if not isinstance(size, int):
+            continue
+        cover = starts_of(strides(positions, size) or 0, size) if strided else _neighbours(positions, size)
+        if len(cover) > 1:
+            _split(data, axis, cover, readers, editor, strided=strided, squeezed=squeezed)
+            return
+
+
+def _neighbours(taken: Iterable[range], size: int) -> list[range]:
+    """Return which positions are the whole axis once, in the order of the parts; none where none are."""
+    found = partition([(positions.start, positions.stop) for positions in taken], size)
+    return [range(begin, end) for begin, end in found or ()]
+
+
+def _split(
+    data: ir.Value,
+    axis: int,
+    cover: Sequence[range],
+    readers: Mapping[ir.Node, range],
+    editor: Editor,
+    *,
+    strided: bool,
+    squeezed: bool,
+) -> None:
+    first = min(readers, key=lambda reader: editor.position(reader) or 0)
+    where, before = editor.where(first), f"{len(readers)} x {first.op_type}(axis={axis})"
+    pen, sizes, shape = editor.pen(first), [len(positions) for positions in cover], shape_of(data)
+    if strided and shape is not None:  # into the axis of the steps and that in a step
+        inner = [sizes[0], len(cover), *(_behind(shape, axis) or ())]
+        data = pen.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
+        axis, sizes = axis + 1, [1] * len(cover)
+    parts = pen.split(data, axis, sum(sizes), sizes)
+    by_positions = dict(zip(cover, parts, strict=True))
+    for reader, positions in readers.items():
+        if positions in by_positions:
+            part = by_positions[positions]
+            part = editor.pen(reader).squeeze(part, axis) if strided or squeezed else part
+            editor.replace(reader.outputs[0], part)
+            editor.remove(reader)
+    editor.applied(where, before, editor.describe_maker(parts[0]), "they are the parts of one axis")
 
 
 def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:

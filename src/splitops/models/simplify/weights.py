@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -10,62 +10,49 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, shape_of, type_of
 from splitops.models.graph.pen import shape_like
 from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, stated
-from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import NUMERICS
 
 
-class SplitWeightsPass(SplitPass):
+def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) -> None:
     """A split of a matrix product or convolution with constant weights becomes one with parts of the weights.
 
     Also behind a bias that is added, and Reshapes and Transposes. Of integers the values are the same. A
     runtime may take a sum of products of floats in another order where the matrix has another size, so that
-    is done only where it is allowed.
-
-    Args:
-        allow: what may change: with ``"numerics"``, the last bits of floats.
+    is done only where ``allow`` has ``"numerics"``.
     """
-
-    name = "split-weights"
-    roots = frozenset({Role.SPLIT, Role.GATHER})
-
-    def __init__(self, allow: Iterable[str] = ()) -> None:
-        self.allow = frozenset(allow)
-
-    def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Compute each part that the root gives by itself."""
-        data = node.inputs[0]
-        kind = None if data is None else type_of(data)
-        if data is None or kind is None or not (kind.integer or NUMERICS in self.allow):
-            return
-        movers = movers_above(data, node, editor)
-        top = movers[0].inputs[0] if movers else data
-        cover = None if top is None or top.producer() is None else cover_of(node, data, editor)
-        if top is None or cover is None or len(data.uses()) != len(cover.nodes):
-            return
-        if movers:
-            found = in_front(movers, cover, editor)
-        elif cover.squeezed or any(map(editor.keeps, cover.parts)):
-            found = None
-        else:
-            sizes = zip(cover.sizes, cover.parts, strict=True)
-            found = cover.axis, [Part(size, part, (), ()) for size, part in sizes]
-        if found is None or len(found[1]) < 2:
-            return
-        axis, parts = found
-        row = _computing(top, axis, editor)
-        divided = None if row is None else _divided(row, axis, [part.size for part in parts], editor)
-        if row is None or divided is None:
-            return
-        where, first = editor.where(cover.nodes[0]), cover.nodes[0]
-        before = ", ".join(one.op_type for one in (*row, *movers, first))
-        for index, part in enumerate(parts):
-            if is_read(part.end):
-                made = _part(row, divided, index, axis, part.size, first, editor)
-                editor.replace(part.end, stated(part.moves, first, made, editor))
-            editor.remove(*part.behind)
-        editor.remove(*row, *movers, *cover.nodes)
-        after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
-        editor.applied(self, where, before, after, "its weights are constant")
+    data = node.inputs[0]
+    kind = None if data is None else type_of(data)
+    if data is None or kind is None or not (kind.integer or NUMERICS in allow):
+        return
+    movers = movers_above(data, node, editor)
+    top = movers[0].inputs[0] if movers else data
+    cover = None if top is None or top.producer() is None else cover_of(node, data, editor)
+    if top is None or cover is None or len(data.uses()) != len(cover.nodes):
+        return
+    if movers:
+        found = in_front(movers, cover, editor)
+    elif cover.squeezed or any(map(editor.keeps, cover.parts)):
+        found = None
+    else:
+        sizes = zip(cover.sizes, cover.parts, strict=True)
+        found = cover.axis, [Part(size, part, (), ()) for size, part in sizes]
+    if found is None or len(found[1]) < 2:
+        return
+    axis, parts = found
+    row = _computing(top, axis, editor)
+    divided = None if row is None else _divided(row, axis, [part.size for part in parts], editor)
+    if row is None or divided is None:
+        return
+    where, first = editor.where(cover.nodes[0]), cover.nodes[0]
+    before = ", ".join(one.op_type for one in (*row, *movers, first))
+    for index, part in enumerate(parts):
+        if is_read(part.end):
+            made = _part(row, divided, index, axis, part.size, first, editor)
+            editor.replace(part.end, stated(part.moves, first, made, editor))
+        editor.remove(*part.behind)
+    editor.remove(*row, *movers, *cover.nodes)
+    after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
+    editor.applied(where, before, after, "its weights are constant")
 
 
 def _computing(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
