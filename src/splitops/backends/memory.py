@@ -22,15 +22,7 @@ Array = npt.NDArray[Any]
 def fitting(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
     """Return the name and the array of each buffer, all of which are proved to be like their parts.
 
-    Args:
-        plan: has the shapes of the parts.
-        out: the buffers.
-        kind: the type of arrays that they must be of.
-        data: the array whose dtype and device they must have.
-
-    Raises:
-        ArrayError: there are more or fewer buffers than parts, or one has another type, shape, dtype or
-            device.
+    An ArrayError names the first that is not.
     """
     if len(out) != len(plan.sizes):
         raise ArrayError(f"out has {len(out)} arrays, but there are {len(plan.sizes)} parts")
@@ -53,11 +45,7 @@ def fitting(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[t
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:
-    """Reject buffers that overlap the data, themselves or one another.
-
-    Raises:
-        ArrayError: naming the first buffer that does.
-    """
+    """Reject buffers that overlap the data, themselves or one another."""
     for index, buffer in enumerate(out):
         if _overlaps_itself(buffer):
             raise ArrayError(f"out[{index}] has elements that share memory with one another")
@@ -110,11 +98,7 @@ class _Memory:
 def memory_at(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
     """Return an array that stands for memory and must not be read.
 
-    Args:
-        address: of the first element; that of an empty tensor may be 0.
-        shape: the shape.
-        strides: the strides in bytes.
-        itemsize: bytes of one element.
+    The strides are in bytes; the address of an empty tensor may be 0.
     """
     if 0 in shape:
         return np.empty(shape, f"V{itemsize}")

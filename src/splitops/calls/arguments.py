@@ -32,11 +32,8 @@ def bind_call(
 ) -> Binding:
     """Bind one call: each argument becomes the attribute or input that the version has for it.
 
-    Args:
-        schema: the operator version.
-        data: what is known of the data.
-        arguments: by name; None is an absent one, and an entry None in lengths one that is not known.
-        unknown: the arguments of which None says that they are given, but not known.
+    None is an absent argument, and an entry None in lengths one that is not known. Of the names in
+    ``unknown``, None says that they are given, but not known.
     """
     row = compile_row(schema)
     attributes: dict[str, Any] = {}
@@ -142,11 +139,7 @@ def _input(value: Any, floats: ElementType | None) -> Fact:
 
 
 def array_and_backend(data: Any) -> tuple[Any, Backend]:
-    """Return the data as an array, and the backend of its library.
-
-    Raises:
-        ArrayError: as :func:`as_array`, or no backend knows the array.
-    """
+    """Return the data as an array, and the backend of its library."""
     backend = find_backend(type(data))
     if backend is not None and not isinstance(data, np.generic):
         return data, backend
@@ -161,12 +154,7 @@ def as_array(data: Any, what: str = "data") -> Any:
     ``range`` and what hands its memory to NumPy: ``array.array``, ``memoryview`` and other buffers, objects
     with ``__array__``. Anything else is returned as it is.
 
-    Args:
-        data: anything.
-        what: how messages call it.
-
-    Raises:
-        ArrayError: lists of unequal lengths, or values that no element type holds together.
+    Lists of unequal lengths, and values that no element type holds together, are an ArrayError.
     """
     listed = isinstance(data, _LISTED)
     if not listed and (find_backend(type(data)) is not None or not _is_readable(data)):
@@ -211,12 +199,7 @@ def _check_kept(array: npt.NDArray[Any], data: Any, what: str) -> None:
 def data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
     """Return what an array of any library says of the data input.
 
-    Args:
-        data: the array.
-        shape: its sizes, where they are known better than the array tells.
-
-    Raises:
-        ArrayError: no backend knows the array.
+    ``shape`` has the sizes where they are known better than the array tells.
     """
     backend = backend_of(data)
     element_type = backend.element_type(data) or foreign_type(backend.dtype_name(data))

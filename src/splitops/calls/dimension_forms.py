@@ -30,11 +30,7 @@ def infer_call(
 ) -> Inference:
     """Infer one operator's outputs from the arguments of a call.
 
-    Args:
-        schema: the operator version.
-        shape: the shape of the data.
-        arguments: by name; None is an absent one.
-        unknown: the arguments of which None says that they are given, but not known.
+    ``unknown`` is as in :func:`~splitops.calls.arguments.bind_call`.
     """
     data = Fact(None, shape_from_form(shape))
     return infer_binding(bind_call(schema, data, arguments, unknown))
@@ -42,9 +38,6 @@ def infer_call(
 
 def shape_from_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
     """Read a shape as callers write it.
-
-    Raises:
-        ArrayError: it is not a sequence of dimensions.
 
     Examples:
         >>> shape_from_form([2, "N", (1, None), None])

@@ -40,11 +40,7 @@ def call_plan(
 def execute(
     plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
 ) -> Parts:
-    """Split an array by a plan that was made for any array of its shape; as :func:`run` besides.
-
-    Raises:
-        ArrayError: the array has another shape than the plan, no backend knows it, or as :func:`run`.
-    """
+    """Split an array by a plan that was made for any array of its shape; as :func:`run` besides."""
     data, backend = array_and_backend(data)
     return _checked(plan, backend, data, copy, out)
 
@@ -61,15 +57,7 @@ def _checked(
 def run(plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None) -> Parts:
     """Split an array by a plan that was made for it: views, or copies, or filled buffers.
 
-    Args:
-        plan: the plan.
-        backend: that of the data.
-        data: array of the plan's shape.
-        copy: None or False for views, True for copies.
-        out: buffers to fill.
-
-    Raises:
-        ArrayError: ``out`` does not fit or overlaps; nothing is written then.
+    Nothing is written if ``out`` does not fit or overlaps.
     """
     if out is None:
         parts = backend.copies(plan, data) if copy else backend.views(plan, data)

@@ -81,15 +81,7 @@ def call(
 ) -> Any:
     """Split an array as one operator version does with these arguments.
 
-    Args:
-        schema: the operator version.
-        data: array of any library.
-        arguments: the operator's arguments by name; None is an absent one.
-        copy: as in the function.
-        out: as in the function.
-
-    Returns:
-        The parts in a tuple, or in a list where the version gives a sequence.
+    ``copy`` and ``out`` are as in the function.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):

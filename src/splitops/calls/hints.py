@@ -55,11 +55,7 @@ def missing(module: str, name: str) -> AttributeError:
 
 
 def hinting(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose TypeError of wrong arguments says which ones are meant.
-
-    Args:
-        body: does the work.
-    """
+    """Return a function whose TypeError of wrong arguments says which ones are meant."""
 
     def hinted(*args: Any, **named: Any) -> Any:
         try:
@@ -86,14 +82,7 @@ def _of_call(body: Callable[..., Any], given: int, named: dict[str, Any]) -> str
 
 
 def of_one_length(schema: OperatorSchema, name: str, value: int, error: LengthsError) -> RuleError:
-    """Return the error of a number that was given where a list of lengths belongs.
-
-    Args:
-        schema: the operator version.
-        name: of the argument.
-        value: the number.
-        error: what binding said.
-    """
+    """Return the error of a number that was given where a list of lengths belongs."""
     if schema.domain:
         equal = f"{value} equal parts use splitops.openvino.split(x, axis, {value})"
         sized = ""

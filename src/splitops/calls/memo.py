@@ -113,12 +113,7 @@ def remembering(
     The data of equal calls have one type, element type and shape. Their arguments are the same integers,
     and lists and tuples of integers.
 
-    Args:
-        name: the operator.
-        domain: its domain.
-        body: the function, for all other calls.
-        names: of its parameters, the data first.
-        defaults: of its parameters, by name.
+    ``body`` is the function, for all other calls; of its parameters, the data is the first.
     """
     plans: Memo[SplitPlan] = Memo()
 

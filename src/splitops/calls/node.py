@@ -126,20 +126,8 @@ def evaluate(
 ) -> tuple[npt.NDArray[Any], ...]:
     """Run one operator, given as a model's node has it.
 
-    Args:
-        schema: the operator version.
-        attributes: the node's attributes by name: integers, or sequences of integers.
-        inputs: the input arrays in the operator's order; None is an absent one.
-        outputs: number of outputs that the node declares; None where nothing is declared.
-        where: the place in a model, for messages.
-        types: element types of inputs that their dtypes cannot tell, such as OpenVINO's nf4 in uint8.
-
-    Returns:
-        The parts as views: one for each output, or the elements of the sequence.
-
-    Raises:
-        RuleError: a rule is broken; see :func:`splitops.splitting.binding.bind`.
-        ModelError: a required input is absent.
+    ``outputs`` is the number that the node declares, if it does. ``types`` are those that dtypes cannot tell,
+    such as OpenVINO's nf4 in uint8. The parts are views: one for each output or element of the sequence.
 
     Examples:
         >>> import numpy as np
@@ -159,8 +147,7 @@ _OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=N
 def observing(observer: Observer) -> Iterator[None]:
     """Show every split that :func:`evaluate` makes in the block, and in its context alone, to a function.
 
-    Args:
-        observer: called with the request and its plan, before the data are split.
+    It gets the request and its plan before the data are split.
     """
     token = _OBSERVER.set(observer)
     try:

@@ -84,16 +84,8 @@ def plan_symbolic(
 ) -> SymbolicPlan | None:
     """Plan a split of which some sizes are symbolic.
 
-    Args:
-        binding: what is proved of it, symbolic sizes taken as unknown.
-        shape: the sizes of the data: integers, symbolic integers, None where unknown.
-        lengths: the lengths, where some of them are symbolic; otherwise None.
-
-    Returns:
-        The plan, its sizes and offsets symbolic where they must be; None where the sizes break a rule.
-
-    Raises:
-        ArrayError: the size of the split axis is not known.
+    A size of None is unknown. ``lengths`` are given where some of them are symbolic. The plan is None where
+    the sizes break a rule.
     """
     axis = binding.axis
     assert axis is not None

@@ -18,9 +18,7 @@ def safe_names(names: list[str], suffixes: list[str]) -> list[str]:
     Letters, digits and ``._-+`` are kept, everything else becomes ``_``. Names that differ only in case, or
     not at all after this, get ``-2``, ``-3`` and so on.
 
-    Args:
-        names: any names, such as a model's outputs.
-        suffixes: the suffixes that may follow one of them; they only tell names apart.
+    The suffixes may follow a name; they only tell names apart.
 
     Examples:
         >>> safe_names(["../../x", "y:0", "Y:0"], [".npy"])

@@ -47,14 +47,7 @@ def _read_format(text: str) -> Format:
 def read_file(file: Path, raw: Format | None, command: str) -> Contents:
     """Read what a tensor file holds.
 
-    Args:
-        file: its path or address.
-        raw: the form of raw bytes; None for the other formats.
-        command: that reads it, for the message of a folder.
-
-    Raises:
-        click.UsageError: nothing is at an address, or it is a folder.
-        FileError: it cannot be read.
+    ``command`` is named in the message of a folder. Nothing at an address is wrong usage.
     """
     from splitops.files.addresses import is_address
     from splitops.files.planning import read

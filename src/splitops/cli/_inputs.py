@@ -27,10 +27,7 @@ _MAX_PROTOBUF: Final = (1 << 31) - 1
 def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:
     """Return the arrays of ``NAME=VALUE`` texts, by input name.
 
-    Raises:
-        click.UsageError: a text is not ``NAME=VALUE``, a name is unknown or repeated, an input or a file is
-            missing.
-        ModelError: a file is malformed or unsafe.
+    A text that is not so, an unknown or repeated name, and a missing input or file are wrong usage.
     """
     stated: dict[str, list[str]] = {}
     known = {name: item for item in declared for name in (*item.aliases, item.name)}

@@ -115,11 +115,7 @@ def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) 
 
 
 def hold(out: Path | None, *, openvino: bool) -> None:
-    """Check that a file has the ending of the format of its model.
-
-    Raises:
-        click.BadParameter: it has the ending of the other format.
-    """
+    """Check that a file has the ending of the format of its model."""
     if out is not None and is_openvino(out) is not openvino:
         expected = "OpenVINO IR, which ends in .xml" if openvino else "an ONNX model, which ends in .onnx"
         raise click.BadParameter(f"{shown_path(out)} is to hold {expected}.", param_hint="-o")

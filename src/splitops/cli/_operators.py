@@ -25,12 +25,7 @@ _DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
 def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
     """Return the row that a name means: ``Split``, ``Split-13``, ``openvino:Split-1``.
 
-    Args:
-        text: a name, perhaps after a domain, perhaps with the exact version.
-        opset: the opset that selects the version, for a name without one; None is the newest.
-
-    Raises:
-        click.BadParameter: there is no such operator or version.
+    The opset selects the version for a name without one; None is the newest.
     """
     domain, colon, name = text.rpartition(":")
     if colon and domain not in _DOMAIN_NAMES:
@@ -58,9 +53,6 @@ def schema_json(row: OperatorSchema) -> dict[str, Any]:
 
 def find_element_type(text: str) -> ElementType:
     """Return the element type of a NumPy, OpenVINO or ONNX name.
-
-    Raises:
-        click.BadParameter: there is none.
 
     Examples:
         >>> find_element_type("f32") is find_element_type("FLOAT") is find_element_type("float32")
@@ -124,12 +116,7 @@ class SplitOptions:
     keepdims: bool | None = None
 
     def resolve(self) -> OperatorSchema:
-        """Return the operator version: the chosen one, or the newest that has the request's size rule.
-
-        Raises:
-            click.UsageError: not one of ``--sizes``, ``--parts``, ``--chunk``, one that the chosen operator
-                does not have, or a number below 1.
-        """
+        """Return the operator version: the chosen one, or the newest that has the request's size rule."""
         for name in ("parts", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:

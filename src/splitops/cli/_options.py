@@ -89,10 +89,7 @@ def added(*options: Callable[..., Any]) -> Callable[[_Function], _Function]:
 def gathered(name: str, kind: Any, *options: Callable[..., Any]) -> Callable[[_Function], _Function]:
     """Return a decorator that adds options to a command, which gets them as one argument.
 
-    Args:
-        name: of the argument.
-        kind: called with what the options give, by their names.
-        *options: in the order in which the help lists them.
+    It is what ``kind`` makes of the options, by their names; the help lists them in this order.
     """
 
     def decorate(function: _Function) -> _Function:

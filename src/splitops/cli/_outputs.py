@@ -30,9 +30,6 @@ def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any
     An output ``y`` becomes ``y.npy``, the elements of a sequence ``s`` become ``s.0.npy``, ``s.1.npy`` and so
     on. Element types that NumPy lacks are written as unsigned integers of the same width, strings as
     fixed-width Unicode.
-
-    Raises:
-        ModelError: an output has no .npy form, or the folder cannot be written to.
     """
     arrays = [(name, list(_arrays(name, value))) for name, value in outputs.items()]
     names = [

@@ -63,14 +63,7 @@ def measure(
 ) -> Measurements:  # fmt: skip
     """Run a model again and measure it; write a trace where one is asked for.
 
-    Args:
-        model: its file.
-        feeds: its inputs.
-        ready: a session of it.
-        options: those of the session.
-        repeat: how many runs are timed.
-        profile: whether operators are.
-        trace: the file for their picture.
+    ``repeat`` runs are timed; ``options`` are those of the session.
     """
     from splitops.ground.writing import write_whole
     from splitops.models.sessions import session

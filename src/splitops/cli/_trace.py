@@ -63,13 +63,7 @@ class Trace:
         self.counts[split] += 1
 
     def splits(self, predicted: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
-        """Return what was made here, what an engine makes, and the nodes that did not run.
-
-        Args:
-            predicted: the splits that the engine evaluates, with what inference knows of them.
-            sites: all split nodes of the model.
-            engine: its name.
-        """
+        """Return what was made here, what an engine makes, and the nodes that did not run."""
         from splitops.models.sessions.predicted import plan_of
 
         made = [replace(split, times=times) for split, times in self.counts.items()]

@@ -21,12 +21,9 @@ def page_file(package: str, name: str) -> str:
 def fill(template: str, *, style: str, script: str, pictures: str = "", **texts: str) -> str:
     """Fill a template whose content security policy allows its own styles and script alone.
 
-    Args:
-        template: HTML with the placeholders ``$policy``, ``$style``, ``$script`` and the names of the texts.
-        style: CSS.
-        script: JavaScript.
-        pictures: the style that pictures in the texts bring along.
-        **texts: HTML; whatever comes from outside is escaped already.
+    The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of the texts,
+    which are HTML: whatever comes from outside is escaped already. ``pictures`` is the style that
+    pictures in them bring along.
     """
     allowed = policy(*filter(None, (style, pictures)), script=script)
     return Template(template).substitute(texts, policy=allowed, style=style, script=script)

@@ -75,12 +75,7 @@ def progressing(listener: Listener) -> Iterator[None]:
 
 
 def counted(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return the items of a loop, told of one by one; where nobody listens, the iterable itself.
-
-    Args:
-        items: what the loop is over.
-        what: the work of the loop.
-    """
+    """Return the items of a loop, told of one by one; where nobody listens, the iterable itself."""
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _told(items, what)
 
@@ -96,10 +91,7 @@ def _told(items: Iterable[_Item], what: str) -> Iterator[_Item]:
 def telling(what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
     """Give the block a function that tells how many steps are done, what is at work, and of how many steps.
 
-    Args:
-        what: the work of the block.
-        total: how many steps it has; None where that is not known.
-        unit: what a step is, such as ``"bytes"``.
+    The total is None where it is not known.
 
     Examples:
         >>> heard = []

@@ -1,4 +1,4 @@
-"""Files from outside: bounded reading and contained paths."""
+"""Files from outside: bounded reading and contained paths. What is wrong with one is a ModelError."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from splitops.ground.descriptors import Descriptors
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
-    """Open a regular file for reading; a folder, pipe or device is an error, never a wait.
-
-    Raises:
-        ModelError: the file is missing, unreadable or not a regular file.
-    """
+    """Open a regular file for reading; a folder, pipe or device is an error, never a wait."""
     # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
     name = os.fspath(path)
     descriptors = Descriptors()
@@ -35,20 +31,12 @@ def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
 
 
 def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
-    """Read a file of at most ``limit`` bytes.
-
-    Raises:
-        ModelError: as :func:`read_content`.
-    """
+    """Read a file of at most ``limit`` bytes."""
     return bytes(read_content(path, limit=limit, where=where))
 
 
 def read_content(path: Path, *, limit: int, where: Where | None = None) -> memoryview:
-    """Read a file of at most ``limit`` bytes into memory that is quick to get for large ones.
-
-    Raises:
-        ModelError: the file cannot be opened, is longer, or is cut short while it is read.
-    """
+    """Read a file of at most ``limit`` bytes into memory that is quick to get for large ones."""
     with open_regular(path, where) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
@@ -73,9 +61,6 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
 
     A map would be quicker to make, but if the file is cut short while it is mapped, the first look at a page
     that is gone ends the process.
-
-    Raises:
-        ModelError: the file has no such bytes (any more), or they do not fit into memory.
     """
     try:
         # NumPy's, because a bytearray would be filled with zeros first.
@@ -108,13 +93,7 @@ class DataFolder:
     def file(self, location: str, where: Where | None = None) -> Path:
         """Return the file that a model names.
 
-        Args:
-            location: a relative path with ``/``, as the model writes it.
-            where: the place in the model, for the error.
-
-        Raises:
-            ModelError: the location is empty or absolute, climbs with ``..``, or leaves the folder through a
-                symbolic link where that is not allowed.
+        ``location`` is as the model writes it: a relative path with ``/``.
         """
         parts = location.replace("\\", "/").split("/")
         windows = PureWindowsPath(location)

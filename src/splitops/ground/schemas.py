@@ -37,11 +37,7 @@ def problem(value: Any, schema: Schema, place: str = "", root: Schema | None = N
 
     An integer is not a boolean, and no float: 2.0 is a size of nothing.
 
-    Args:
-        value: of JSON or TOML.
-        schema: a JSON Schema of :data:`WORDS`.
-        place: where the value is.
-        root: the schema whose ``$defs`` its references name; None is the schema itself.
+    The schema has the words of :data:`WORDS`; ``root`` is the one whose ``$defs`` its references name.
 
     Examples:
         >>> problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})

@@ -99,13 +99,8 @@ def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) ->
 
     A number of another type is returned unchanged: binding reports what is wrong with it.
 
-    Args:
-        node: the node.
-        linked: values of the function's attributes, for attributes that refer to them. One that the caller
-            leaves out is absent.
-
-    Raises:
-        ModelError: an attribute holds no numbers.
+    ``linked`` are the values of the function's attributes, to which attributes refer; one that the caller
+    leaves out is absent.
     """
     from onnx import AttributeProto
 

@@ -36,11 +36,8 @@ class Inference:
 def infer_binding(binding: Binding) -> Inference:
     """Infer the shapes of the parts of a proved split.
 
-    Args:
-        binding: what :func:`splitops.splitting.binding.bind` has proved; its facts may be partial.
-
-    Returns:
-        The shapes: every outcome that the facts allow lies inside them, and no dimension can be narrowed.
+    Its facts may be partial. Every outcome that they allow lies inside the shapes, and no dimension can
+    be narrowed.
     """
     axes = _axes(binding)
     shape, sequence = binding.data.shape, binding.schema.gives_sequence

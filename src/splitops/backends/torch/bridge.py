@@ -16,8 +16,7 @@ _CODES: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """Return a CPU tensor as an array that shares its memory: the same shape, strides and bytes.
 
-    Args:
-        tensor: strided, of any dtype; one without a counterpart in NumPy gives integers of its width.
+    A dtype that NumPy does not have becomes integers of its width.
     """
     if tensor.requires_grad:
         tensor = tensor.detach()
@@ -32,9 +31,7 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 def from_numpy(array: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
     """Return a writeable array with non-negative strides as a tensor that shares its memory.
 
-    Args:
-        array: as :func:`to_numpy` gives for ``dtype``.
-        dtype: that of the tensor.
+    The array is as :func:`to_numpy` gives it for the dtype.
     """
     tensor = torch.from_numpy(array)
     return tensor if tensor.dtype is dtype else tensor.view(dtype)

@@ -44,11 +44,7 @@ def split_copy(
 ) -> tuple[torch.Tensor, ...]:
     """Return the parts of a tensor as contiguous tensors of their own.
 
-    Args:
-        data: strided tensor.
-        sizes: the sizes of the parts; their sum is the size of the axis.
-        axis: the axis, in [0, rank).
-        squeeze: whether the parts, all of size 1, are without the axis.
+    The sizes add up to the axis, which is not negative; with ``squeeze``, parts of size 1 lose it.
     """
     if (
         torch.compiler.is_compiling()
@@ -74,8 +70,7 @@ def split_into(
 ) -> None:
     """Write the parts of a tensor into buffers of their shapes, dtype and device.
 
-    Raises:
-        ArrayError: a buffer overlaps the data, itself or another one; nothing is written then.
+    Nothing is written if a buffer overlaps the data, itself or another one.
     """
     wrapped, compiling = is_traceable_wrapper_subclass(data), torch.compiler.is_compiling()
     if compiling and not wrapped and not torch.compiler.is_exporting():

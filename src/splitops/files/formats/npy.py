@@ -64,14 +64,7 @@ class Header:
 def read_header(file: IO[bytes], name: str, size: int) -> Header:
     """Read a header and check it against the size of the file.
 
-    Args:
-        file: at its beginning.
-        name: of the file, for messages.
-        size: of the whole file in bytes.
-
-    Raises:
-        FileError: this is not a .npy file, it holds Python objects (pickled), or it has fewer or more bytes
-            than its header says.
+    Pickled objects, and fewer or more bytes than the header says, are a FileError.
     """
     return _proved(_parsed(file, name), name, size)
 
@@ -167,11 +160,7 @@ class MappedArray:
 
 
 def mapped(path: Path) -> MappedArray:
-    """Map a .npy file into memory; nothing is read before it is used.
-
-    Raises:
-        FileError: the file is missing, no .npy file, truncated, too long, or holds pickled objects.
-    """
+    """Map a .npy file into memory; nothing is read before it is used."""
     source = LocalFile(path)
     header = _header_of(source)
     if not header.data_bytes:
@@ -186,11 +175,7 @@ def mapped(path: Path) -> MappedArray:
 def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header], None]) -> npt.NDArray[Any]:
     """Read an array from a stream of a known size, such as a member of an .npz file.
 
-    Args:
-        file: at its beginning.
-        name: of the stream, for messages.
-        size: of the whole stream in bytes.
-        accept: called with the header before a byte of the data is read; what it raises ends the reading.
+    ``accept`` gets the header before a byte of the data is read; what it raises ends the reading.
     """
     header = read_header(file, name, size)
     accept(header)

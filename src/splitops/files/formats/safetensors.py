@@ -172,16 +172,9 @@ FORMAT: Final = _Safetensors()
 def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, Contents], list[str]]:
     """Read the files that an index or a numbered file belongs to, proved to hold each tensor once.
 
-    Args:
-        source: the index, or one of numbered files, which may have an index beside them; another file is
-            the only one.
-        allow_links: whether links to the files may lead out of their folder.
-
-    Returns:
-        The contents of the files by name, and what is wrong with the index where that loses nothing.
-
-    Raises:
-        FileError: a file is missing or malformed, or the files and the index do not agree.
+    The source is the index, or one of numbered files, which may have an index beside them; another file
+    is the only one. Returned are the contents by file name, and what is wrong with the index where that
+    loses nothing.
     """
     piece = PIECE.fullmatch(source.path.name)
     if piece is not None:
@@ -220,11 +213,7 @@ def _opened(source: Source, names: Sequence[str], allow_links: bool) -> dict[str
 
 
 def stated_index(source: Source) -> tuple[dict[str, str], Any]:
-    """Return what an index declares: of each tensor the file, and the bytes of all, which may be None.
-
-    Raises:
-        FileError: it is malformed.
-    """
+    """Return what an index declares: of each tensor the file, and the bytes of all, which may be None."""
     if source.size > _MAX_INDEX:
         raise FileError(f"{source.name} has {source.size} bytes, more than an index can have")
     try:
@@ -239,11 +228,7 @@ def stated_index(source: Source) -> tuple[dict[str, str], Any]:
 
 
 def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
-    """Return the contents of several files as one, whose first source is the file that was opened.
-
-    Raises:
-        FileError: two of them have the same tensor, or say different things of the same kind.
-    """
+    """Return the contents of several files as one, whose first source is the file that was opened."""
     metadata: dict[str, str] = {}
     names: set[str] = set()
     tensors: list[StoredTensor] = []
@@ -368,8 +353,7 @@ def _listed(shape: tuple[int, ...]) -> str:
 def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
     """Return the tensor at an offset of which a document declares the name, the type and the shape.
 
-    Raises:
-        ValueError: the format has none like it.
+    One that the format cannot have is a ValueError.
     """
     try:
         name.encode()

@@ -71,15 +71,8 @@ def create(path: Path, tensors: Sequence[StoredTensor], source: Path) -> None:
 def target_chunks(tensor: StoredTensor, before: StoredTensor, source: Path, offset: int) -> tuple[int, ...]:
     """Return the shape of the outer chunks of a target.
 
-    Args:
-        tensor: of the target.
-        before: the tensor that it is described after.
-        source: the folder with this one.
-        offset: where a part begins along the axis that is split.
-
-    Raises:
-        FileError: there is no description, or it is not the one that was read before.
-        ValueError: it says of the chunks before a split what cannot be.
+    ``before`` is the tensor that it is described after, in the folder ``source``; a part begins at
+    ``offset`` of the axis that is split.
     """
     described = _description(source / before.name)
     levels = _levels_of(described)
@@ -105,15 +98,9 @@ def rechunked(
 ) -> tuple[Levels, dict[str, Any]]:
     """Return the chunks and the attributes of a target of a split or merge.
 
-    Args:
-        levels: the chunks of the array that it is described after.
-        attributes: of this array.
-        before: the shape of this array.
-        after: the shape of the target; smaller along one axis for a part, larger for a merge, or the same.
-        narrow: whether the chunks of a part may become smaller.
-
-    Raises:
-        ValueError: the attributes say of the chunks before a split what cannot be.
+    They and the shape ``before`` are those of the array that it is described after. ``after`` is smaller
+    along one axis for a part, larger for a merge, or the same. With ``narrow``, chunks of a part may
+    become smaller.
     """
     if not isinstance(attributes, dict):
         raise ValueError(f"the attributes are not an object: {shown(attributes)}")

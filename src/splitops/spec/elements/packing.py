@@ -75,12 +75,7 @@ def _layout(element_type: ElementType) -> _Layout:
 def packed_size(element_type: ElementType, count: int) -> int:
     """Return how many bytes the storage of ``count`` elements takes.
 
-    Args:
-        element_type: any type of a fixed width.
-        count: number of elements, at least 0; exact for any size.
-
-    Raises:
-        ArrayError: for strings, whose storage follows from their contents, and for a negative count.
+    Strings, whose storage follows from their contents, and a negative count are an ArrayError.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
@@ -104,17 +99,8 @@ def unpack(
 ) -> npt.NDArray[Any]:
     """Read elements from their storage.
 
-    Args:
-        data: exactly ``packed_size(element_type, number of elements)`` bytes.
-        element_type: any type of a fixed width; one of at least 8 bits gives a read-only view of ``data``.
-        shape: the shape of the result.
-
-    Returns:
-        An array of ``shape`` and ``element_type.numpy``, one element per item. Types without a NumPy dtype of
-        their own (u1, u3, u6, nf4) give their codes as uint8.
-
-    Raises:
-        ArrayError: where the number of bytes does not fit the shape, or a dimension is negative.
+    There is one element per item. Types of at least 8 bits give a read-only view of the bytes; those
+    without a NumPy dtype (u1, u3, u6, nf4) their codes as uint8.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
@@ -141,12 +127,8 @@ def unpack(
 def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
     """Write elements into their storage; the inverse of :func:`unpack`.
 
-    Args:
-        array: any shape and strides, of dtype ``element_type.numpy``.
-        element_type: any type of a fixed width.
-
-    Raises:
-        ArrayError: where the dtype is another one, or a code of a uint8 array does not fit the type's bits.
+    The array is of dtype ``element_type.numpy``, of any shape and strides; a code of uint8 that does not
+    fit the bits is an ArrayError.
 
     Examples:
         >>> import numpy as np

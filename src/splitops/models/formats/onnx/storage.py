@@ -44,15 +44,7 @@ _ROOM: Final = 1 << 24
 def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelProto:
     """Read an ONNX model, with its external data.
 
-    Args:
-        path: the ``.onnx`` file. External data must be inside its folder.
-        allow_links: whether a link in the folder may lead out of it.
-
-    Returns:
-        The model, proved well formed, all data in it.
-
-    Raises:
-        ModelError: the file is not a model, lies about its data, or names files outside its folder.
+    External data must be inside its folder; a link there may lead out of it if ``allow_links``.
     """
     file = Path(path)
     model = parse(file, allow_links=allow_links)
@@ -61,11 +53,7 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelPro
 
 
 def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
-    """Read an ONNX model and prove it well formed; external initializers stay where they are.
-
-    Raises:
-        ModelError: as :func:`read`.
-    """
+    """Read an ONNX model and prove it well formed; external initializers stay where they are."""
     where = place_of(path)
     content = read_content(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
@@ -88,13 +76,8 @@ def opened(
     Of a larger one, initializers of more than 32 KiB stay in their files, proved to be there, and name their
     folder in this process: what is made of the model can be written without having been read.
 
-    Args:
-        model: the ``.onnx`` file, or a model in memory, which is not changed.
-        weights: False leaves such initializers where they are in smaller models too.
-        allow_links: whether a link in the folder may lead out of it.
-
-    Raises:
-        ModelError: as :func:`read`, or the model in memory is none.
+    A model in memory is not changed. Without ``weights``, such initializers stay where they are in
+    smaller models too.
     """
     where = place_of(model)
     if not isinstance(model, str | os.PathLike):
@@ -123,11 +106,7 @@ def _bytes(model: ModelProto, where: Where) -> int:
 
 
 def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
-    """Return a model in memory as protobuf; external data names its folder, where the model knows one.
-
-    Raises:
-        ModelError: it is not a model.
-    """
+    """Return a model in memory as protobuf; external data names its folder, where the model knows one."""
     if isinstance(model, ModelProto):
         return model
     import onnx_ir
@@ -150,11 +129,7 @@ def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
 
 
 def written_by_onnx_ir(model: onnx_ir.Model) -> ModelProto:
-    """Return a model of onnx-ir as protobuf.
-
-    Raises:
-        ModelError: onnx-ir cannot write it: it has names that are not text.
-    """
+    """Return a model of onnx-ir as protobuf."""
     import onnx_ir
 
     try:
@@ -176,15 +151,8 @@ def write(
 ) -> None:
     """Write an ONNX model: whole, or not at all.
 
-    Args:
-        model: ``onnx.ModelProto`` or ``onnx_ir.Model``; it is not changed.
-        path: the ``.onnx`` file; an existing one is replaced.
-        external: whether initializers of the main graph of 1024 bytes and more go to a file beside the
-            model, named like it with ``.data`` appended. None does so where one file would exceed 2 GiB.
-
-    Raises:
-        ModelError: the model is not well formed or too large for one file, its data is in yet another file,
-            or the disk rejects.
+    With ``external``, initializers of the main graph of 1024 bytes and more go to a file beside it, named
+    like it with ``.data`` appended. None does so where one file would exceed 2 GiB.
     """
     file = Path(path)
     where = place_of(path)

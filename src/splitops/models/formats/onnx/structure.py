@@ -35,15 +35,7 @@ def check_model(model: ModelProto, where: Where | None = None) -> list[TensorPro
     Every name is defined once and before it is read, every domain is imported once, every tensor has exactly
     its data, no function calls itself, and nothing is nested without end.
 
-    Args:
-        model: the model.
-        where: the place that errors name; its ``model``.
-
-    Returns:
-        The tensors of node attributes whose data is in another file.
-
-    Raises:
-        ModelError: it is not.
+    Returned are the tensors of node attributes whose data is in another file.
     """
     where = where or Where()
     if not model.HasField("graph"):
@@ -60,11 +52,7 @@ def check_model(model: ModelProto, where: Where | None = None) -> list[TensorPro
 
 
 def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None) -> dict[str, int]:
-    """Return the opset of each domain that a model or function imports; ``"ai.onnx"`` is ``""``.
-
-    Raises:
-        ModelError: a domain is imported twice with different versions, or below version 1, or is not text.
-    """
+    """Return the opset of each domain that a model or function imports; ``"ai.onnx"`` is ``""``."""
     found: dict[str, int] = {}
     for entry in owner.opset_import:
         require_text(entry.domain, "domain", where)
@@ -105,11 +93,7 @@ def function_path(function: FunctionProto) -> str:
 
 
 def functions_of(model: ModelProto, where: Where | None = None) -> dict[FunctionKey, FunctionProto]:
-    """Return the model-local functions by key.
-
-    Raises:
-        ModelError: two have the same.
-    """
+    """Return the model-local functions by key."""
     found: dict[FunctionKey, FunctionProto] = {}
     for function in model.functions:
         if found.setdefault(function_key(function), function) is not function:
@@ -329,11 +313,7 @@ class _GraphCheck:
 def callees_first(
     functions: Mapping[FunctionKey, FunctionProto], where: Where | None = None
 ) -> list[FunctionKey]:
-    """Return the functions in an order in which each comes behind those that it calls.
-
-    Raises:
-        ModelError: a function calls itself.
-    """
+    """Return the functions in an order in which each comes behind those that it calls."""
     calls = TopologicalSorter({key: _called(function, functions) for key, function in functions.items()})
     try:
         return list(calls.static_order())

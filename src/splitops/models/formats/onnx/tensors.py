@@ -87,11 +87,7 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def require_text(text: str, what: str, where: Where | None = None) -> None:
-    """Prove that a field of protobuf is the text that it is said to be.
-
-    Raises:
-        ModelError: it is bytes that are not UTF-8, which protobuf gives as they are.
-    """
+    """Prove that a field of protobuf is the text that it is said to be."""
     if not isinstance(text, str):
         raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
 
@@ -100,9 +96,6 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     """Prove that a tensor has a known type, a possible shape and exactly the data for them.
 
     External data is not looked at: see :func:`tensor_array`.
-
-    Raises:
-        ModelError: it does not.
     """
     element_type = _element_type(tensor, where)
     expected = _byte_count(tensor, element_type, where)
@@ -139,13 +132,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
 def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
     """Return a tensor as a read-only array.
 
-    Args:
-        tensor: the tensor.
-        where: the place in the model, for errors.
-        folder: folder of the model, where external data must be.
-
-    Raises:
-        ModelError: the data is not what shape and type say, or the file is not inside the folder.
+    External data must be in the folder.
     """
     check_tensor(tensor, where)
     element_type = _element_type(tensor, where)
@@ -164,11 +151,7 @@ def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = 
 
 
 def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFolder | None) -> None:
-    """Move external data into the tensors themselves.
-
-    Raises:
-        ModelError: a file is not inside the folder, or does not have exactly the tensor's data.
-    """
+    """Move external data into the tensors themselves."""
     for tensor in tensors:
         if is_external(tensor):
             check_tensor(tensor, where)
@@ -179,21 +162,13 @@ def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFold
 
 
 def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> None:
-    """Prove that a tensor's external data is where it should be, without reading it.
-
-    Raises:
-        ModelError: the file is not inside the folder, or does not have exactly the tensor's data.
-    """
+    """Prove that a tensor's external data is where it should be, without reading it."""
     check_tensor(tensor, where)
     external_extent(tensor, where, folder)
 
 
 def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> Iterator[memoryview]:
-    """Read a tensor's external data piece by piece.
-
-    Raises:
-        ModelError: the file is not inside the folder, or does not have exactly the tensor's data.
-    """
+    """Read a tensor's external data piece by piece."""
     path, offset, length = external_extent(tensor, where, folder)
     with open_regular(path, where) as file:
         for begin in range(offset, offset + length, _BLOCK):
@@ -208,11 +183,7 @@ def _external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None
 
 
 def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None) -> tuple[Path, int, int]:
-    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say.
-
-    Raises:
-        ModelError: there is no such range, or it leads out of the model's folder.
-    """
+    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say."""
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:

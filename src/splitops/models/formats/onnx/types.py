@@ -62,9 +62,7 @@ def _dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) -> Dim:
 def to_type(known: Known, names: SizeNames | None = None) -> TypeProto | None:
     """Write an ONNX type; None where not even the element type is known.
 
-    Args:
-        known: what is known of the value.
-        names: the exchange; without one, only names that models may have are written.
+    Outside of an exchange, only names that models may have are written.
     """
     if isinstance(known, Opaque):
         found: TypeProto = TypeProto.FromString(known.type)

@@ -75,14 +75,8 @@ class Builder:
     ) -> Output:
         """Add an input of the model.
 
-        Args:
-            name: the layer's name.
-            element_type: an element type, or its name in IR, for example ``"f32"``.
-            shape: its shape: exact, partial (as text: ``"2..6,?,4"``), or None for an unknown rank.
-            names: its tensor names; None is the layer's name alone.
-
-        Raises:
-            ModelError: the element type or shape is none.
+        The shape is exact, partial (as text: ``"2..6,?,4"``), or None for an unknown rank. Without
+        ``names``, the only tensor name is the layer's.
         """
         kind = _element_type(element_type)
         layer = self._next("Parameter", name)
@@ -98,14 +92,7 @@ class Builder:
     ) -> Output:
         """Add a constant.
 
-        Args:
-            value: its value, of dtype ``element_type.numpy``.
-            element_type: an element type, or its name in IR; None is the one of the array's dtype.
-            name: the layer's name; None makes one.
-
-        Raises:
-            ArrayError: the dtype is not that of the element type.
-            ModelError: the element type is none of OpenVINO's.
+        An element type of None follows from the dtype, a name of None from the position.
         """
         array: npt.NDArray[Any] = np.asarray(value)
         kind = element_type_of(array.dtype) if element_type is None else _element_type(element_type)
@@ -133,18 +120,8 @@ class Builder:
     ) -> tuple[Output, ...]:
         """Add an operation.
 
-        Args:
-            type: the operation, for example ``"VariadicSplit"``.
-            inputs: what its input ports take.
-            data: its attributes.
-            outputs: number of its output ports, or the tensor names of each.
-            name: the layer's name; None makes one.
-            version: its operation set.
-            element_type: of its outputs; None is that of the first input.
-            shapes: of its outputs; None leaves them unknown.
-
-        Raises:
-            ModelError: the element type is none of OpenVINO's.
+        ``data`` are its attributes; ``outputs`` is the number of its ports, or the tensor names of each.
+        Without an element type, they have that of the first input. Without shapes, theirs are unknown.
         """
         kind = inputs[0].element_type if element_type is None else _element_type(element_type)
         names = [()] * outputs if isinstance(outputs, int) else [tuple(own) for own in outputs]
@@ -162,10 +139,7 @@ class Builder:
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
         """Add an output of the model.
 
-        Args:
-            value: what it gives.
-            name: the layer's name; None makes one.
-            names: names of the output; None is the layer's name alone.
+        Without ``names``, its only name is the layer's.
         """
         layer = self._next("Result", name)
         own = (layer.name,) if names is None else tuple(names)
@@ -173,11 +147,7 @@ class Builder:
         self._add(layer, [value], [], None, attributes=attributes)
 
     def model(self) -> OpenVINOModel:
-        """Return the model of all layers added so far.
-
-        Raises:
-            ModelError: the graph is not whole.
-        """
+        """Return the model of all layers added so far."""
         graph = Graph(self._name, tuple(self._layers), tuple(self._edges))
         return OpenVINOModel(graph, self._version)
 

@@ -32,11 +32,7 @@ class Weights:
     """
 
     def __init__(self, source: Path | bytes) -> None:
-        """Take a buffer, or open a file.
-
-        Raises:
-            ModelError: the file is missing, unreadable or not a regular file.
-        """
+        """Take a buffer, or open a file."""
         self._source: BinaryIO | memoryview
         self.size: int
         """The number of bytes; of a file, when it was opened."""
@@ -49,11 +45,7 @@ class Weights:
         self._reading = threading.Lock()  # one place in the file serves all readers
 
     def read(self, offset: int, size: int) -> memoryview:
-        """Return a range of bytes, read-only.
-
-        Raises:
-            ModelError: the range ends behind the bytes, or the file was cut short meanwhile.
-        """
+        """Return a range of bytes, read-only."""
         if not 0 <= offset <= offset + size <= self.size:
             raise ModelError(
                 f"bytes {offset} to {offset + size} are outside the {self.size} bytes of the weights"
@@ -86,21 +78,12 @@ class Constant:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any], element_type: ElementType) -> Constant:
-        """Make a constant of an array whose dtype is ``element_type.numpy``.
-
-        Raises:
-            ArrayError: the dtype is another one.
-            ModelError: the array has strings that cannot be stored.
-        """
+        """Make a constant of an array whose dtype is ``element_type.numpy``."""
         content = encode(array, element_type)
         return cls(element_type, array.shape, Weights(content), 0, len(content))
 
     def prove(self, where: Where) -> None:
-        """Prove, without reading them, that the bytes exist and fit the shape.
-
-        Raises:
-            ModelError: they do not.
-        """
+        """Prove, without reading them, that the bytes exist and fit the shape."""
         if len(self.shape) > MAX_RANK:
             raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
         count = checked_count(self.shape, self.element_type.bits, "shape", where)
@@ -121,22 +104,14 @@ class Constant:
             )
 
     def content(self, where: Where) -> memoryview:
-        """Return the bytes.
-
-        Raises:
-            ModelError: they cannot be read.
-        """
+        """Return the bytes."""
         try:
             return self.weights.read(self.offset, self.size)
         except ModelError as error:
             raise ModelError(error.message, where) from error
 
     def array(self, where: Where) -> npt.NDArray[Any]:
-        """Return the value, read-only; of weights in memory, a view where the element type has whole bytes.
-
-        Raises:
-            ModelError: the bytes cannot be read, or they are not strings as they claim.
-        """
+        """Return the value, read-only: of weights in memory a view, if the elements are whole bytes."""
         self.prove(where)
         content = (
             self.content(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
@@ -156,10 +131,6 @@ class Constant:
 
 def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
     """Return the bytes of a constant unchanged in a ``.bin``.
-
-    Raises:
-        ArrayError: the dtype is not ``element_type.numpy``.
-        ModelError: strings are not text, or longer than 32-bit offsets reach.
 
     Examples:
         >>> import numpy as np

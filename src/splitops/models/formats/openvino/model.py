@@ -131,11 +131,7 @@ class Layer:
         return self.attribute("element_type") in {"dynamic", "undefined"}
 
     def element_type(self, where: Where) -> ElementType:
-        """Return the ``element_type`` attribute of a Parameter or Const.
-
-        Raises:
-            ModelError: it is absent, unknown or left open.
-        """
+        """Return the ``element_type`` attribute of a Parameter or Const."""
         text = self.attribute("element_type")
         found = from_openvino(text) if text is not None else None
         if found is None:
@@ -143,11 +139,7 @@ class Layer:
         return found
 
     def shape(self, where: Where) -> Shape | None:
-        """Return the ``shape`` attribute of a Parameter or Const; None is an unknown rank.
-
-        Raises:
-            ModelError: it is absent or malformed.
-        """
+        """Return the ``shape`` attribute of a Parameter or Const; None is an unknown rank."""
         text = self.attribute("shape")
         if text is None:
             raise ModelError(f"{self} has no shape", where)
@@ -210,11 +202,7 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[Layer, ...]:
-        """The layers in topological order: a stable one, which keeps the order of the file where it can.
-
-        Raises:
-            ModelError: the layers form a cycle.
-        """
+        """The layers in topological order: a stable one, which keeps the order of the file where it can."""
         placed: set[int] = set()
         order: list[Layer] = []
         entered: set[int] = set()

@@ -70,11 +70,7 @@ def opened(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool =
 
 
 def from_bytes(xml: bytes, weights: bytes = b"", *, limits: Limits = DEFAULT_LIMITS) -> OpenVINOModel:
-    """Read a model from the contents of its two files.
-
-    Raises:
-        ModelError: as :func:`read`.
-    """
+    """Read a model from the contents of its two files."""
     where = Where()
     return _Reader(where, weights).read(parse(xml, limits, where))
 

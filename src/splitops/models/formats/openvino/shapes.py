@@ -25,11 +25,7 @@ _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
 def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Read an attribute of an operation or a dimension of a port; ``3.0`` is 3, as some converters write it.
-
-    Raises:
-        ModelError: it is not an integer, or out of range.
-    """
+    """Read an attribute of an operation or a size of a port; ``3.0`` is 3, as some converters write it."""
     return _parsed(_INTEGER, text, what, where, minimum)
 
 
@@ -37,9 +33,6 @@ def parse_number(text: str, what: str, where: Where, *, minimum: int | None = No
     """Read a number by which the parts of a file refer to one another: an id, a version, an offset, a size.
 
     OpenVINO takes spaces before the digits and nothing behind them.
-
-    Raises:
-        ModelError: it is not an integer, or out of range.
 
     Examples:
         >>> parse_number(" 8", "offset", Where())
@@ -63,9 +56,6 @@ def _parsed(form: re.Pattern[str], text: str, what: str, where: Where, minimum: 
 
 def parse_shape(text: str, what: str, where: Where) -> Shape | None:
     """Read a partial shape; None is an unknown rank.
-
-    Raises:
-        ModelError: a dimension is malformed, its range is empty, or there are more than 64.
 
     Examples:
         >>> parse_shape("2..6,?,4", "shape", Where())
@@ -131,11 +121,7 @@ def matches(shape: tuple[int, ...], partial: Shape | None) -> bool:
 
 
 def checked_count(shape: Sequence[int], bits: int, what: str, where: Where) -> int:
-    """Return the number of elements of an exact shape that NumPy can hold.
-
-    Raises:
-        ModelError: the elements take more bytes than a 64-bit integer counts.
-    """
+    """Return the number of elements of an exact shape that NumPy can hold."""
     # NumPy multiplies the dimensions that are not zero even where the array is empty.
     if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > _INT64_MAX:
         raise ModelError(f"{what} = {list(shape)} is larger than any memory", where)

@@ -19,11 +19,7 @@ def operation_set(version: str) -> int | None:
 
 
 def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
-    """Return the operator of the split family that a layer's ``type`` and ``version`` name.
-
-    Raises:
-        ModelError: the version is not an operation set of OpenVINO.
-    """
+    """Return the operator of the split family that a layer's ``type`` and ``version`` name."""
     number = operation_set(version)
     if number is None:
         raise ModelError(f"{name} is of version {version!r}, which is not an operation set", where)
@@ -31,16 +27,7 @@ def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
 
 
 def split_attributes(layer: Layer, row: OperatorSchema, where: Where) -> dict[str, int]:
-    """Return the attributes of a layer of the split family that its operator has, as integers.
-
-    Args:
-        layer: the layer.
-        row: its operator.
-        where: its place.
-
-    Raises:
-        ModelError: one is not an integer.
-    """
+    """Return the attributes of a layer of the split family that its operator has, as integers."""
     text = {attribute.name: layer.attribute(attribute.name) for attribute in row.attributes}
     return {
         name: parse_integer(value, name, replace(where, attribute=name))

@@ -25,14 +25,6 @@ def write(model: OpenVINOModel, path: str | os.PathLike[str]) -> None:
     """Write a model as ``path`` and the ``.bin`` beside it, both whole or not at all, the ``.bin`` first.
 
     Constants of the same bytes are written once.
-
-    Args:
-        model: the model.
-        path: the ``.xml`` file.
-
-    Raises:
-        ModelError: the path does not end in ``.xml``, a file cannot be written, a name has a character that
-            XML cannot hold, or a constant cannot be read.
     """
     path = Path(path)
     if path.suffix.lower() != ".xml":
@@ -45,11 +37,7 @@ def write(model: OpenVINOModel, path: str | os.PathLike[str]) -> None:
 
 
 def to_bytes(model: OpenVINOModel) -> tuple[bytes, bytes]:
-    """Return what :func:`write` puts into the ``.xml`` and the ``.bin``.
-
-    Raises:
-        ModelError: as :func:`write`.
-    """
+    """Return what :func:`write` puts into the ``.xml`` and the ``.bin``."""
     weights = io.BytesIO()
     document = _document(model, weights)
     return document, weights.getvalue()
