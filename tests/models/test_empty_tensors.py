@@ -484,3 +484,17 @@ for text in json.loads(sys.argv[1]):
 """
     texts = json.dumps([_onnx_text(operator, "a part") for operator in FRAGILE])
     subprocess.run([sys.executable, "-c", script, texts], check=True, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    "given", [(2, 3), (), (1, 1, 2)], ids=["a matrix", "a scalar, so an empty list of axes", "three axes"]
+)
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_a_reduction_over_axes_that_are_counted_from_the_rank(engine: str, given: tuple[int, ...]) -> None:
+    # As OpenVINO's own frontend writes an ONNX reduction without axes. Its CPU rejects an open rank.
+    axes = "o.range(c(0), o.squeeze(o.shape_of(o.shape_of(data)), c([0])), c(1), 'i64')"
+    model = model_of(f"o.relu(o.reduce_sum(data, {axes}, False))", list(given))
+    with splitops.session(model, engine) as ready:
+        for scale in (1, 2):
+            found = next(iter(ready.run({"data": np.full(given, scale, np.float32)}).values()))
+            assert found.shape == () and found == scale * np.prod(given, dtype=int)

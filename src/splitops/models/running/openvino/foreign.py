@@ -242,7 +242,15 @@ class Runner:
         with self._lock:
             kept = self._kept
             if kept is None or kept[0] != kind:
-                kept = kind, self._compiled(given)
+                try:
+                    kept = kind, self._compiled(given)
+                except EngineError:
+                    # Without the numbers, ranks may be open: OpenVINO's CPU rejects such layers.
+                    known = {end: replace(given[end], constant=_as_sizes(values[end])) for end in fed}
+                    if all(of.constant is None for of in known.values()):
+                        raise
+                    compiled = self._compiled({**given, **known})
+                    return compiled, [end for end in fed if known[end].constant is None]
                 self._kept = kept if again else None
         return kept[1], fed
 
@@ -264,7 +272,7 @@ class Runner:
 
 def _is_empty(layer: Layer, value: Value) -> bool:
     """Return whether a value is a tensor without elements; an empty list is none where a layer takes it."""
-    listed = value.constant and value.element_type.integer and value.array.ndim == 1
+    listed = value.element_type.integer and value.array.ndim == 1
     return value.array.size == 0 and not (listed and takes_empty_list(layer.type))
 
 
