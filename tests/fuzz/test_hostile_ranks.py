@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import nullcontext
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from splitops import SplitError, sharding
+from splitops.sharding import manifest
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -118,9 +122,9 @@ def test_an_edited_checkpoint(name: str, data: Any, plan: Any) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(["hf", "dcp", "vllm"]), st.data())
-def test_an_edited_manifest(layout: str, data: Any) -> None:
-    """What is merged of it is cut and merged again to the same files."""
+@given(st.sampled_from(["hf", "dcp", "vllm"]), st.booleans(), st.data())
+def test_an_edited_manifest(layout: str, sealed: bool, data: Any) -> None:
+    """What is merged of it is cut and merged again to the same files; ``sealed`` hides the edit."""
     ranks = home() / layout
     path = ranks / "manifest.json"
     text = path.read_text()
@@ -128,7 +132,8 @@ def test_an_edited_manifest(layout: str, data: Any) -> None:
         merged = Path(folder, "merged")
         try:
             path.write_text(json.dumps(data.draw(edited(json.loads(text)))))
-            sharding.merge(ranks).run(merged, sync=False)
+            with mock.patch.object(manifest, "_run_of", itemgetter("run")) if sealed else nullcontext():
+                sharding.merge(ranks).run(merged, sync=False)
         except SplitError as error:
             assert_one_line(error)
             assert not merged.exists()

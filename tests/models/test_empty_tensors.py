@@ -497,4 +497,4 @@ def test_a_reduction_over_axes_that_are_counted_from_the_rank(engine: str, given
     with splitops.session(model, engine) as ready:
         for scale in (1, 2):
             found = next(iter(ready.run({"data": np.full(given, scale, np.float32)}).values()))
-            assert found.shape == () and found == scale * np.prod(given, dtype=int)
+            assert (found.shape, found) == ((), scale * np.prod(given, dtype=int))

@@ -230,6 +230,9 @@ def of_cut(**fields):
             "does not name a file inside",
         ),
         (lambda d: d["others"].append({"name": "nobody.json", "shared": True}), "no such file"),
+        (lambda d: d["files"][0].update(literals=[]), "is not as its run wrote it"),
+        (lambda d: d["files"][0].update(size=d["files"][0]["size"] + 8), "is not as its run wrote it"),
+        (stated("tied", {"a": "model.norm.weight"}), "is not as its run wrote it"),
     ],
 )
 def test_a_manifest_that_lies(ranks, tmp_path, change, says):

@@ -52,9 +52,13 @@ def manifest_files(
     """Return the manifest, and the marks of the ranks' folders."""
     cuts = list(dict.fromkeys(placements.cuts))
     numbers = {cut: number for number, cut in enumerate(cuts)}
+    identities = [
+        source.identity() for source in (*checkpoint.sources, *(o.source for o in checkpoint.others))
+    ]
     document: dict[str, Any] = {
         "version": 1,
         "run": "",
+        "source": hashlib.sha256(json.dumps(identities).encode()).hexdigest()[:32],
         "layout": layout,
         "ranks": placements.ranks,
         "files": [
@@ -85,17 +89,19 @@ def manifest_files(
         "tied": dict(checkpoint.tied),
         "plan": dict(plan),
     }
-    identities = [
-        source.identity() for source in (*checkpoint.sources, *(o.source for o in checkpoint.others))
-    ]
-    digest = hashlib.sha256(json.dumps([document, identities]).encode())
-    document["run"] = digest.hexdigest()[:32]
+    document["run"] = _run_of(document)
     files = [_file(MANIFEST, document)]
     for rank, home in enumerate(layout_named(layout).homes(placements.ranks)):
         if home:
             mark = {"run": document["run"], "rank": rank, "ranks": placements.ranks}
             files.append(_file(f"{home}/{MARK}", mark))
     return files
+
+
+def _run_of(document: Mapping[str, Any]) -> str:
+    """Return the name of a run: the checksum of all else in its manifest."""
+    text = json.dumps({**document, "run": ""}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _file(name: str, document: Mapping[str, Any]) -> TargetFile:
@@ -107,7 +113,8 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
     """Return the whole checkpoint that a folder of ranks with a manifest holds.
 
     Raises:
-        PlanError: the manifest is malformed, a rank is missing or is of another run, copies of ranks differ.
+        PlanError: the manifest is malformed or was changed, a rank is missing or is of another run, copies of
+            ranks differ.
         FileError: a file cannot be read.
     """
     name = shown_path(path / MANIFEST)
@@ -133,6 +140,8 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
         )
         for each in document["others"]
     )
+    if document["run"] != _run_of(document):
+        raise PlanError(f"{name} is not as its run wrote it; shard the source again, or restore this file")
     return Checkpoint(
         shown_path(path),
         placements.files,
