@@ -185,7 +185,22 @@ def stated(field, value):
 
 
 def of_tensor(**fields):
-    return lambda document: document["tensors"][0].update(fields)
+    def change(document):
+        for field, value in fields.items():
+            document["tensors"][field][0] = value
+
+    return change
+
+
+def of_kind(**fields):
+    return lambda document: document["kinds"][0].update(fields)
+
+
+def of_whole_kind(**fields):
+    def change(document):
+        next(k for k in document["kinds"] if "axis" not in document["cuts"][k["cut"]]).update(fields)
+
+    return change
 
 
 def of_cut(**fields):
@@ -204,12 +219,18 @@ def of_cut(**fields):
         (stated("layout", "zip"), "layout is 'zip'"),
         (stated("cuts", []), "of 0"),
         (stated("more", 1), "the document has 'more'"),
-        (of_tensor(cut=99), "has cut 99"),
+        (of_kind(cut=99), "has cut 99"),
+        (of_tensor(kind=99), "has kind 99 of"),
+        (lambda d: d["tensors"]["kind"].pop(), "tensors have columns of [10, 9, 10, 10] entries"),
+        (lambda d: d["tensors"]["file"].append(0), "tensors have columns of [10, 10, 11, 10] entries"),
         (of_tensor(file=9), "is in file 9 of 2"),
-        (of_tensor(dtype="F33"), "which the format does not have"),
-        (of_tensor(shape=[1 << 62, 1 << 62]), "more than 64 bits"),
-        (of_tensor(shape=[1 << 40]), "extends past the end"),
+        (of_kind(dtype="F33"), "which the format does not have"),
+        (of_kind(shape=[1 << 62, 1 << 62]), "more than 64 bits"),
+        (of_whole_kind(shape=[1 << 40]), "extends past the end"),
         (of_tensor(offset=0), "two things are at byte"),
+        (of_tensor(offset=1 << 70), "extends past the end"),
+        (of_tensor(offset=-1), "tensors.offset[0] is -1"),
+        (of_tensor(name="\ud800"), "the name of a tensor is not text"),
         (of_tensor(name="model.norm.weight"), "a tensor appears twice"),
         (of_cut(axis=5), "a cut along axis 5"),
         (of_cut(shards=[None, None]), "no rank holds anything"),

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from splitops.errors import PlanError, shown
 from splitops.files.extent_tasks import ExtentCopies
-from splitops.files.extents import Extent, compose, contiguous, joined
+from splitops.files.extents import Extent, Extents, compose, contiguous, joined
 from splitops.files.formats import TargetFile
 from splitops.files.planned import Finish
 from splitops.files.plans import FilePlan
 from splitops.files.sources import Source
+from splitops.files.tensors import stretches_of
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.placements import Laid
 
@@ -38,19 +39,15 @@ def file_plan(
         out = Path(os.path.abspath(out))
     sources: list[Source] = [*checkpoint.sources]
     targets = [TargetFile(out.name, 0, folder=True)]
-    extents: list[Extent] = []
-    first = len(targets)
+    if checkpoint.held is None:
+        table, own = laid.extents.table.copy(), stretches_of(checkpoint.tensors)
+        table[:, 1] += own[table[:, 0], 1]
+        table[:, 0] = own[table[:, 0], 0]
+    else:
+        table = Extents.of(compose(checkpoint.held, laid.extents)).table
+    table[:, 3] += len(targets)
     targets += [*laid.files, *written]
-    for index, tensor in enumerate(checkpoint.tensors):
-        wanted = laid.extents[index]
-        if checkpoint.held is None:
-            file, offset = tensor.file, tensor.offset
-            extents += [
-                Extent(file, offset + at, stride, first + target, *rest)
-                for _, at, stride, target, *rest in wanted
-            ]
-        else:
-            extents += [e._replace(target=first + e.target) for e in compose(checkpoint.held[index], wanted)]
+    extents: list[Extent] = []
     for other in checkpoint.others:
         for home, everything in homes:
             if not (everything or other.shared):
@@ -73,7 +70,7 @@ def file_plan(
         tuple(sources),
         checkpoint.tensors if checkpoint.held is None else (),
         (targets[0], *inside),
-        ExtentCopies(joined(extents)),
+        ExtentCopies(joined(Extents.all([Extents(table), Extents.of(extents)]))),
         (),
         (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from splitops.errors import PlanError, shown
 from splitops.sharding.engines import engine_plan
-from splitops.sharding.globs import matched
+from splitops.sharding.globs import Globs
 from splitops.sharding.quantised import rules_of_module
 from splitops.sharding.tables import declared_plan
 
@@ -30,15 +30,17 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
         {'match': ['lm_head.weight', 'lm_head.bias'], 'hf': 'colwise_gather_output'}
         {'match': '*', 'replicate': True}
     """
-    declared = engine_plan(config) if layout == "vllm" else declared_plan(config)
+    known = engine_plan(config) if layout == "vllm" else declared_plan(config)
+    declared = dict[str, str | Mapping[str, Any]](known)
+    globs = Globs(f"{glob}.*" if layout == "vllm" else glob for glob in declared)
+    taken: list[list[str]] = [[] for _ in declared]
+    for name in names:
+        if (found := globs.find(name)) is not None:
+            taken[found[0]].append(name)
     rules: list[Mapping[str, Any]] = []
-    taken: set[str] = set()
-    for glob, said in declared.items():
-        pattern = f"{glob}.*" if layout == "vllm" else glob
-        found = [name for name in names if name not in taken and matched(pattern, name) is not None]
-        taken |= set(found)
-        if found:
-            rules += _rules(glob, said, found, config)
+    for (glob, said), some in zip(declared.items(), taken, strict=True):
+        if some:
+            rules += _rules(glob, said, some, config)
     if not rules:
         raise PlanError(
             f"no tensor has a name that the plan of this model knows, such as {shown(next(iter(declared)))}: "

@@ -12,13 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+
 from splitops.errors import FileError, PlanError, SplitError, shown, shown_path
-from splitops.files.extents import Extent
+from splitops.files.extents import Extent, Extents, contiguous
 from splitops.files.folders import INDEX, Other, main_file, open_file, others_of, safe_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import shards_of
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import StoredTensor
+from splitops.files.tensors import StoredTensor, stretches_of
 from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
@@ -52,7 +54,7 @@ class Checkpoint:
         tensors: whole ones; ``file`` is a position in ``files``, ``offset`` in that file. Types are those of
             safetensors.
         sources: the files that hold the bytes.
-        held: of each tensor, the extents from ``sources`` to the bytes of the tensor, target 0; None where
+        held: extents from ``sources`` to tensors, whose positions are the targets, in their order; None where
             ``sources`` are ``files``, so that the tensors say it themselves.
         others: small files.
         config: the content of ``config.json``; empty without one.
@@ -65,12 +67,19 @@ class Checkpoint:
     files: tuple[WholeFile, ...]
     tensors: tuple[StoredTensor, ...]
     sources: tuple[Source, ...]
-    held: tuple[tuple[Extent, ...], ...] | None = None
+    held: Extents | None = None
     others: tuple[Other, ...] = ()
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     plan: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+
+    def place_of(self, index: int) -> Extent:
+        """Return where the bytes of a tensor are that no cut goes through, such as a scalar."""
+        if self.held is None:
+            tensor = self.tensors[index]
+            return contiguous(tensor.file, tensor.offset, 0, 0, tensor.size)
+        return self.held[int(np.searchsorted(self.held.table[:, 3], index))]
 
 
 def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
@@ -119,19 +128,17 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
 
 def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
     """Return the bytes of a file outside its tensors, without runs of zeros."""
-    made: list[tuple[int, bytes]] = []
-    at = total = 0
-    ends = sorted((tensor.offset, tensor.offset + tensor.size) for tensor in tensors if tensor.size)
-    for begin, end in [*ends, (source.size, source.size)]:
-        if begin > at:
-            total += begin - at
-            if total > _MOST_GAPS + 2 * 100_000_000:
-                raise PlanError(f"{source.name} has {total} bytes and more that are in no tensor")
-            data = source.read(at, begin - at)
-            if data.strip(b"\0"):
-                made.append((at, data))
-        at = max(at, end)
-    return tuple(made)
+    places = stretches_of([tensor for tensor in tensors if tensor.size])[:, 1:]
+    places = places[np.argsort(places[:, 0])]
+    begins = np.append(places[:, 0], source.size)
+    reached = np.maximum.accumulate(np.append(0, places.sum(1)))
+    gaps = np.flatnonzero(begins > reached)
+    total = int((begins - reached)[gaps].sum())
+    if total > _MOST_GAPS + 2 * 100_000_000:
+        raise PlanError(f"{source.name} has {total} bytes and more that are in no tensor")
+    stretches = zip(reached[gaps].tolist(), begins[gaps].tolist(), strict=True)
+    found = [(at, source.read(at, end - at)) for at, end in stretches]
+    return tuple((at, data) for at, data in found if data.strip(b"\0"))
 
 
 def config_of(others: Sequence[Other]) -> Mapping[str, Any]:

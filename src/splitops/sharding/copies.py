@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import PlanError
-from splitops.files.extents import Extent
+from splitops.files.extents import Extent, Extents
 from splitops.files.sources import Source
+from splitops.files.tensors import StoredTensor
 
 _BLOCK: Final = 1 << 20
 
@@ -43,26 +44,24 @@ def _rows(source: Source, extent: Extent, row: int, count: int) -> npt.NDArray[A
     return np.lib.stride_tricks.as_strided(data, (count, extent.run), (extent.stride, 1), writeable=False)
 
 
-def each_once(label: str, extents: Iterable[Extent], sources: Sequence[Source]) -> tuple[Extent, ...]:
-    """Return each place of a whole once, from the first that has it.
+def each_once(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
+    """Return each place of tensors once, from the first that has it, in the order of the tensors.
 
     Args:
-        label: what messages call the whole.
-        extents: to the whole; those to the same place have equal runs.
+        tensors: the targets of the extents are positions of them; those to the same place have equal runs.
+        extents: in the order in which copies are taken.
         sources: the files of the extents.
 
     Raises:
         PlanError: as :func:`prove_equal`.
     """
-    seen: dict[tuple[int, int, int, int], Extent] = {}
-    for extent in extents:
-        place = (
-            extent.target_offset,
-            extent.target_stride if extent.runs > 1 else 0,
-            extent.run,
-            extent.runs,
-        )
-        kept = seen.setdefault(place, extent)
-        if kept is not extent:
-            prove_equal(label, sources[kept.source], kept, sources[extent.source], extent)
-    return tuple(seen.values())
+    places = extents.table[:, 3:].copy()
+    places[places[:, 4] == 1, 2] = 0  # the stride of a single run
+    order = np.lexsort((places[:, 2], places[:, 4], places[:, 3], places[:, 1], places[:, 0]))
+    new = np.concatenate(([True], (np.diff(places[order], axis=0) != 0).any(1)))[: len(order)]
+    kept = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    for at in np.flatnonzero(~new).tolist():
+        one, copy = extents[int(order[kept[at]])], extents[int(order[at])]
+        label = tensors[one.target].label
+        prove_equal(label, sources[one.source], one, sources[copy.source], copy)
+    return Extents(extents.table[order[new]])

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from splitops.calls.plan import plan_arguments
 from splitops.errors import PlanError, RuleError, SplitError, brief
 from splitops.files.extents import Extent, contiguous
-from splitops.files.tensors import StoredTensor, Unit, part_extents
+from splitops.files.tensors import StoredTensor, part_extents
 from splitops.native import Plan, SplitPlan
 from splitops.sharding.boxes import unit_bytes
 
@@ -86,6 +86,7 @@ def whole(ranks: int) -> Cut:
     return Cut(None, (Shard(),) * ranks)
 
 
+@lru_cache(maxsize=4096)
 def placed(index: int, count: int, ranks: int) -> Cut:
     """Return the cut of a tensor that one rank holds whole: entry ``index`` of ``count`` over the ranks.
 
@@ -217,41 +218,20 @@ def _asked(operator: str, size: int, domain: str | None = None, **arguments: obj
         raise PlanError(error.message) from error
 
 
-def shard_extents(tensor: StoredTensor, cut: Cut, rank: int, file: int, offset: int) -> list[Extent]:
-    """Return which bytes of a tensor go to the rank's tensor in a file.
-
-    Args:
-        tensor: the whole tensor; the extents count from its first byte, of source 0.
-        cut: how it lies on the ranks.
-        rank: a rank that holds some of it.
-        file: the position of the target.
-        offset: where the rank's tensor begins in it.
-
-    Raises:
-        PlanError: a cut goes through elements that share a byte.
-    """
-    if cut.axis is None:
-        return [contiguous(0, 0, file, offset, tensor.size)] if tensor.size else []
+def shard_extents(tensor: StoredTensor, cut: Cut, rank: int) -> list[Extent]:
+    """Return which bytes of a tensor go to that of a rank, which must hold some; both begin at 0."""
+    axis, shape = cut.axis, tensor.shape
+    if axis is None:
+        return [contiguous(0, 0, 0, 0, tensor.size)] if tensor.size else []
+    shard = cut.shards[rank]
+    assert shard is not None
+    step = math.prod(shape[axis + 1 :])
+    begins, sizes = [piece.begin for piece in shard.pieces], [piece.size for piece in shard.pieces]
     try:
-        found = _in_rank(cut, rank, tensor.shape, tensor.size, tensor.unit)
+        row = unit_bytes(shard.size * step, tensor.unit)
+        places = [(0, unit_bytes(piece.at * step, tensor.unit)) for piece in shard.pieces]
+        alone = StoredTensor("", shape, "packed", tensor.unit, 0, tensor.size)
+        found = part_extents(alone, Plan(shape, axis, tuple(begins), tuple(sizes)), places)
     except SplitError as error:
         raise PlanError(f"{tensor.label}, {tensor.code}: {error.message}") from error
-    return [
-        Extent(0, e.offset, e.stride, file, offset + e.target_offset, e.target_stride, e.run, e.runs)
-        for e in found
-    ]
-
-
-@lru_cache(maxsize=4096)
-def _in_rank(cut: Cut, rank: int, shape: tuple[int, ...], size: int, unit: Unit) -> tuple[Extent, ...]:
-    """Return which bytes of any tensor like this go to a rank's, in file 0 from its first byte on."""
-    shard, axis = cut.shards[rank], cut.axis
-    assert shard is not None
-    assert axis is not None
-    tensor = StoredTensor("", shape, "packed", unit, 0, size)
-    begins, sizes, ats = zip(*shard.pieces, strict=True) if shard.pieces else ((), (), ())
-    step = math.prod(shape[axis + 1 :])
-    row = unit_bytes(shard.size * step, unit)
-    places = [(0, unit_bytes(at * step, unit)) for at in ats]
-    found = part_extents(tensor, Plan(shape, axis, begins, sizes), places)
-    return tuple(e._replace(target_stride=row) if e.runs > 1 else e for e in found)
+    return [extent._replace(target_stride=row) if extent.runs > 1 else extent for extent in found]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.extents import Extent
+from splitops.files.extents import Extent, Extents
 from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import stated_index, stated_tensor
@@ -23,7 +22,7 @@ from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.copies import each_once
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
-from splitops.sharding.placements import Filing
+from splitops.sharding.placements import laid_file
 
 _SINGLE: Final = "model.safetensors"
 _METADATA: Final = {"format": "pt"}
@@ -118,12 +117,15 @@ def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links:
     else:
         wholes, made, others = list(like.tensors), list(like.files), like.others
         _prove_like(pieces, like)
+    found = [
+        extent for index, tensor in enumerate(wholes) for extent in _held(index, tensor, pieces[tensor.name])
+    ]
     return Checkpoint(
         shown_path(path),
         tuple(made),
         tuple(wholes),
         tuple(sources),
-        tuple(_held(tensor, pieces[tensor.name], sources) for tensor in wholes),
+        each_once(wholes, Extents.of(found), sources),
         others,
         config_of(others),
         warnings=(*warnings, *_lost(files)),
@@ -175,30 +177,33 @@ def _laid_out(
     by_part: dict[int, list[StoredTensor]] = {}
     for found in pieces.values():
         by_part.setdefault(min(piece.part for piece in found), []).append(_whole(found))
-    filing = Filing(0)
+    files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
     for number, (_, members) in enumerate(sorted(by_part.items())):
         count = len(by_part)
         name = _SINGLE if count == 1 else piece_name("model", number + 1, count, ".safetensors")
-        _, offsets = filing.add(name, members, _METADATA)
-        tensors += [t._replace(file=number, offset=at) for t, at in zip(members, offsets, strict=True)]
+        file, places = laid_file(name, members, _METADATA)
+        files.append(WholeFile(name, file.size, file.literals, _METADATA))
+        tensors += [
+            t._replace(file=number, offset=at) for t, at in zip(members, places.tolist(), strict=True)
+        ]
         where |= {tensor.name: name for tensor in members}
-    files = [WholeFile(file.name, file.size, file.literals, _METADATA) for file in filing.files]
     if len(files) == 1:
         return tensors, files, []
     text = index_text(where, sum(tensor.size for tensor in tensors))
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
-def _held(tensor: StoredTensor, pieces: Sequence[_Piece], sources: Sequence[Source]) -> tuple[Extent, ...]:
-    """Return the bytes of a tensor, each from one piece; ranks that hold the same piece count once."""
+def _held(index: int, tensor: StoredTensor, pieces: Sequence[_Piece]) -> Iterator[Extent]:
+    """Yield the bytes of a tensor, also those that several pieces have."""
     try:
         prove_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
-        found = [box_extents(tensor, piece.box, piece.source, piece.tensor.offset) for piece in pieces]
+        for piece in pieces:
+            for extent in box_extents(tensor, piece.box, piece.source, piece.tensor.offset):
+                yield extent._replace(target=index)
     except PlanError as error:
         raise PlanError(f"{tensor.label}: {error.message}") from error
-    return each_once(tensor.label, itertools.chain.from_iterable(found), sources)
 
 
 def _prove_names(found: Collection[str], wanted: Collection[str], where: str) -> None:

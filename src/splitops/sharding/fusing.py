@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from splitops.errors import PlanError, SplitError, brief, shown
 from splitops.files.extents import Extent, inverse, steps_of
@@ -14,10 +14,14 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import strided
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import filled, matched, tokens
+from splitops.sharding.globs import Globs, filled, matched, tokens
 
 _MOST_ROWS: Final = 1 << 22
-Pieces = list[tuple[int, tuple[Extent, ...]]]
+Form = tuple[Extent, ...]
+"""From the first byte of a tensor to that of what it is a part of, or the other way."""
+Copied = tuple[int, Form]
+"""The position of a tensor, and which of its bytes go where."""
+_Part = tuple[tuple[int, ...], Form]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,7 @@ class FusionRule:
     transpose: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Tensors that are parts of one.
 
     Attributes:
@@ -86,120 +89,134 @@ def rules_of(document: Mapping[str, Any], name: str) -> list[FusionRule]:
     return rules
 
 
-def unfused(
-    rule: FusionRule, tensor: StoredTensor, names: Names
-) -> list[tuple[StoredTensor, tuple[Extent, ...]]] | None:
-    """Return the parts of a tensor, at no place yet, and which of its bytes each has; None of another name.
+class Fusions:
+    """The rules of a plan, applied to tensors by their names; tensors that are alike are looked at once."""
 
-    Raises:
-        PlanError: the tensor does not fit the rule.
-    """
-    captures = matched(rule.fused, tensor.name)
-    if captures is None:
-        return None
-    form = _form(rule, tensor, names)
-    made = []
-    experts = range(tensor.shape[0]) if rule.stack else [0]
-    for expert, part in itertools.product(experts, range(len(rule.parts))):
-        name = filled(rule.parts[part], {**captures, "e": str(expert)})
-        extents = form.extents(part, expert)
-        made.append(
-            (
-                tensor._replace(
-                    name=name, shape=form.shape(part), size=sum(extent.bytes for extent in extents)
-                ),
-                extents,
-            )
-        )
-    return made
+    def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
+        """Take rules, what their expressions may use, and whether parts may have any sizes as they are fused.
 
+        Raises:
+            PlanError: a name in a rule is no glob.
+        """
+        self.rules = rules
+        self._names, self._free = names, free
+        self._wholes = Globs(rule.fused for rule in rules)
+        self._parts = Globs(part for rule in rules for part in rule.parts)
+        self._places = [
+            (number, part) for number, rule in enumerate(rules) for part in range(len(rule.parts))
+        ]
+        self._known: dict[tuple[object, ...], list[_Part]] = {}
 
-def grouped(rules: Sequence[FusionRule], names: Sequence[str]) -> list[int | Group]:
-    """Return the tensors that are parts by groups, at the place of the first one, and others by position.
+    def unfused(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
+        """Return the rule that takes a tensor apart, its parts at no place yet, and which bytes each has.
 
-    Raises:
-        PlanError: an expert has a name where the plan has a number.
-    """
-    made: list[int | Group] = []
-    found: dict[tuple[int, str], Group] = {}
-    for index, name in enumerate(names):
-        place = _part_of(rules, name)
-        if place is None:
-            made.append(index)
-            continue
-        number, whole, part, expert = place
-        if (number, whole) not in found:
-            found[number, whole] = Group(number, whole, {})
-            made.append(found[number, whole])
-        found[number, whole].members[expert, part] = index
-    return made
+        Raises:
+            PlanError: the tensor does not fit the rule.
+        """
+        found = self._wholes.find(tensor.name)
+        if found is None:
+            return None
+        number, captures = found
+        rule = self.rules[number]
+        key = number, tensor.shape, tensor.code
+        if key not in self._known:
+            self._known[key] = _taken_apart(rule, tensor, self._names)
+        made = []
+        for place, (shape, form) in enumerate(self._known[key]):
+            expert, part = divmod(place, len(rule.parts))
+            name = filled(rule.parts[part], {**captures, "e": str(expert)})
+            size = sum(extent.bytes for extent in form)
+            made.append((tensor._replace(name=name, shape=shape, size=size), form))
+        return number, made
 
+    def grouped(self, names: Sequence[str]) -> list[int | Group]:
+        """Return the tensors that are parts by groups, at the place of the first one, and others by position.
 
-def _part_of(rules: Sequence[FusionRule], name: str) -> tuple[int, str, int, int] | None:
-    """Return of which rule a tensor is a part, the name of the one, which part it is, and of which expert."""
-    for number, rule in enumerate(rules):
-        for part, glob in enumerate(rule.parts):
-            captures = matched(glob, name)
-            if captures is None:
+        Raises:
+            PlanError: an expert has a name where the plan has a number.
+        """
+        made: list[int | Group] = []
+        found: dict[tuple[int, str], Group] = {}
+        for index, name in enumerate(names):
+            place = self._parts.find(name)
+            if place is None:
+                made.append(index)
                 continue
+            (number, part), captures = self._places[place[0]], place[1]
+            rule = self.rules[number]
             expert = captures.get("e", "0") if rule.stack else "0"
             if not (expert.isascii() and expert.isdigit() and str(int(expert)) == expert):
                 raise PlanError(f"tensor {shown(name)} has {shown(expert)} where the plan has a number")
-            return number, filled(rule.fused, captures), part, int(expert)
-    return None
+            whole = filled(rule.fused, captures)
+            group = found.get((number, whole))
+            if group is None:
+                group = found[number, whole] = Group(number, whole, {})
+                made.append(group)
+            group.members[int(expert), part] = index
+        return made
+
+    def fused(
+        self,
+        group: Group,
+        tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
+        prove_equal: Callable[[int, int], None],
+    ) -> tuple[StoredTensor, list[Copied]]:
+        """Return the tensor that parts make up, at no place yet, and what goes into it.
+
+        Args:
+            group: all its parts must be there and fit.
+            tensors: by position.
+            prove_equal: rejects two scalars that differ: one value of the whole belongs to each of its parts.
+
+        Raises:
+            PlanError: a part is missing, or they do not fit together.
+        """
+        rule, members = self.rules[group.rule], group.members
+        experts = max(members)[0] + 1
+        every = list(itertools.product(range(experts), range(len(rule.parts))))
+        if len(members) < len(every):
+            expert, part = next(place for place in every if place not in members)
+            captures = matched(rule.fused, group.name) or {}
+            glob = filled(rule.parts[part], {**captures, "e": str(expert)})
+            raise PlanError(f"tensor {shown(group.name)} cannot be made: part {shown(glob)} is missing")
+        own = [members[place] for place in every]
+        found = [tensors[index] for index in own]
+        key = group.rule, *((tensor.shape, tensor.code) for tensor in found)
+        if key not in self._known:
+            self._known[key] = self._joined(rule, group.name, found)
+        (shape, _), *parts = self._known[key]
+        copied = [(index, form) for index, (_, form) in zip(own, parts, strict=True)]
+        if not parts[0][0]:  # a value of the whole: each part has it
+            for place, index in enumerate(own):
+                prove_equal(own[place - place % len(rule.parts)], index)
+            copied = copied[:: len(rule.parts)]
+        size = sum(tensors[index].size for index, _ in copied)
+        return found[0]._replace(name=group.name, shape=shape, size=size), copied
+
+    def _joined(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:
+        """Return the shape of what parts make up, then each part, with the bytes that go there."""
+        count = len(rule.parts)
+        row = [tensor.shape for tensor in found[:count]]
+        shape = _side_by_side(row, rule.axis, name)
+        axis = rule.axis if len(shape) > 1 else 0
+        sizes = [part[axis] for part in row] if self._free and all(row) else None
+        if rule.transpose and len(shape) > 1:
+            shape = (*shape[:-2], shape[-1], shape[-2])
+        if rule.stack:
+            shape = (len(found) // count, *shape)
+        whole = found[0]._replace(name=name, shape=shape, size=0)
+        parts = _taken_apart(rule, whole, self._names, sizes)
+        for tensor, (wanted, _) in zip(found, parts, strict=True):
+            if (tensor.code, tensor.shape) != (whole.code, wanted):
+                raise PlanError(
+                    f"{tensor.label} is {tensor.code} {brief(tensor.shape)}, and as a part of {shown(name)} "
+                    f"it would be {whole.code} {brief(wanted)}"
+                )
+        return [(shape, ()), *((wanted, tuple(map(inverse, form))) for wanted, form in parts)]
 
 
-def fused(
-    rule: FusionRule,
-    group: Group,
-    tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
-    names: Names,
-    prove_equal: Callable[[int, int], None],
-) -> tuple[StoredTensor, Pieces]:
-    """Return the tensor that parts make up, at no place yet, and by position which bytes of each go where.
-
-    Args:
-        rule: that of the group.
-        group: all its parts must be there and fit.
-        tensors: by position.
-        names: what expressions of the rule may use.
-        prove_equal: rejects two scalars that differ: one value of the whole belongs to each of its parts.
-
-    Raises:
-        PlanError: a part is missing, or they do not fit together.
-    """
-    members, name = group.members, group.name
-    experts = max(expert for expert, _ in members) + 1
-    every = list(itertools.product(range(experts), range(len(rule.parts))))
-    if len(members) < len(every):
-        expert, part = next(place for place in every if place not in members)
-        captures = matched(rule.fused, name) or {}
-        glob = filled(rule.parts[part], {**captures, "e": str(expert)})
-        raise PlanError(f"tensor {shown(name)} cannot be made: part {shown(glob)} is missing")
-    row = [tensors[members[0, part]] for part in range(len(rule.parts))]
-    shape = _joined([tensor.shape for tensor in row], rule.axis, name)
-    if rule.transpose and len(shape) > 1:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    whole = row[0]._replace(name=name, shape=(experts, *shape) if rule.stack else shape, size=0)
-    form = _form(rule, whole, names)
-    pieces: Pieces = []
-    for expert, part in every:
-        index = members[expert, part]
-        tensor = tensors[index]
-        if (tensor.code, tensor.shape) != (whole.code, form.shape(part)):
-            raise PlanError(
-                f"{tensor.label} is {tensor.code} {brief(tensor.shape)}, and as a part of {shown(name)} it "
-                f"would be {whole.code} {brief(form.shape(part))}"
-            )
-        if not shape:  # a value of the whole: each part has it
-            prove_equal(members[expert, 0], index)
-        if shape or not part:
-            pieces.append((index, tuple(map(inverse, form.extents(part, expert)))))
-    return whole._replace(size=sum(tensors[index].size for index, _ in pieces)), pieces
-
-
-def _joined(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
-    """Return the shape of parts side by side."""
+def _side_by_side(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
+    """Return the shape of parts that lie side by side."""
     rank = len(shapes[0])
     axis = axis if rank > 1 else 0
     if any(len(shape) != rank for shape in shapes) or (rank and not 0 <= axis < rank):
@@ -211,69 +228,53 @@ def _joined(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[in
     return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How a fused tensor holds its parts: one expert's is ``block``, in the order of a part's axes."""
-
-    tensor: StoredTensor
-    block: tuple[int, ...]
-    axis: int
-    sizes: tuple[int, ...]
-    groups: int
-    transpose: bool
-
-    def shape(self, part: int) -> tuple[int, ...]:
-        if not self.block:
-            return ()
-        return (*self.block[: self.axis], self.sizes[part], *self.block[self.axis + 1 :])
-
-    def extents(self, part: int, expert: int) -> tuple[Extent, ...]:
-        """Return which bytes of the fused tensor go to a part, both from their first byte on."""
-        shape = self.shape(part)
-        steps, own = steps_of(self.block), steps_of(shape)
-        if self.transpose:
-            steps[-2:] = 1, self.block[-2]
-        begin = expert * math.prod(self.block)
-        walks = list(zip(shape, steps, own, strict=True))
-        if walks:
-            count, step, apart = walks[self.axis]
-            each, group = count // self.groups, sum(self.sizes) // self.groups
-            begin += sum(self.sizes[:part]) // self.groups * step
-            walks[self.axis : self.axis + 1] = (
-                (self.groups, group * step, each * apart),
-                (each, step, apart),
-            )
-        try:
-            return tuple(strided(self.tensor, begin, walks))
-        except PlanError as error:
-            raise PlanError(f"{self.tensor.label}: {error.message}") from error
-
-
-def _form(rule: FusionRule, tensor: StoredTensor, names: Names) -> _Form:
+def _taken_apart(
+    rule: FusionRule, tensor: StoredTensor, names: Names, sizes: Sequence[int] | None = None
+) -> list[_Part]:
+    """Return by expert and part the shape, and which bytes of a fused tensor go there."""
     block = tensor.shape[1:] if rule.stack else tensor.shape
     transpose = rule.transpose and len(block) > 1
     if transpose:
         block = (*block[:-2], block[-1], block[-2])
-    axis = rule.axis if len(block) > 1 else 0
+    steps, axis = steps_of(block), rule.axis if len(block) > 1 else 0
     try:
         if (rule.stack and not tensor.shape) or axis >= len(block) > 0:
             raise PlanError(f"shape {brief(tensor.shape)} has no such axes")
-        if not block:  # a value of the whole, as the scale of a quantised one: each part has it
-            return _Form(tensor, block, 0, (1,) * len(rule.parts), 1, transpose=False)
-        size, count = block[axis], len(rule.parts)
-        if rule.sections is None:
-            if size % count:
-                raise PlanError(f"an axis of size {size} is not {count} equal parts")
-            sizes = (size // count,) * count
-        else:
-            sizes = tuple(names.value(section) for section in rule.sections)
+        if transpose:
+            steps[-2:] = 1, block[-2]
+            if math.prod(tensor.shape) // max(1, block[-1]) > _MOST_ROWS:
+                raise PlanError(f"more than {_MOST_ROWS} rows to transpose")
         groups = names.value(rule.groups)
-        if min(sizes) < 0 or sum(sizes) != size:
-            raise PlanError(f"parts of {brief(sizes)} are {sum(sizes)}, and the axis has size {size}")
-        if groups < 1 or any(each % groups for each in sizes):
-            raise PlanError(f"parts of {brief(sizes)} are not {groups} equal groups")
-        if transpose and math.prod(tensor.shape) // max(1, block[-1]) > _MOST_ROWS:
-            raise PlanError(f"more than {_MOST_ROWS} rows to transpose")
+        sizes = _sizes(rule, block[axis], groups, names, sizes) if block else [1] * len(rule.parts)
+        made: list[_Part] = []
+        for expert, part in itertools.product(range(tensor.shape[0] if rule.stack else 1), range(len(sizes))):
+            shape = (*block[:axis], sizes[part], *block[axis + 1 :]) if block else ()
+            begin = expert * math.prod(block)
+            walks = list(zip(shape, steps, steps_of(shape), strict=True))
+            if walks:
+                count, step, apart = walks[axis]
+                each, group = count // groups, sum(sizes) // groups
+                begin += sum(sizes[:part]) // groups * step
+                walks[axis : axis + 1] = (groups, group * step, each * apart), (each, step, apart)
+            made.append((shape, tuple(strided(tensor, begin, walks))))
     except SplitError as error:
         raise PlanError(f"{tensor.label}, rule {shown(rule.fused)}: {error.message}") from error
-    return _Form(tensor, block, axis, sizes, groups, transpose)
+    return made
+
+
+def _sizes(
+    rule: FusionRule, size: int, groups: int, names: Names, sizes: Sequence[int] | None
+) -> Sequence[int]:
+    """Return the sizes of parts on an axis of a size, in so many groups; given ones are proved to fit."""
+    count = len(rule.parts)
+    if sizes is None and rule.sections is None:
+        if size % count:
+            raise PlanError(f"an axis of size {size} is not {count} equal parts")
+        sizes = [size // count] * count
+    elif sizes is None:
+        sizes = [names.value(section) for section in rule.sections or ()]
+    if min(sizes) < 0 or sum(sizes) != size:
+        raise PlanError(f"parts of {brief(sizes)} are {sum(sizes)}, and the axis has size {size}")
+    if groups < 1 or any(each % groups for each in sizes):
+        raise PlanError(f"parts of {brief(sizes)} are not {groups} equal groups")
+    return sizes

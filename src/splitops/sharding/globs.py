@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -12,24 +12,78 @@ from splitops.errors import PlanError, shown
 _TOKEN: Final = re.compile(r"\*+|\?|\{([A-Za-z_][A-Za-z0-9_]*)\}|[^*?{}]+|[{}]")
 
 
+class Globs:
+    """Globs, of which the first one that matches a name counts: one regular expression for all of them.
+
+    Raises a PlanError for a brace that does not belong to a name, or a name that appears twice.
+    """
+
+    def __init__(self, globs: Iterable[str]) -> None:
+        patterns = []
+        self._keys: dict[int, tuple[int, list[str]]] = {}
+        """By the group of a glob its position, and what the groups behind it capture."""
+        group = 1
+        for number, glob in enumerate(globs):
+            pattern, keys = _pattern(glob)
+            patterns.append(f"({pattern})")
+            self._keys[group] = number, keys
+            group += 1 + len(keys)
+        self._pattern = re.compile("|".join(patterns) or "(?!)", re.DOTALL)
+
+    def find(self, name: str) -> tuple[int, dict[str, str]] | None:
+        """Return the position of the glob and what it captures, with the text of its last ``*``."""
+        found = self._pattern.match(name)
+        if found is None or found.lastindex is None:
+            return None
+        number, keys = self._keys[found.lastindex]
+        return number, dict(zip(keys, found.groups()[found.lastindex :], strict=False))
+
+
+def _pattern(glob: str) -> tuple[str, list[str]]:
+    """Return a regular expression that takes linear time for each ``*``, never goes back, and its groups."""
+    pieces, keys = [""], list[str]()
+    for token in _TOKEN.finditer(glob):
+        text, name = token[0], token[1]
+        if text.startswith("*"):
+            pieces.append("")
+        elif text == "?":
+            pieces[-1] += "."
+        elif name is not None and name not in keys:
+            keys.append(name)
+            pieces[-1] += "([^.]+)"
+        elif text in "{}" or name is not None:
+            raise PlanError(f"glob {shown(glob)}: braces hold a name, each name once, such as {{e}}")
+        else:
+            pieces[-1] += re.escape(text)
+    first, *rest = pieces
+    if not rest:
+        return rf"{first}\Z", keys
+    *middle, last = rest
+    keys.insert(len(keys) - last.count("([^.]+)"), "*")
+    # The first place of a middle piece is as good as any later one: what stands between is any text.
+    return first + "".join(f"(?>.*?{piece})" for piece in middle) + rf"(.*){last}\Z", keys
+
+
+_alone = lru_cache(maxsize=4096)(lambda glob: Globs([glob]))
+
+
 def matched(glob: str, name: str) -> dict[str, str] | None:
-    """Return what a glob captures of a name, with the text of its last ``*``; None where it does not match.
+    """Return what a glob captures of a name; None where it does not match.
 
     Examples:
         >>> matched("*.experts.{e}.up_proj.weight", "model.layers.0.mlp.experts.17.up_proj.weight")
-        {'e': '17', '*': 'model.layers.0.mlp'}
+        {'*': 'model.layers.0.mlp', 'e': '17'}
         >>> matched("*.o_proj", "model.o_proj.weight") is None
         True
     """
-    pattern = compiled(glob)
-    found = pattern.match(name)
-    if found is None:
-        return None
-    named = pattern.groupindex
-    if pattern.groups == len(named):
-        return found.groupdict()
-    star = next(number for number in range(1, pattern.groups + 1) if number not in named.values())
-    return {**found.groupdict(), "*": found[star]}
+    found = _alone(glob).find(name)
+    return None if found is None else found[1]
+
+
+@lru_cache(maxsize=4096)
+def _words(glob: str) -> list[tuple[str, str]]:
+    """Return the tokens of a glob: the key of what each captures, or its text."""
+    return [(t[1] or t[0][0] * (t[0][0] == "*"), t[0]) for t in _TOKEN.finditer(glob)]
 
 
 def filled(glob: str, captures: Mapping[str, str]) -> str:
@@ -39,10 +93,7 @@ def filled(glob: str, captures: Mapping[str, str]) -> str:
         >>> filled("*.mlp.up.{leaf}", {"leaf": "weight", "*": "layers.3"})
         'layers.3.mlp.up.weight'
     """
-    return "".join(
-        captures[token[1] or "*"] if token[1] or token[0] == "*" else token[0]
-        for token in _TOKEN.finditer(glob)
-    )
+    return "".join([captures[key] if key else text for key, text in _words(glob)])
 
 
 def tokens(glob: str) -> list[str]:
@@ -52,34 +103,4 @@ def tokens(glob: str) -> list[str]:
         >>> tokens("*.mlp.{leaf}")
         ['*', '{leaf}']
     """
-    return [token[0] for token in _TOKEN.finditer(glob) if token[0][0] in "*?{}"]
-
-
-@lru_cache(maxsize=4096)
-def compiled(glob: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob; it takes linear time for each ``*``, and never goes back.
-
-    Raises:
-        PlanError: a brace does not belong to a name, or a name appears twice.
-    """
-    pieces = [""]
-    names: set[str] = set()
-    for token in _TOKEN.finditer(glob):
-        text, name = token[0], token[1]
-        if text.startswith("*"):
-            pieces.append("")
-        elif text == "?":
-            pieces[-1] += "."
-        elif name is not None and name not in names:
-            names.add(name)
-            pieces[-1] += f"(?P<{name}>[^.]+)"
-        elif text in "{}" or name is not None:
-            raise PlanError(f"glob {shown(glob)}: braces hold a name, each name once, such as {{e}}")
-        else:
-            pieces[-1] += re.escape(text)
-    first, *rest = pieces
-    if not rest:
-        return re.compile(rf"{first}\Z", re.DOTALL)
-    *middle, last = rest
-    # The first place of a middle piece is as good as any later one: what stands between is any text.
-    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in middle) + rf"(.*){last}\Z", re.DOTALL)
+    return [text for _, text in _words(glob) if text[0] in "*?{}"]

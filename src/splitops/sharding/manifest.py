@@ -15,9 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from splitops.errors import PlanError, SplitError, shown, shown_path
+from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.extents import inverse
 from splitops.files.folders import Other, open_file, safe_name
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
@@ -50,15 +49,14 @@ def manifest_files(
     placements: Placements, layout: str, checkpoint: Checkpoint, plan: Mapping[str, Any]
 ) -> list[TargetFile]:
     """Return the manifest, and the marks of the ranks' folders."""
-    cuts = list(dict.fromkeys(placements.cuts))
-    numbers = {cut: number for number, cut in enumerate(cuts)}
-    identities = [
-        source.identity() for source in (*checkpoint.sources, *(o.source for o in checkpoint.others))
-    ]
+    numbers, kinds = placements.kinds
+    cuts = {cut: number for number, cut in enumerate(dict.fromkeys(cut for _, cut in kinds))}
+    sources = (*checkpoint.sources, *(other.source for other in checkpoint.others))
+    identities = json.dumps([source.identity() for source in sources])
     document: dict[str, Any] = {
         "version": 1,
         "run": "",
-        "source": hashlib.sha256(json.dumps(identities).encode()).hexdigest()[:32],
+        "source": hashlib.sha256(identities.encode()).hexdigest()[:32],
         "layout": layout,
         "ranks": placements.ranks,
         "files": [
@@ -75,17 +73,15 @@ def manifest_files(
         ],
         "others": [{"name": other.name, "shared": other.shared} for other in checkpoint.others],
         "cuts": [{k: v for k, v in values_of(cut).items() if v is not None} for cut in cuts],
-        "tensors": [
-            {
-                "name": tensor.name,
-                "file": tensor.file,
-                "dtype": tensor.code,
-                "shape": list(tensor.shape),
-                "offset": tensor.offset,
-                "cut": numbers[cut],
-            }
-            for tensor, cut in zip(placements.tensors, placements.cuts, strict=True)
+        "kinds": [
+            {"dtype": tensor.code, "shape": list(tensor.shape), "cut": cuts[cut]} for tensor, cut in kinds
         ],
+        "tensors": {
+            "name": [tensor.name for tensor in placements.tensors],
+            "kind": numbers.tolist(),
+            "file": [tensor.file for tensor in placements.tensors],
+            "offset": [tensor.offset for tensor in placements.tensors],
+        },
         "tied": dict(checkpoint.tied),
         "plan": dict(plan),
     }
@@ -130,10 +126,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
     _prove_marks(folder, document, layout.homes(placements.ranks))
     raise_file_limit(len(laid.files) + len(document["others"]))
     sources: list[Source] = [_proved(folder, file) for file in laid.files]
-    held = [
-        each_once(tensor.label, map(inverse, extents), sources)
-        for tensor, extents in zip(placements.tensors, laid.extents, strict=True)
-    ]
+    held = each_once(placements.tensors, laid.extents.inverse(), sources)
     others = tuple(
         Other(
             safe_name(each["name"]), open_file(folder, f"{SOURCE}/{safe_name(each['name'])}"), each["shared"]
@@ -147,7 +140,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
         placements.files,
         placements.tensors,
         tuple(sources),
-        tuple(held),
+        held,
         others,
         config_of(others),
         MappingProxyType(document["tied"]),
@@ -164,22 +157,40 @@ def _placements(document: Mapping[str, Any]) -> Placements:
         for each in document["files"]
     )
     cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
-    tensors, chosen = [], []
-    proved = set()
-    for each in document["tensors"]:
-        tensor = _tensor(each, files)
-        if each["cut"] >= len(cuts):
-            raise PlanError(f"{tensor.label} has cut {each['cut']} of {len(cuts)}")
-        key = each["cut"], tensor.shape
-        if key not in proved:
-            prove_cut(cuts[each["cut"]], tensor.shape, ranks)
-            proved.add(key)
-        tensors.append(tensor)
-        chosen.append(cuts[each["cut"]])
+    kinds = [_kind(each, cuts, ranks) for each in document["kinds"]]
+    columns = document["tensors"]
+    rows = [columns[key] for key in ("name", "kind", "file", "offset")]
+    try:
+        "".join(columns["name"]).encode()
+    except UnicodeEncodeError:
+        raise PlanError("the name of a tensor is not text") from None
+    if len({*map(len, rows)}) > 1:
+        raise PlanError(f"{len(rows[0])} tensors have columns of {brief([*map(len, rows)])} entries")
+    for what, key, count in (("has", "kind", len(kinds)), ("is in", "file", len(files))):
+        strange = next((i for i, at in enumerate(columns[key]) if at >= count), None)
+        if strange is not None:
+            name = shown(columns["name"][strange])
+            raise PlanError(f"tensor {name} {what} {key} {columns[key][strange]} of {count}")
+    tensors = [
+        kinds[kind][0]._replace(name=name, file=file, offset=offset)
+        for name, kind, file, offset in zip(*rows, strict=True)
+    ]
     if len({tensor.name for tensor in tensors}) < len(tensors):
         raise PlanError("a tensor appears twice")
     _reject_overlaps(files, tensors)
-    return Placements(ranks, files, tuple(tensors), tuple(chosen))
+    return Placements(ranks, files, tuple(tensors), tuple(kinds[kind][1] for kind in rows[1]))
+
+
+def _kind(stated: Mapping[str, Any], cuts: Sequence[Cut], ranks: int) -> tuple[StoredTensor, Cut]:
+    """Return a tensor of a kind, without a name and a place, and its cut."""
+    if stated["cut"] >= len(cuts):
+        raise PlanError(f"a kind of tensors has cut {stated['cut']} of {len(cuts)}")
+    try:
+        tensor = stated_tensor("", stated["dtype"], stated["shape"], 0)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    prove_cut(cuts[stated["cut"]], tensor.shape, ranks)
+    return tensor, cuts[stated["cut"]]
 
 
 def _size(file: Mapping[str, Any]) -> int:
@@ -198,29 +209,14 @@ def _literals(file: Mapping[str, Any]) -> tuple[tuple[int, bytes], ...]:
         raise PlanError(f"the literals of {shown(file['name'])} are not base64") from error
 
 
-def _tensor(stated: Mapping[str, Any], files: Sequence[WholeFile]) -> StoredTensor:
-    name = stated["name"]
-    if stated["file"] >= len(files):
-        raise PlanError(f"tensor {shown(name)} is in file {stated['file']} of {len(files)}")
-    file = files[stated["file"]]
-    begin = stated["offset"]
-    try:
-        tensor = stated_tensor(name, stated["dtype"], stated["shape"], begin)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
-    if begin + tensor.size > file.size:
-        raise PlanError(f"{tensor.label} extends past the end of {shown(file.name)}")
-    return tensor._replace(file=stated["file"])
-
-
 def _reject_overlaps(files: Sequence[WholeFile], tensors: Sequence[StoredTensor]) -> None:
-    taken: list[tuple[int, int, int]] = [(t.file, t.offset, t.offset + t.size) for t in tensors if t.size]
+    taken = [(t.file, t.offset, t.offset + t.size, t.label) for t in tensors]
     for number, file in enumerate(files):
-        taken += [(number, offset, offset + len(data)) for offset, data in file.literals]
-        if any(offset + len(data) > file.size for offset, data in file.literals):
-            raise PlanError(f"a literal extends past the end of {shown(file.name)}")
-    taken.sort()
-    for before, after in pairwise(taken):
+        taken += [(number, offset, offset + len(data), "a literal") for offset, data in file.literals]
+    for number, _, end, label in taken:
+        if end > files[number].size:
+            raise PlanError(f"{label} extends past the end of {shown(files[number].name)}")
+    for before, after in pairwise(sorted(place for place in taken if place[1] < place[2])):
         if before[0] == after[0] and after[1] < before[2]:
             raise PlanError(f"two things are at byte {after[1]} of {shown(files[after[0]].name)}")
 

@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from splitops.errors import PlanError, shown
-from splitops.files.extents import Extent, contiguous
+from splitops.files.extents import Extent, Extents, Table, stretches_to
 from splitops.files.formats import Contents, TargetFile, format_named
-from splitops.files.tensors import StoredTensor
+from splitops.files.tensors import StoredTensor, stretches_of
 from splitops.sharding.boxes import Box, prove_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile
 from splitops.sharding.cuts import Cut
 
 
 class Laid(NamedTuple):
-    """Files that hold the tensors of ranks.
+    """Files that hold tensors, and extents to them: their sources are positions of tensors, not of files."""
 
-    Attributes:
-        files: names are those in the folder of all ranks.
-        extents: of each tensor, from its first byte (source 0) to ``files``.
+    files: Sequence[TargetFile]
+    extents: Extents
+
+
+def laid_file(
+    name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]
+) -> tuple[TargetFile, Table]:
+    """Lay out a file of safetensors; return where each tensor begins in it, too."""
+    form = format_named("safetensors")
+    laid = form.lay_out(tensors, Contents(form, (), (), metadata), name)
+    return laid.files[0], laid.places[:, 1]
+
+
+def numbered(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
+    """Return a number for each key, equal ones alike, and the position of the first of each number.
+
+    Examples:
+        >>> [part.tolist() for part in map(np.array, numbered("abac"))]
+        [[0, 1, 0, 2], [0, 1, 3]]
     """
+    known: dict[Hashable, int] = {}
+    numbers = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+    return numbers, np.unique(numbers, return_index=True)[1].tolist()
 
-    files: tuple[TargetFile, ...]
-    extents: tuple[tuple[Extent, ...], ...]
 
+def spread(
+    forms: Sequence[Sequence[Extent]], form: Table, sources: Table, target: Table | int, places: Table
+) -> Extents:
+    """Return the extents of tensors that are copied alike.
 
-class Filing:
-    """Files of safetensors that are laid out one after the other, with the bytes that each tensor gives them.
-
-    Attributes:
-        files: those that were added.
-        extents: of each tensor, as in :class:`Laid`.
+    Args:
+        forms: extents from the first byte of a tensor to that of its copy.
+        form: of each tensor its form.
+        sources: of each, its position.
+        target: the position of the file with the copy, of all or of each.
+        places: where each copy begins in it.
     """
-
-    def __init__(self, tensors: int) -> None:
-        """Begin with no file, for so many tensors."""
-        self.files: list[TargetFile] = []
-        self.extents: list[list[Extent]] = [[] for _ in range(tensors)]
-
-    def add(
-        self, name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]
-    ) -> tuple[int, list[int]]:
-        """Lay out a file; return its position, and where each of the tensors begins in it."""
-        form = format_named("safetensors")
-        laid = form.lay_out(tensors, Contents(form, (), (), metadata), name)
-        self.files += laid.files
-        return len(self.files) - 1, laid.places[:, 1].tolist()
-
-    @property
-    def laid(self) -> Laid:
-        """All files."""
-        return Laid(tuple(self.files), tuple(map(tuple, self.extents)))
+    counts = np.array([len(each) for each in forms], np.int64)
+    rows = counts[form]
+    first = (np.cumsum(counts) - counts)[form] - (np.cumsum(rows) - rows)
+    table = Extents.of([extent for each in forms for extent in each]).table
+    table = table[np.repeat(first, rows) + np.arange(rows.sum())]
+    table[:, 0] = np.repeat(sources, rows)
+    table[:, 3] = np.repeat(np.broadcast_to(target, len(rows)), rows)
+    table[:, 4] += np.repeat(places, rows)
+    return Extents(table)
 
 
 @dataclass(frozen=True)
@@ -71,16 +86,28 @@ class Placements:
     tensors: tuple[StoredTensor, ...]
     cuts: tuple[Cut, ...]
 
+    @cached_property
+    def kinds(self) -> tuple[Table, list[tuple[StoredTensor, Cut]]]:
+        """Of each tensor the number of its kind, and of each kind one: they share type, shape and cut."""
+        found = zip(map(id, self.cuts), self.tensors, strict=True)
+        numbers, firsts = numbered((cut, tensor.shape, tensor.code) for cut, tensor in found)
+        return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
+
+    def members(self, kinds: Iterable[bool]) -> list[Table]:
+        """Return of each file the positions of its tensors that are of some kinds."""
+        some, file = np.array([*kinds, False])[self.kinds[0]], stretches_of(self.tensors)[:, 0]
+        return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
+
     def rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return the bytes of tensors on each rank, padding included; None is all tensors."""
+        numbers, kinds = self.kinds
+        some = numbers if members is None else numbers[[*members]]
         total = [0] * self.ranks
-        alike: dict[tuple[Cut, tuple[int, ...], str], list[int]] = {}
-        for i in range(len(self.tensors)) if members is None else members:
-            alike.setdefault((self.cuts[i], self.tensors[i].shape, self.tensors[i].code), []).append(i)
-        for (cut, _, _), found in alike.items():
-            for rank, shard in enumerate(cut.shards):
+        counts = np.bincount(some, minlength=len(kinds)).tolist()
+        for (tensor, cut), count in zip(kinds, counts, strict=True):
+            for rank, shard in enumerate(cut.shards if count else ()):
                 if shard is not None:
-                    total[rank] += len(found) * shard_of(self.tensors[found[0]], cut, rank).size
+                    total[rank] += count * shard_of(tensor, cut, rank).size
         return tuple(total)
 
 
@@ -90,9 +117,7 @@ def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
     assert shape is not None
     if shape == tensor.shape:
         return tensor
-    elements = 1
-    for size in shape:
-        elements *= size
+    elements = math.prod(shape)
     if elements % tensor.unit.elements:
         raise PlanError(
             f"{tensor.label}: {elements} {tensor.code} elements of rank {rank} do not fill a byte"
@@ -100,23 +125,23 @@ def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
     return tensor._replace(shape=shape, size=elements // tensor.unit.elements * tensor.unit.bytes)
 
 
+def named(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[StoredTensor]:
+    """Return tensors with other names."""
+    new = tuple.__new__
+    return [new(StoredTensor, (name, *tensor[1:])) for tensor, name in zip(tensors, names, strict=True)]
+
+
 def whole_files(checkpoint: Checkpoint) -> Laid:
     """Lay out the files of the whole checkpoint as they were."""
-    filing = Filing(0)
-    filing.files += [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
-    filing.extents += [
-        [contiguous(0, 0, tensor.file, tensor.offset, tensor.size)] if tensor.size else []
-        for tensor in checkpoint.tensors
-    ]
-    return filing.laid
+    files = [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
+    places = stretches_of(checkpoint.tensors)
+    own = places.copy()
+    own[:, 0], own[:, 1] = np.arange(len(own)), 0
+    return Laid(files, stretches_to(own, places[:, :2]))
 
 
 def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
-    """Reject a cut from outside that does not give every byte of a tensor of a shape exactly once.
-
-    Raises:
-        PlanError: pieces lie outside, overlap or leave something out.
-    """
+    """Reject a cut from outside that does not give every byte of a tensor of a shape exactly once."""
     if len(cut.shards) != ranks or all(shard is None for shard in cut.shards):
         raise PlanError(f"a cut for {len(cut.shards)} ranks, of {ranks}, of which no rank holds anything")
     if cut.axis is None:

@@ -12,7 +12,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import compiled, matched
+from splitops.sharding.globs import Globs, tokens
 from splitops.sharding.tables import table
 
 _CUTS = ("axis", "hf", "place", "replicate")
@@ -43,13 +43,6 @@ class ShardRule:
         """Whether it may give ranks less than the whole tensor."""
         return any(key in self.says for key in ("axis", "hf", "place"))
 
-    def captures(self, name: str) -> dict[str, str] | None:
-        """Return what the rule captures of a tensor's name; None where it does not match."""
-        for glob in self.match:
-            if (found := matched(glob, name)) is not None:
-                return found
-        return None
-
 
 def rules_of(document: Mapping[str, Any], name: str = "the plan") -> list[ShardRule]:
     """Return the rules of a plan.
@@ -79,8 +72,7 @@ def _prove(rule: ShardRule) -> None:
     """Reject a rule that says nothing, or two things at once."""
     if not rule.match:
         raise PlanError("match names no glob")
-    for glob in rule.match:
-        compiled(glob)
+    Globs(rule.match)
     says = rule.says
     if not any(key in says for key in _CUTS):
         raise PlanError(f"says none of {', '.join(_CUTS)}")
@@ -99,7 +91,7 @@ def _prove(rule: ShardRule) -> None:
     if not rule.cuts and says["replicate"] is not True:
         raise PlanError(f"says replicate = {shown(says['replicate'])} without an axis")
     named = says.get("place")
-    if isinstance(named, str) and not all(named in compiled(glob).groupindex for glob in rule.match):
+    if isinstance(named, str) and not all(f"{{{named}}}" in tokens(glob) for glob in rule.match):
         raise PlanError(f"place = {shown(named)}, which match does not capture")
 
 
@@ -118,40 +110,44 @@ def cuts_of(
         PlanError: no rule matches a tensor, or one cannot be cut as its rule says; the sizes that would do
             are named.
     """
-    matched = [_matching(rules, tensor.name) for tensor in tensors]
+    globs = Globs(glob for rule in rules for glob in rule.match)
+    owners = [rule for rule in rules for _ in rule.match]
+    matched = []
+    for tensor in tensors:
+        found = globs.find(tensor.name)
+        if found is None:
+            raise PlanError(
+                f'no rule matches {tensor.label}: end the plan with match = "*", replicate = true'
+            )
+        matched.append((owners[found[0]], found[1]))
     counts = _placed_counts(matched)
     known: dict[tuple[int, tuple[int, ...]], Cut] = {}
     cuts = []
     for tensor, (rule, captures) in zip(tensors, matched, strict=True):
-        try:
-            named = rule.says.get("place")
-            if named is not None:
-                cuts.append(_placed(named, captures, counts.get(rule.number, 0), ranks))
-                continue
-            key = rule.number, tensor.shape
-            if key not in known:
+        key = rule.number, tensor.shape
+        cut = known.get(key)
+        if cut is None:
+            try:
+                named = rule.says.get("place")
+                if named is not None:
+                    cuts.append(_placed(named, captures, counts.get(rule.number, 0), ranks))
+                    continue
                 recipe = _recipe(rule, tensor.shape, names)
                 size = tensor.shape[recipe.axis] if recipe else 0
-                known[key] = cut_axis(recipe, size, ranks) if recipe else whole(ranks)
-            cuts.append(known[key])
-        except SplitError as error:
-            raise PlanError(f"{tensor.label}, {rule.label}: {error.message}") from error
+                cut = known[key] = cut_axis(recipe, size, ranks) if recipe else whole(ranks)
+            except SplitError as error:
+                raise PlanError(f"{tensor.label}, {rule.label}: {error.message}") from error
+        cuts.append(cut)
     return [rule for rule, _ in matched], cuts
-
-
-def _matching(rules: Sequence[ShardRule], name: str) -> tuple[ShardRule, dict[str, str]]:
-    for rule in rules:
-        captures = rule.captures(name)
-        if captures is not None:
-            return rule, captures
-    raise PlanError(f'no rule matches tensor {shown(name)}: end the plan with match = "*", replicate = true')
 
 
 def _placed_counts(matched: Sequence[tuple[ShardRule, dict[str, str]]]) -> dict[int, int]:
     """Return of each rule with ``place`` how many entries its captured numbers count."""
     counts: dict[int, int] = {}
     for rule, captures in matched:
-        text = captures.get(str(rule.says.get("place")), "")
+        if "place" not in rule.says:
+            continue
+        text = captures.get(str(rule.says["place"]), "")
         if text.isascii() and text.isdigit() and len(text) < 10:
             counts[rule.number] = max(counts.get(rule.number, 0), int(text) + 1)
     return counts

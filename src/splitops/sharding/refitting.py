@@ -7,11 +7,14 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from splitops.errors import PlanError, shown, shown_path
-from splitops.files.extents import Extent, contiguous
+from splitops.files.extents import contiguous
 from splitops.files.folders import INDEX
 from splitops.files.formats import TargetFile
 from splitops.files.plans import FilePlan
@@ -21,26 +24,25 @@ from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.copies import prove_equal
 from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import FusionRule, Pieces, fused, grouped, rules_of, unfused
+from splitops.sharding.fusing import Copied, Form, Fusions, rules_of
 from splitops.sharding.globs import matched
-from splitops.sharding.placements import Filing
+from splitops.sharding.placements import Laid, laid_file, numbered, spread
 from splitops.sharding.planning import Runnable, open_checkpoint
 from splitops.sharding.tables import known_fusions
 
 AnyPath = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Refitted:
+class Refitted(NamedTuple):
     """A tensor of the new checkpoint.
 
     Attributes:
         stored: its name, type, shape and size; ``file`` is that of the first tensor that it is made from.
-        pieces: of each tensor that it is made from, the position and which bytes go where.
+        copied: of each tensor that it is made from, the position and which bytes go where.
     """
 
     stored: StoredTensor
-    pieces: Pieces
+    copied: Sequence[Copied]
 
 
 @dataclass(frozen=True)
@@ -61,24 +63,29 @@ class RefitPlan(Runnable):
     def file_plan(self, out: AnyPath) -> FilePlan:
         """Return which bytes of which files go where."""
         source = self.checkpoint
-        filing = Filing(len(source.tensors))
+        files: list[TargetFile] = []
         where: dict[str, str] = {}
+        places = np.zeros(len(self.tensors), np.int64)
+        file_of = np.array([tensor.stored.file for tensor in self.tensors], np.int64)
         for number, file in enumerate(source.files):
-            held = [tensor for tensor in self.tensors if tensor.stored.file == number]
-            _, offsets = filing.add(file.name, [tensor.stored for tensor in held], file.metadata)
-            for tensor, offset in zip(held, offsets, strict=True):
-                where[tensor.stored.name] = file.name
-                for index, found in tensor.pieces:
-                    filing.extents[index] += [
-                        e._replace(target=number, target_offset=e.target_offset + offset) for e in found
-                    ]
+            members = np.flatnonzero(file_of == number)
+            held = [self.tensors[i].stored for i in members.tolist()]
+            laid, places[members] = laid_file(file.name, held, file.metadata)
+            files.append(laid)
+            where |= {tensor.name: file.name for tensor in held}
+        copied = [(made, *each) for made, tensor in enumerate(self.tensors) for each in tensor.copied]
+        form, firsts = numbered(id(each) for _, _, each in copied)
+        made, index = np.array([each[:2] for each in copied], np.int64).reshape(-1, 2).T
+        extents = spread([copied[i][2] for i in firsts], form, index, file_of[made], places[made])
         written = [
             _index(other.name, other.source.read(0, other.source.size), where)
             for other in source.others
             if other.name.endswith(INDEX)
         ]
         others = tuple(other for other in source.others if not other.name.endswith(INDEX))
-        return file_plan(replace(source, others=others), filing.laid, written, [("", True)], Path(out))
+        return file_plan(
+            replace(source, others=others), Laid(files, extents), written, [("", True)], Path(out)
+        )
 
 
 def _index(name: str, text: bytes, where: Mapping[str, str]) -> TargetFile:
@@ -125,17 +132,17 @@ def refit(
         document = plan if isinstance(plan, Mapping) else read(Path(plan))
     name = "the plan" if isinstance(plan, Mapping) else shown_path(plan)
     rules = rules_of(document, name)
-    names = Names(document.get("vars", {}), checkpoint.config)
+    fusions = Fusions(rules, Names(document.get("vars", {}), checkpoint.config))
     fuse = plan == "fuse" or invert
     if plan == "fuse" and "quantization_config" in checkpoint.config:
         lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
-        scale = next((tensor for tensor in lone if grouped(rules, [tensor.name]) != [0]), None)
+        scale = next((tensor for tensor in lone if fusions.grouped([tensor.name]) != [0]), None)
         if scale is not None:
             raise PlanError(f"{scale.label} may be of a row or of all: write a plan (--plan FILE)")
     tensors: list[Refitted] = []
     counts: dict[int, tuple[int, int]] = {}
     with without_collector():
-        for rule, before, made in (_fused if fuse else _unfused)(rules, checkpoint, names):
+        for rule, before, made in (_fused if fuse else _unfused)(fusions, checkpoint):
             tensors += made
             if rule is not None:
                 replaced, by = counts.get(rule, (0, 0))
@@ -159,39 +166,31 @@ _Change = tuple[int | None, int, list[Refitted]]
 """The rule that was used, how many tensors were replaced, and by what."""
 
 
-def _unfused(rules: Sequence[FusionRule], checkpoint: Checkpoint, names: Names) -> Iterator[_Change]:
+def _unfused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
     for index, tensor in enumerate(checkpoint.tensors):
-        found = ((number, unfused(rule, tensor, names)) for number, rule in enumerate(rules))
-        number, parts = next(((number, parts) for number, parts in found if parts is not None), (None, None))
-        if parts is None:
-            yield None, 1, [_kept(index, tensor)]
+        found = fusions.unfused(tensor)
+        if found is None:
+            yield None, 1, [Refitted(tensor, [(index, _whole(tensor.size))])]
         else:
-            yield number, 1, [Refitted(stored, [(index, extents)]) for stored, extents in parts]
+            yield found[0], 1, [Refitted(stored, [(index, form)]) for stored, form in found[1]]
 
 
-def _fused(rules: Sequence[FusionRule], checkpoint: Checkpoint, names: Names) -> Iterator[_Change]:
+def _fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
     tensors = checkpoint.tensors
 
     def prove(one: int, other: int) -> None:
-        (source, kept), (beside, copy) = (_place(checkpoint, index) for index in (one, other))
-        prove_equal(tensors[one].label, checkpoint.sources[source], kept, checkpoint.sources[beside], copy)
+        kept, copy = checkpoint.place_of(one), checkpoint.place_of(other)
+        prove_equal(
+            tensors[one].label, checkpoint.sources[kept.source], kept, checkpoint.sources[copy.source], copy
+        )
 
-    for group in grouped(rules, [tensor.name for tensor in tensors]):
+    for group in fusions.grouped([tensor.name for tensor in tensors]):
         if isinstance(group, int):
-            yield None, 1, [_kept(group, tensors[group])]
+            yield None, 1, [Refitted(tensors[group], [(group, _whole(tensors[group].size))])]
         else:
-            whole = Refitted(*fused(rules[group.rule], group, tensors, names, prove))
-            yield group.rule, len(group.members), [whole]
+            yield group.rule, len(group.members), [Refitted(*fusions.fused(group, tensors, prove))]
 
 
-def _kept(index: int, tensor: StoredTensor) -> Refitted:
-    return Refitted(tensor, [(index, (contiguous(0, 0, 0, 0, tensor.size),) if tensor.size else ())])
-
-
-def _place(checkpoint: Checkpoint, index: int) -> tuple[int, Extent]:
-    """Return in which source the bytes of a scalar are, and where."""
-    tensor = checkpoint.tensors[index]
-    if checkpoint.held is not None:
-        [extent] = checkpoint.held[index]
-        return extent.source, extent
-    return tensor.file, contiguous(tensor.file, tensor.offset, 0, 0, tensor.size)
+@lru_cache(maxsize=4096)
+def _whole(size: int) -> Form:
+    return (contiguous(0, 0, 0, 0, size),) if size else ()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from typing import Final
 
+from splitops.files.extents import Extent, Extents
+from splitops.files.formats import TargetFile
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut, Piece, Shard, shard_extents
-from splitops.sharding.placements import Filing, Laid, Placements, shard_of
+from splitops.sharding.placements import Laid, Placements, laid_file, named, shard_of, spread
 
 NAME: Final = re.compile(r"shard-(\d{5,})-model-(\d{5,})-of-(\d{5,})\.safetensors")
 """The files of a distributed checkpoint: the rank from 1 on, the part, how many parts there are."""
@@ -28,34 +29,33 @@ def homes(ranks: int) -> tuple[str, ...]:
 
 def lay_out(placements: Placements) -> Laid:
     """Lay out the files of all ranks."""
-    held = _members(placements)
-    parts = max((part for _, part in held), default=0) + 1
-    filing = Filing(len(placements.tensors))
-    for (rank, part), members in sorted(held.items()):
-        pieces = [shard_of(placements.tensors[i], cut, 0) for i, cut, _ in members]
-        begins = [begin for _, _, begin in members]
+    numbers, kinds = placements.kinds
+    turns: dict[tuple[int, int], dict[int, tuple[StoredTensor, list[Extent], list[int]]]] = {}
+    for kind, (tensor, cut) in enumerate(kinds):
+        for rank, turn, alone, begin in _alone(cut):
+            at = [begin if axis == alone.axis else 0 for axis in range(len(tensor.shape))]
+            found = shard_of(tensor, alone, 0), shard_extents(tensor, alone, 0), at
+            turns.setdefault((rank, turn), {})[kind] = found
+    held = [
+        (rank, turn * len(placements.files) + number, own, members)
+        for (rank, turn), own in sorted(turns.items(), key=lambda item: item[0])
+        for number, members in enumerate(placements.members(kind in own for kind in range(len(kinds))))
+        if len(members)
+    ]
+    parts = max((part for _, part, _, _ in held), default=0) + 1
+    files: list[TargetFile] = []
+    extents: list[Extents] = []
+    for rank, part, own, members in held:
+        some = [own[kind] for kind in numbers[members].tolist()]
+        pieces = named([each[0] for each in some], [placements.tensors[i].name for i in members.tolist()])
+        info = {piece.name: {OFFSETS: each[2]} for piece, each in zip(pieces, some, strict=True)}
+        metadata = {"format": "pt", "DCP_VERSION": "1.0", INFO: json.dumps(info, ensure_ascii=False)}
         name = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
-        number, offsets = filing.add(name, pieces, _metadata(pieces, begins))
-        for (i, cut, _), offset in zip(members, offsets, strict=True):
-            filing.extents[i] += shard_extents(placements.tensors[i], cut, 0, number, offset)
-    return filing.laid
-
-
-_Member = tuple[int, Cut, tuple[int, ...]]
-
-
-def _members(placements: Placements) -> dict[tuple[int, int], list[_Member]]:
-    """Return by rank and part of its files the tensors, the cut of each one's piece, and where it begins."""
-    held: dict[tuple[int, int], list[_Member]] = {}
-    count = max(1, len(placements.files))
-    known: dict[Cut, list[tuple[int, int, Cut, int]]] = {}
-    for index, (tensor, cut) in enumerate(zip(placements.tensors, placements.cuts, strict=True)):
-        if cut not in known:
-            known[cut] = _alone(cut)
-        for rank, turn, alone, begin in known[cut]:
-            at = tuple(begin if axis == alone.axis else 0 for axis in range(len(tensor.shape)))
-            held.setdefault((rank, turn * count + tensor.file), []).append((index, alone, at))
-    return held
+        file, places = laid_file(name, pieces, metadata)
+        forms = [own[kind][1] if kind in own else [] for kind in range(len(kinds))]
+        extents.append(spread(forms, numbers[members], members, len(files), places))
+        files.append(file)
+    return Laid(files, Extents.all(extents))
 
 
 def _alone(cut: Cut) -> list[tuple[int, int, Cut, int]]:
@@ -70,8 +70,3 @@ def _alone(cut: Cut) -> list[tuple[int, int, Cut, int]]:
             shard = Shard(piece.size, (Piece(piece.begin, piece.size, 0),))
             found.append((rank, turn, Cut(cut.axis, (shard,)), piece.begin))
     return found
-
-
-def _metadata(pieces: Sequence[StoredTensor], offsets: Sequence[tuple[int, ...]]) -> Mapping[str, str]:
-    info = {piece.name: {OFFSETS: list(begin)} for piece, begin in zip(pieces, offsets, strict=True)}
-    return {"format": "pt", "DCP_VERSION": "1.0", INFO: json.dumps(info, ensure_ascii=False)}

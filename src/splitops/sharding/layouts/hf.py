@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from splitops.files.extents import Extent
+import numpy as np
+
+from splitops.files.extents import Extents, Table
 from splitops.files.folders import INDEX, index_text
 from splitops.files.formats import TargetFile
-from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import shard_extents
-from splitops.sharding.placements import Filing, Laid, Placements, shard_of
+from splitops.sharding.placements import Laid, Placements, laid_file, named, shard_of, spread
 
 _SUFFIX: Final = ".safetensors"
 
@@ -31,38 +33,45 @@ def homes(ranks: int) -> tuple[str, ...]:
 
 def lay_out(placements: Placements) -> Laid:
     """Lay out the files of all ranks."""
-    filing = Filing(len(placements.tensors))
-    by_file: list[list[int]] = [[] for _ in placements.files]
-    for index, tensor in enumerate(placements.tensors):
-        by_file[tensor.file].append(index)
-    kinds = [
-        (id(cut), tensor.shape, tensor.code)
-        for tensor, cut in zip(placements.tensors, placements.cuts, strict=True)
-    ]
+    numbers, kinds = placements.kinds
+    files: list[TargetFile] = []
+    extents: list[Extents] = []
+    known: dict[tuple[object, ...], list[tuple[TargetFile, Table, Table]]] = {}
     for rank, folder in enumerate(homes(placements.ranks)):
-        known: dict[tuple[int, tuple[int, ...], str], tuple[StoredTensor, list[Extent]]] = {}
-        index_of: dict[str, str] = {}
-        total = 0
-        for file, members in zip(placements.files, by_file, strict=True):
-            held = [i for i in members if placements.cuts[i].shards[rank] is not None]
-            if not held and members:
-                continue
-            for i in held:
-                if kinds[i] not in known:
-                    tensor, cut = placements.tensors[i], placements.cuts[i]
-                    known[kinds[i]] = shard_of(tensor, cut, rank), shard_extents(tensor, cut, rank, 0, 0)
-            alike = [known[kinds[i]] for i in held]
-            shards = [
-                shard._replace(name=placements.tensors[i].name)
-                for i, (shard, _) in zip(held, alike, strict=True)
-            ]
-            name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
-            number, offsets = filing.add(f"{folder}/{name}", shards, file.metadata)
-            for i, offset, (_, extents) in zip(held, offsets, alike, strict=True):
-                filing.extents[i] += [Extent(0, e[1], e[2], number, offset + e[4], *e[5:]) for e in extents]
-            index_of |= {shard.name: name for shard in shards}
-            total += sum(shard.size for shard in shards)
-        if set(index_of.values()) - {"model.safetensors"}:
-            text = index_text(index_of, total)
-            filing.files.append(TargetFile(f"{folder}/model{INDEX}", len(text), ((0, text),)))
-    return filing.laid
+        shapes = tuple(cut.shape(tensor.shape, rank) for tensor, cut in kinds)
+        if shapes not in known:  # the files of ranks with the same shapes differ in no name and no place
+            known[shapes] = _files_of(placements, rank)
+        forms = [
+            shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else () for tensor, cut in kinds
+        ]
+        for file, members, places in known[shapes]:
+            extents.append(spread(forms, numbers[members], members, len(files), places))
+            files.append(replace(file, name=f"{folder}/{file.name}"))
+    return Laid(files, Extents.all(extents))
+
+
+def _files_of(placements: Placements, rank: int) -> list[tuple[TargetFile, Table, Table]]:
+    """Return the files of a rank, the positions of the tensors in each, and where they begin there."""
+    numbers, kinds = placements.kinds
+    shards = [shard_of(*kind, rank) if kind[1].shards[rank] is not None else None for kind in kinds]
+    every, some = (
+        placements.members(keep) for keep in ([True] * len(kinds), [s is not None for s in shards])
+    )
+    names = [tensor.name for tensor in placements.tensors]
+    made: list[tuple[TargetFile, Table, Table]] = []
+    where: dict[str, str] = {}
+    total = 0
+    for file, own, members in zip(placements.files, every, some, strict=True):
+        if not len(members) and len(own):
+            continue
+        found = [shard for i in numbers[members].tolist() if (shard := shards[i]) is not None]
+        tensors = named(found, [names[i] for i in members.tolist()])
+        name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
+        target, places = laid_file(name, tensors, file.metadata)
+        made.append((target, members, places))
+        where |= {tensor.name: name for tensor in tensors}
+        total += sum(tensor.size for tensor in tensors)
+    if set(where.values()) - {"model.safetensors"}:
+        text, none = index_text(where, total), np.empty(0, np.int64)
+        made.append((TargetFile(f"model{INDEX}", len(text), ((0, text),)), none, none))
+    return made

@@ -7,29 +7,27 @@ The names, shapes and bytes are those of its ``sharded_state``, for the models o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
+
+import numpy as np
 
 from splitops.errors import PlanError
+from splitops.files.extents import Extents
+from splitops.files.formats import TargetFile
 from splitops.files.tensors import StoredTensor
 from splitops.files.whole import groups_of
 from splitops.sharding.cuts import shard_extents
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import Group, fused, grouped, rules_of
-from splitops.sharding.placements import Filing, Laid, Placements, shard_of
+from splitops.sharding.fusing import Fusions, Group, rules_of
+from splitops.sharding.placements import Laid, Placements, laid_file, shard_of, spread
 from splitops.sharding.tables import table
 
 _LARGEST: Final = 5 << 30
 """Bytes of tensors after which a rank's file is full, unless one tensor is larger."""
 
-_RULES: Final = rules_of({"version": 1, **table("vllm.toml")["fusion"]}, "vllm.toml")
-
-
-class _Held(NamedTuple):
-    """A tensor of a rank: by position of what it is made from, where that begins in it."""
-
-    tensor: StoredTensor
-    places: list[tuple[int, int]]
+_FUSIONS: Final = Fusions(
+    rules_of({"version": 1, **table("vllm.toml")["fusion"]}, "vllm.toml"), Names({}, {}), free=True
+)
 
 
 def homes(ranks: int) -> tuple[str, ...]:
@@ -40,18 +38,25 @@ def homes(ranks: int) -> tuple[str, ...]:
 def lay_out(placements: Placements) -> Laid:
     """Lay out the files of all ranks."""
     groups = _groups([tensor.name for tensor in placements.tensors])
-    filing = Filing(len(placements.tensors))
+    files: list[TargetFile] = []
+    extents: list[Extents] = []
+    numbers, kinds = placements.kinds
     for rank in range(placements.ranks):
+        forms = [
+            shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else () for tensor, cut in kinds
+        ]
         held = [made for group in groups for made in _held(placements, group, rank)]
-        for part, members in enumerate(groups_of([made.tensor.size for made in held], _LARGEST)):
+        for part, members in enumerate(groups_of([made.size for made, _ in held], _LARGEST)):
             some = [held[i] for i in members]
             name = f"model-rank-{rank}-part-{part}.safetensors"
-            number, offsets = filing.add(name, [made.tensor for made in some], {"format": "pt"})
-            for made, offset in zip(some, offsets, strict=True):
-                for i, at in made.places:
-                    tensor, cut = placements.tensors[i], placements.cuts[i]
-                    filing.extents[i] += shard_extents(tensor, cut, rank, number, offset + at)
-    return filing.laid
+            file, places = laid_file(name, [made for made, _ in some], {"format": "pt"})
+            ends = zip(places.tolist(), some, strict=True)
+            rows = np.array([(i, begin + at) for begin, (_, own) in ends for i, at in own], np.int64).reshape(
+                -1, 2
+            )
+            extents.append(spread(forms, numbers[rows[:, 0]], rows[:, 0], len(files), rows[:, 1]))
+            files.append(file)
+    return Laid(files, Extents.all(extents))
 
 
 def _groups(names: Sequence[str]) -> list[int | Group]:
@@ -61,38 +66,37 @@ def _groups(names: Sequence[str]) -> list[int | Group]:
     """
     own = set(names)
     found: list[int | Group] = []
-    for group in grouped(_RULES, names):
+    for group in _FUSIONS.grouped(names):
         if isinstance(group, Group):
             experts = {expert for expert, _ in group.members}
-            if group.name in own or len(group.members) < len(experts) * len(_RULES[group.rule].parts):
+            parts = len(_FUSIONS.rules[group.rule].parts)
+            if group.name in own or len(group.members) < len(experts) * parts:
                 found += group.members.values()
                 continue
         found.append(group)
     return sorted(found, key=lambda each: each if isinstance(each, int) else min(each.members.values()))
 
 
-def _held(placements: Placements, group: int | Group, rank: int) -> Iterator[_Held]:
-    """Yield the tensor of a group that a rank holds, at no place yet; nothing where it holds none."""
+def _held(
+    placements: Placements, group: int | Group, rank: int
+) -> Iterator[tuple[StoredTensor, list[tuple[int, int]]]]:
+    """Yield the tensor of a group that a rank holds, and where in it what it is made from begins."""
     members = {(0, 0): group} if isinstance(group, int) else group.members
     own = {place: i for place, i in members.items() if placements.cuts[i].shards[rank] is not None}
     shards = {i: shard_of(placements.tensors[i], placements.cuts[i], rank) for i in own.values()}
     if isinstance(group, int):
-        yield from (_Held(shard, [(group, 0)]) for shard in shards.values())
+        yield from ((shard, [(group, 0)]) for shard in shards.values())
         return
     if not own:
         return
     experts = sorted({expert for expert, _ in own})  # of those that are placed, the rank's own
     numbers = {expert: number for number, expert in enumerate(experts)}
     of_rank = {(numbers[expert], part): i for (expert, part), i in own.items()}
-    rule = _RULES[group.rule]
-    first = [shards[i].shape for (expert, _), i in sorted(of_rank.items()) if expert == 0]
-    if len(first) == len(rule.parts) and all(first):
-        rule = replace(rule, sections=tuple(shape[0] for shape in first))
     try:
-        made, pieces = fused(rule, replace(group, members=of_rank), shards, Names({}, {}), _reject)
+        made, copied = _FUSIONS.fused(group._replace(members=of_rank), shards, _reject)
     except PlanError as error:
         raise PlanError(f"rank {rank}: {error.message}") from error
-    yield _Held(made, [(i, extents[0].target_offset if extents else 0) for i, extents in pieces])
+    yield made, [(i, form[0].target_offset if form else 0) for i, form in copied]
 
 
 def _reject(one: int, other: int) -> None:
