@@ -10,8 +10,9 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port
-from splitops.models.graph.openvino import layer_of, source_of
+from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
+from splitops.models.graph.onnx import all_nodes
+from splitops.models.graph.openvino import from_nodes, layer_of, set_layer
 from splitops.models.known import MAX_ELEMENTS, Known, Tensor, meet_shapes
 from splitops.models.movers import mover_of
 from splitops.models.movers.elementwise import ELEMENTWISE
@@ -109,27 +110,14 @@ def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
 def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOModel:
     """Return the model that nodes were made of, with the dimensions of its ports: -1 where one is not exact.
 
-    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers, which are not changed.
-
-    Args:
-        model: the nodes.
-        values: what is known of their values.
+    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. The nodes have the ports, too.
     """
-    source = source_of(model)
-    assert source is not None
-    return source.with_graph(_graph(model.graph, source.graph, values))
-
-
-def _graph(nodes: ir.Graph, source: Graph, values: Mapping[ir.Value, Known]) -> Graph:
-    layers: dict[int, Layer] = {}
-    for node in nodes:
+    for node in all_nodes(model):
         layer = layer_of(node)
         inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
         outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
-        graphs = ((tag, node.attributes[tag].as_graph(), body) for tag, body in layer.bodies)
-        bodies = tuple([(tag, _graph(inner, body, values)) for tag, inner, body in graphs])
-        layers[layer.id] = replace(layer, inputs=inputs, outputs=outputs, bodies=bodies)
-    return replace(source, layers=tuple([layers[layer.id] for layer in source.layers]))
+        set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
+    return from_nodes(model)
 
 
 def _port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, Known]) -> Port:
