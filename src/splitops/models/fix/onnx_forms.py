@@ -179,7 +179,13 @@ class OnnxForms:
         """
         rewritten, data = self._way(node, site, Method.SLICED), node.inputs[0]
         shape = None if data is None else shape_of(data)
-        if rewritten is None or rewritten.axis is None or data is None or shape is None:
+        if (
+            rewritten is None
+            or not rewritten.bounds
+            or rewritten.axis is None
+            or data is None
+            or shape is None
+        ):
             raise NoFormError("its bounds cannot be written, or Slice does not take the data")
         pen, flat = self.editor.pen(node), len(shape) == 1
         if flat:
@@ -198,7 +204,7 @@ class OnnxForms:
 
     def _sliced(self, node: ir.Node, site: Site) -> tuple[SplitForm, list[ir.Node]]:
         """Write a Slice for each part that is read, and return them."""
-        rewritten = self._way(node, site, Method.SLICED, Method.SLICED_COMPUTED)
+        rewritten = self._way(node, site, Method.SLICED)
         if rewritten is None:
             raise NoFormError("its bounds cannot be written, or Slice does not take the data")
         parts = write_site(node, site, rewritten, self.editor.pen(node))
@@ -271,8 +277,7 @@ def _is_explicit(rewritten: SplitForm) -> bool:
 
 
 def _bounds_cost(rewritten: SplitForm) -> str:
-    computed = rewritten.method is Method.SLICED_COMPUTED
-    return _COMPUTED_BOUNDS if computed else ""
+    return "" if rewritten.bounds else _COMPUTED_BOUNDS
 
 
 def _gather_instead(part: ir.Node, rewritten: SplitForm, pen: OnnxPen) -> None:
@@ -287,7 +292,7 @@ def _gather_instead(part: ir.Node, rewritten: SplitForm, pen: OnnxPen) -> None:
     if bounds[0] is not None and bounds[1] is not None and 0 < bounds[1] - bounds[0] <= _MOST_POSITIONS:
         positions = pen.integers(range(int(bounds[0][0]), int(bounds[1][0])))
     else:
-        if rewritten.method is Method.SLICED_COMPUTED:
+        if not rewritten.bounds:
             end = pen.op("Min", [end, pen.size(data, axes)])  # the last bounds may lie behind the end
         first, last = (pen.op("Squeeze", [bound]) for bound in (begin, end))
         positions = pen.op("Range", [first, last, pen.constant(np.array(1, np.int64))], hint="positions")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -48,8 +49,6 @@ def write_site(node: ir.Node, site: Site, rewritten: SplitForm, pen: OnnxPen) ->
             return writer.in_place()[:count]
         case Method.SLICED:
             return writer.slices()
-        case Method.SLICED_COMPUTED:
-            return writer.computed_slices()
         case Method.CAST:
             return writer.casts()
 
@@ -148,32 +147,21 @@ class _Writer:
         return lengths
 
     def slices(self) -> list[ir.Value | None]:
-        """Write a Slice for each part that is read."""
-        pen, axis = self.pen, self.rewritten.axis
-        assert axis is not None
-        parts: list[ir.Value | None] = []
-        for output, bounds in zip(self.node.outputs, self.rewritten.bounds, strict=True):
-            begin, end = (_INT64_MAX if mark is None else mark for mark in bounds)
-            if not output.name:
-                parts.append(None)
-            else:
-                parts.append(pen.part(self.data, axis, begin, end))
-        pen.replace(self.node, parts)
-        return parts
-
-    def computed_slices(self) -> list[ir.Value | None]:
-        """Write a Slice for each part that is read, with bounds as tensors."""
-        pen, rewritten = self.pen, self.rewritten
-        axis, count = rewritten.axis, len(self.node.outputs)
-        assert axis is not None
-        if rewritten.division is not None:
+        """Write a Slice for each part that is read, with bounds as they are given or computed."""
+        pen, rewritten, outputs = self.pen, self.rewritten, self.node.outputs
+        assert rewritten.axis is not None
+        bounds: Sequence[tuple[int | ir.Value, int | ir.Value]]
+        if rewritten.bounds:
+            marks = [[_INT64_MAX if mark is None else mark for mark in span] for span in rewritten.bounds]
+            bounds = [(begin, end) for begin, end in marks]
+        elif rewritten.division is not None:
             size = pen.size(self.data, self._axis())
-            bounds = uniform_bounds(rewritten.division.count, count, size, pen)
+            bounds = uniform_bounds(rewritten.division.count, len(outputs), size, pen)
         else:
-            bounds = self._running_bounds(count)
+            bounds = self._running_bounds(len(outputs))
         parts: list[ir.Value | None] = [
-            pen.part(self.data, axis, begin, end) if output.name else None
-            for output, (begin, end) in zip(self.node.outputs, bounds, strict=True)
+            pen.part(self.data, rewritten.axis, begin, end) if output.name else None
+            for output, (begin, end) in zip(outputs, bounds, strict=True)
         ]
         pen.replace(self.node, parts)
         return parts

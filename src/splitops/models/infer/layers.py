@@ -110,7 +110,7 @@ def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
 def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOModel:
     """Return the model that nodes were made of, with the dimensions of its ports: -1 where one is not exact.
 
-    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. The nodes have the ports, too.
+    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. Nodes have them too.
     """
     for node in all_nodes(model):
         layer = layer_of(node)

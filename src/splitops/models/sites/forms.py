@@ -32,9 +32,7 @@ class Method(StrEnum):
     COMPUTED = "computed lengths"
     """One node, whose lengths the graph computes from the size of the axis."""
     SLICED = "slices"
-    """A Slice for each part, with constant bounds."""
-    SLICED_COMPUTED = "slices with computed bounds"
-    """A Slice for each part, with bounds that the graph computes."""
+    """A Slice for each part."""
     CAST = "casts"
     """One node on another element type that holds every value exactly."""
 
@@ -80,10 +78,11 @@ class SplitForm:
         row: the version of the one node; None for slices.
         axis: the axis to set; None is the one that the split node refers to.
         division: the division to set; None are lengths known only when the model runs. With
-            :attr:`Method.COMPUTED` and :attr:`Method.SLICED_COMPUTED`, what the lengths are computed from.
+            :attr:`Method.COMPUTED` and :attr:`Method.SLICED`, what lengths and bounds are computed from.
         outputs: number of outputs to declare: those of the split node, and one more where the parts that
             nobody reads must be somebody's.
-        bounds: begin and end of each part (SLICED); negative ones count from the end, None is the end itself.
+        bounds: of slices, begin and end of each part; negative ones count from the end, None is the end
+            itself. Where there are none, the graph computes them.
         carrier: the element type of the data in between (CAST).
         lengths_type: the element type of lengths known only when the model runs, as the row takes them.
         squeeze: whether the parts lose the axis.

@@ -195,7 +195,6 @@ class _Search:
             yield from self._computed()
         if not self.target.domain and not binding.schema.gives_sequence:
             yield from self._sliced()
-            yield from self._sliced_computed()
             yield from self._cast()
 
     # One node
@@ -381,22 +380,29 @@ class _Search:
     # Slices
 
     def _sliced(self) -> Iterator[SplitForm]:
-        axis = self._slice_axis()
-        bounds = self._bounds()
+        """Yield slices with constant bounds, or with tensors, which Slice takes from opset 10 on."""
+        axis, bounds, division, opset = (
+            self._slice_axis(),
+            self._bounds(),
+            self.binding.division,
+            self.target.opset,
+        )
         if axis is not None and bounds is not None:
             yield SplitForm(Method.SLICED, None, axis, None, self.outputs, bounds=bounds)
+        elif axis is not None and opset is not None and opset >= 10 and self.outputs <= _MOST_COMPUTED:
+            lengths_rule = self.binding.schema.lengths_rule
+            if lengths_rule is SizeRule.EXPLICIT if division is None else division.count <= _MOST_ADDED:
+                yield SplitForm(Method.SLICED, None, axis, division, self.outputs)
 
     def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
         if division is None:
             return None
-        if self.size is not None:
-            sizes = part_sizes(division, self.size, self._wanted(division, self.size))
-            ends = tuple(accumulate(sizes))
-            return tuple((end - size, end) for size, end in zip(sizes, ends, strict=True))
-        if division.rule is SizeRule.EXPLICIT:
-            ends = tuple(accumulate(division.lengths))
-            return tuple((end - size, end) for size, end in zip(division.lengths, ends, strict=True))
+        if self.size is not None or division.rule is SizeRule.EXPLICIT:
+            sizes = division.lengths
+            if self.size is not None:
+                sizes = part_sizes(division, self.size, self._wanted(division, self.size))
+            return tuple(pairwise([0, *accumulate(sizes)]))
         if division.rule is SizeRule.REMAINDER:
             # What follows the remainder is counted from the end.
             at = division.lengths.index(-1)
@@ -407,35 +413,13 @@ class _Search:
             return tuple(pairwise(marks))
         return None
 
-    def _sliced_computed(self) -> Iterator[SplitForm]:
-        """Yield slices whose bounds are tensors, which Slice takes from opset 10 on."""
-        axis, division, opset = self._slice_axis(), self.binding.division, self.target.opset
-        if axis is None or opset is None or opset < 10:
-            return
-        if self.outputs > _MOST_COMPUTED:
-            return
-        if division is None:
-            if self.binding.schema.lengths_rule is SizeRule.EXPLICIT:
-                yield SplitForm(Method.SLICED_COMPUTED, None, axis, None, self.outputs)
-        elif (
-            self.size is None
-            and division.rule in (SizeRule.EVEN, SizeRule.CEIL)
-            and division.count <= _MOST_ADDED
-        ):
-            yield SplitForm(Method.SLICED_COMPUTED, None, axis, division, self.outputs)
-
     def _slice_axis(self) -> int | None:
         """Return the axis where Slice of the target takes the data and the axis."""
         binding, opset = self.binding, self.target.opset
         assert opset is not None
         own, axis = binding.data.type, binding.axis
-        if (
-            (own is not None and own not in onnx_types("Slice", opset))
-            or axis is None
-            or (axis < 0 and opset < 11)
-        ):
-            return None
-        return axis
+        is_taken = own is None or own in onnx_types("Slice", opset)
+        return axis if is_taken and axis is not None and (axis >= 0 or opset >= 11) else None
 
     # Another element type
 
