@@ -38,12 +38,7 @@ _SIZE_RULES: Final = frozenset(
 
 
 class Examination(NamedTuple):
-    """What a check has found.
-
-    Attributes:
-        findings: the findings, in the order of the model.
-        splits: how many splits were checked.
-    """
+    """The findings of a check, in the order of the model, and how many splits were checked."""
 
     findings: list[Finding]
     splits: int = 0
@@ -189,12 +184,7 @@ def find_limits(site: Site, model: Surroundings, targets: Iterable[Target]) -> I
 
 
 def find_fusions(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Fused]]:
-    """Yield where some targets fuse splits with their neighbours wrongly.
-
-    Args:
-        editor: the model, with what is known of its values noted.
-        targets: the targets.
-    """
+    """Yield where some targets fuse splits with their neighbours wrongly, in a model of known values."""
     fusing = [target.by_pattern for target in targets if target.by_pattern]
     for fused in find_fused(editor) if fusing else ():
         yield from ((limits[fused.fusion], fused) for limits in fusing if fused.fusion in limits)

@@ -80,12 +80,7 @@ def _order(node: ir.Node) -> tuple[int, ...] | None:
 
 
 class Vocabulary:
-    """What limits can say of a split node: a method without an underscore is a word.
-
-    Args:
-        site: the split node.
-        model: what is known of the model around it.
-    """
+    """What limits can say of a split node: a method without an underscore is a word."""
 
     def __init__(self, site: Site, model: Surroundings) -> None:
         self._site, self._model = site, model
@@ -548,9 +543,6 @@ _WRITTEN: Final = re.compile(
 
 def condition(written: str) -> Condition:
     """Read a word with its number or list; ``not`` in front says the opposite.
-
-    Raises:
-        ValueError: there is no such word, or its number or list is not right.
 
     Examples:
         >>> condition("more outputs than 4").number

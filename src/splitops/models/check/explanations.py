@@ -19,13 +19,7 @@ from splitops.models.check.targets import every_limit
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMessage:
-    """What one runtime prints.
-
-    Attributes:
-        runtime: its name.
-        release: its release.
-        text: the message, word for word.
-    """
+    """What a release of a runtime prints, word for word."""
 
     runtime: str
     release: str
@@ -63,10 +57,7 @@ class Explanation:
 
 
 def explain(code: str) -> Explanation:
-    """Explain a code.
-
-    Args:
-        code: one of :func:`~splitops.models.check.codes.every_code`.
+    """Explain a code of :func:`~splitops.models.check.codes.every_code`.
 
     Examples:
         >>> explain("lengths.sum").meaning

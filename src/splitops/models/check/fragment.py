@@ -30,15 +30,9 @@ def is_fragment(content: bytes) -> bool:
 
 
 def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
-    """Check a lone layer: its attributes, and its ports against one another.
+    """Yield what is wrong with a lone layer: its attributes, and its ports against one another.
 
     Axis and lengths, which a lone layer takes from others, are unknown.
-
-    Yields:
-        What is wrong.
-
-    Raises:
-        ModelError: it is not a layer of the split family.
     """
     element = parse(content, DEFAULT_LIMITS, where)
     kind = element.get("type")

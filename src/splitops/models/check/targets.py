@@ -204,12 +204,7 @@ class _WrongError(Exception):
 
 
 class _Reader:
-    """Reads the document of a target.
-
-    Args:
-        text: the document, in which the lines of keys are looked up.
-        shown_as: the name of the file for messages.
-    """
+    """Reads the document of a target; the lines of wrong keys are looked up in its text."""
 
     def __init__(self, text: str, shown_as: str) -> None:
         self.lines = text.splitlines()

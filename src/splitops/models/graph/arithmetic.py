@@ -17,16 +17,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def lengths_of_size(division: Division, size: ir.Value, pen: OnnxPen) -> ir.Value:
-    """Compute the lengths of a division from the size of the axis.
-
-    Args:
-        division: what is to be computed.
-        size: the size of the axis, of shape [1].
-        pen: writes the nodes.
-
-    Returns:
-        All lengths, of shape [n].
-    """
+    """Compute all lengths of a division, of shape [n], from the size of the axis, of shape [1]."""
     count, integers = division.count, pen.integers
     match division.rule:
         case SizeRule.CEIL:

@@ -75,13 +75,7 @@ class Rewrite(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GraphPlace:
-    """A graph that nodes are in.
-
-    Attributes:
-        path: its path, as split nodes name it.
-        opset: the opset that it imports.
-        in_function: whether it belongs to a model-local function.
-    """
+    """The path and opset of a graph that nodes are in, and whether it belongs to a model-local function."""
 
     path: str | None
     opset: int
@@ -166,8 +160,7 @@ class Editor(ABC):
     def attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute, a number, numbers or text; None where a node does not set it.
 
-        Raises:
-            LookupError: it is known only when a function is called.
+        Raises LookupError where it is known only when a function is called.
         """
 
     @abstractmethod
@@ -211,9 +204,8 @@ class Editor(ABC):
     def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
         """Return whether a runtime takes a split for another one, as neither declares lengths.
 
-        Args:
-            node: the split; of one that was made since, nothing is known before the next round.
-            without_lengths: whether it would, if it did not set its equal lengths.
+        Or whether it would, ``without_lengths`` that are equal. Of one that was made since, nothing is known
+        before the next round.
         """
         return False
 
@@ -647,12 +639,9 @@ def _is_fixed(value: ir.Value) -> bool:
 
 
 def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = False) -> dict[int, int] | None:
-    """Return the axis of the second matrix of a product that makes the last axis of the product.
+    """Return the axis of the second matrix, ``turned`` first, that makes the last axis of a product.
 
-    Args:
-        shapes: of the two matrices.
-        axis: the axis of the product; None is returned of any but the last one.
-        turned: whether the second one is turned first.
+    None where the axis is another one.
     """
     left, right = shapes
     if left is None or right is None or len(left) < 2 or len(right) < 2:

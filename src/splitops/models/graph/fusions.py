@@ -78,22 +78,15 @@ FactOf = Callable[[ir.Value], Known]
 
 
 def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
-    """Return what OpenVINO fuses wrongly, in the order of the model.
+    """Return what OpenVINO fuses wrongly, in the order of the model; what is known of its values is noted.
 
-    Args:
-        editor: the model, with what is known of its values noted.
-        without_lengths: whether splits of equal lengths count as splits by a number.
+    ``without_lengths``, splits of equal lengths count as splits by a number.
     """
     return list(_search(editor.model, known, editor, without_lengths))
 
 
 def may_be_fused_in(model: ir.Model, facts: FactOf = known) -> bool:
-    """Return whether operators and sizes leave it open that :func:`find_fused` finds something in a model.
-
-    Args:
-        model: the model.
-        facts: what is known of its values: the sizes tell most patterns from those that are right.
-    """
+    """Return whether operators and sizes leave it open that :func:`find_fused` finds something in a model."""
     try:
         return any(True for _ in _search(model, facts))
     except _UndecidedError:
@@ -151,11 +144,8 @@ REDUCTIONS: Final = frozenset(
 class _Reader:
     """Reads the nodes of one graph as OpenVINO sees them: without nodes that change nothing.
 
-    Args:
-        roots: the nodes at which a pattern may begin, Slices among them.
-        facts: what is known of its values.
-        editor: how its nodes are written; None where that is not to be asked.
-        without_lengths: as in :func:`find_fused`.
+    A pattern may begin at the ``roots``, Slices among them. Without an editor, how nodes are written is not
+    to be asked.
     """
 
     def __init__(
@@ -170,11 +160,7 @@ class _Reader:
 
     @property
     def editor(self) -> Editor:
-        """How the nodes are written.
-
-        Raises:
-            _UndecidedError: it is not to be asked.
-        """
+        """How the nodes are written; raises _UndecidedError where that is not to be asked."""
         if self._editor is None:
             raise _UndecidedError
         return self._editor
@@ -900,11 +886,7 @@ _PATTERNS: Final[Mapping[str, Callable[[_Reader, ir.Node, Sequence[ir.Value]], I
 
 
 def unfuse(editor: Editor, fused: Fused) -> str | None:
-    """Write a place in another form that means the same and is not fused.
-
-    Returns:
-        What is there now, in words; None where it cannot be written so.
-    """
+    """Write a place in a form that is not fused, and return it in words; None where there is none."""
     match fused.fusion:
         case Fusion.SQUEEZED:
             return _with_positive_axis(editor, fused, fused.join)

@@ -55,9 +55,7 @@ def site_key(path: str | None, outputs: Sequence[str | None]) -> SiteKey:
 def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[SiteKey]:
     """Return the splits of a model that onnxruntime takes for others that declare other numbers of outputs.
 
-    Args:
-        model: a well-formed model.
-        with_lengths: also splits that would be taken for others without the equal lengths that they set.
+    And ``with_lengths`` those that it would, if they did not set their equal lengths.
 
     Examples:
         >>> model = ir.from_onnx_text('''

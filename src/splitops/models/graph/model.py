@@ -24,12 +24,9 @@ from splitops.models.graph.openvino_editor import OpenVINOEditor
 
 @dataclass(frozen=True)
 class NodeModel:
-    """A well-formed model. Protobuf and layers are what it is read from, and what a result is written as.
+    """A well-formed model: what the caller gave, and as its format has it, which is not changed.
 
-    Attributes:
-        given: what the caller gave: a path, or a model in memory.
-        source: the model as its format has it; it is not changed.
-        where: its place.
+    Protobuf and layers are what it is read from, and what a result is written as.
     """
 
     given: Any
@@ -38,16 +35,7 @@ class NodeModel:
 
     @classmethod
     def opened(cls, given: Any, *, weights: bool = True, allow_links: bool = False) -> NodeModel:
-        """Read a model of a path, or prove one in memory.
-
-        Args:
-            given: a path, ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`.
-            weights: False leaves external data of ONNX models unread.
-            allow_links: of a path, whether links to the model's other files may lead out of its folder.
-
-        Raises:
-            ModelError: it is not well formed, or cannot be read.
-        """
+        """Read a model of a path, or prove one in memory; without ``weights``, external data stays unread."""
         where = place_of(given)
         if not is_openvino(given):
             return cls(given, storage.opened(given, weights=weights, allow_links=allow_links), where)
@@ -56,38 +44,19 @@ class NodeModel:
 
     @cached_property
     def nodes(self) -> ir.Model:
-        """The model as nodes, for reading.
-
-        Raises:
-            ModelError: onnx-ir cannot read it.
-        """
+        """The model as nodes, for reading."""
         if isinstance(self.source, OpenVINOModel):
             return to_nodes(self.source)
         return as_graph(self.source, self.where)
 
     def editable(self, *, name_unread: bool = True) -> ir.Model:
-        """Return nodes of their own for rewriting.
-
-        Args:
-            name_unread: as in :func:`~splitops.models.graph.onnx_model.editable_copy`.
-
-        Raises:
-            ModelError: onnx-ir cannot read it.
-        """
+        """Return nodes of their own for rewriting; of ONNX, see :func:`editable_copy`."""
         if isinstance(self.source, OpenVINOModel):
             return to_nodes(self.source)
         return editable_copy(self.source, self.where, name_unread=name_unread)
 
     def result(self, edited: ir.Model, *, changed: bool) -> ModelProto | ir.Model | OpenVINOModel:
-        """Return what nodes for rewriting stand for now, of the kind that was given.
-
-        Args:
-            edited: the nodes.
-            changed: whether anything in them is another than in the source.
-
-        Raises:
-            ModelError: onnx-ir cannot write it.
-        """
+        """Return what nodes for rewriting stand for now, of the kind that was given."""
         if isinstance(self.source, OpenVINOModel):
             return from_nodes(edited)
         if isinstance(self.given, ir.Model):

@@ -196,11 +196,7 @@ class OnnxEditor(Editor):
     ) -> ir.Value:
         """Return a constant that a node can read: an initializer of the main graph where it sees it.
 
-        Args:
-            content: the value.
-            before: the node.
-            shared: whether equal constants may be one.
-            name: its name; None makes one.
+        Equal ones may be ``shared``.
         """
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         in_function = self._scopes[before.graph].in_function

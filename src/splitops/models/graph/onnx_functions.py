@@ -39,11 +39,7 @@ def unknown_attributes(function: ir.Function) -> Attributes:
 
 
 def number_of(attribute: ir.Attr) -> Any:
-    """Return the number or numbers of an attribute; a :class:`Fact` of one that is not known.
-
-    Raises:
-        TypeError: it holds no numbers.
-    """
+    """Return the number or numbers of an attribute; a :class:`Fact` of one that is not known."""
     if attribute.is_ref():
         return Fact()
     match attribute.type:

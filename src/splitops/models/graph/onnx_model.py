@@ -32,11 +32,7 @@ _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 def as_graph(model: ModelProto, where: Where = NOWHERE) -> ir.Model:
-    """Return a well-formed model for reading. It shares the tensors of the protobuf.
-
-    Raises:
-        ModelError: onnx-ir cannot read it.
-    """
+    """Return a well-formed model for reading. It shares the tensors of the protobuf."""
     try:
         return _read(model, where)
     except ModelError:
@@ -52,14 +48,8 @@ def as_graph(model: ModelProto, where: Where = NOWHERE) -> ir.Model:
 def editable_copy(model: ModelProto, where: Where, *, name_unread: bool = True) -> ir.Model:
     """Return a copy of a well-formed model for rewriting, each name of which stands for one value.
 
-    Args:
-        model: the model.
-        where: its place.
-        name_unread: whether to name outputs of a Split that have no names. onnx-ir does not write those at
-            the end of a node, but the lengths of a Split count them.
-
-    Raises:
-        ModelError: onnx-ir cannot read it.
+    ``name_unread`` outputs of a Split that have no names: onnx-ir does not write those at the end of a node,
+    but the lengths of a Split count them.
     """
     edited = _read(copy_of(model), where)  # onnx-ir renames tensors in the protobuf that it was made from
     if name_unread:
@@ -74,15 +64,7 @@ def editable_copy(model: ModelProto, where: Where, *, name_unread: bool = True) 
 
 
 def written(model: ir.Model, original: ModelProto) -> ModelProto:
-    """Return a rewritten model as a proto, with what was kept aside.
-
-    Args:
-        model: the model.
-        original: what it was made of.
-
-    Raises:
-        ModelError: onnx-ir cannot write it: it has names that are not text.
-    """
+    """Return a rewritten model as a proto, with what was kept aside of the original."""
     proto = written_by_onnx_ir(model)
     protos = dict(located_graphs(proto))
     for path, graph in graphs_of(model.graph) if TYPE in model.meta else ():

@@ -33,13 +33,7 @@ def stacks(reader: ir.Node) -> bool | None:
 
 
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
-    """Let a reader read the elements of a sequence instead of the sequence.
-
-    Args:
-        reader: a SequenceAt at a constant position, a SequenceLength, or a ConcatFromSequence.
-        elements: all elements.
-        editor: the model.
-    """
+    """Let a reader of a sequence read its elements instead: one, their number, or all joined."""
     if is_operator(reader, "SequenceAt"):
         position = position_of(reader)
         assert position is not None

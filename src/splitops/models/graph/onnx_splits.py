@@ -28,16 +28,9 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def write_site(node: ir.Node, site: Site, rewritten: SplitForm, pen: OnnxPen) -> list[ir.Value | None]:
-    """Put the rewrite of a split node in the place of its node.
+    """Put the form of a split node in its place, and return what stands for each output that is read.
 
-    Args:
-        node: the node.
-        site: what is known of it.
-        rewritten: how it is to be written: as a node of ONNX, or of domain ``openvino`` as OpenVINO has it.
-        pen: makes the nodes in front of it, for the opset of its graph.
-
-    Returns:
-        What stands for each output of the node now; None for one that nobody reads.
+    The form is a node of ONNX, or one of domain ``openvino`` as OpenVINO has it.
     """
     writer = _Writer(node, site, rewritten, pen)
     match rewritten.method:

@@ -223,12 +223,7 @@ class OpenVINOEditor(Editor):
 
 
 class OpenVINOPen(Pen):
-    """Writes layers in front of one.
-
-    Args:
-        editor: the model.
-        before: the layer.
-    """
+    """Writes layers in front of one."""
 
     domain = DOMAIN
     signatures = MappingProxyType(

@@ -79,13 +79,7 @@ class Signature:
 
 
 class Pen(ABC):
-    """Writes nodes of one dialect.
-
-    Attributes:
-        domain: of its operators, as :mod:`splitops.spec.operators` has it.
-        signatures: how operators that both dialects have are written, by name, the newest first.
-        opset: the opset of the nodes.
-    """
+    """Writes nodes of an opset of one dialect, by a table of its operators, the newest row of each first."""
 
     domain: ClassVar[str]
     signatures: ClassVar[Mapping[str, Sequence[Signature]]]
@@ -103,15 +97,7 @@ class Pen(ABC):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a node.
-
-        Args:
-            operator: its operator.
-            inputs: what it reads.
-            attributes: its attributes.
-            outputs: the number of its outputs.
-            hint: what the names of the outputs say.
-        """
+        """Add a node; the names of its outputs contain the hint."""
 
     @abstractmethod
     def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
@@ -125,14 +111,7 @@ class Pen(ABC):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a node like another one of one output.
-
-        Args:
-            node: the node that it is like.
-            inputs: what it reads.
-            shape: what is known of what it gives.
-            changed: attributes that are other ones.
-        """
+        """Add a node like another one of one output, with some attributes changed."""
 
     def op(
         self,
@@ -195,13 +174,7 @@ class Pen(ABC):
         return self.write("Concat", values, None, axis=axis)
 
     def reshape(self, value: ir.Value, pattern: Sequence[int], shape: Shape | None) -> ir.Value:
-        """Add a Reshape.
-
-        Args:
-            value: the data.
-            pattern: its new shape; 0 keeps the axis at the same position, -1 is what is left.
-            shape: what is known of it.
-        """
+        """Add a Reshape: in its pattern, 0 keeps the axis at the same position, and -1 is what is left."""
         return self.write("Reshape", [value], shape, shape=pattern)
 
     def transpose(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
@@ -221,14 +194,7 @@ class Pen(ABC):
         return self.write("Unsqueeze", [value], made, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
-        """Add a split, written as shortly as its opset allows.
-
-        Args:
-            data: what is split.
-            axis: the axis.
-            size: its size.
-            sizes: the parts, which add up to it.
-        """
+        """Add a split, written as shortly as its opset allows; the parts add up to the size of the axis."""
         row, division = shortest(self.rows, sizes, size)
         return self.split_as(row, division, data, axis, sizes)
 
@@ -258,15 +224,9 @@ ONNX: Final[Mapping[str, Sequence[Signature]]] = {
 
 
 class OnnxPen(Pen):
-    """Writes ONNX nodes, in the order in which they run.
+    """Writes ONNX nodes, in the order in which they run; they are in no graph before :meth:`replace`.
 
-    Args:
-        opset: their opset.
-        names: the names of the model that they are for.
-        base: how their names begin.
-
-    Attributes:
-        nodes: the nodes; they are in no graph before :meth:`replace`.
+    Their names are free in the model, and begin with a base.
     """
 
     domain = ""

@@ -68,16 +68,10 @@ def read_site(
     defaults: bool = True,
     conditional: bool = False,
 ) -> Site:
-    """Read a split node.
+    """Read a split node at the opset that its graph or function imports; layers have a version of their own.
 
-    Args:
-        node: the node.
-        opset: the opset that its graph or function imports; layers have a version of their own.
-        where: its place.
-        facts: what is known of its inputs; None is what their values carry.
-        linked: the attributes of its function, where a call gives them.
-        defaults: whether callers of the model can replace constants that are inputs too.
-        conditional: whether the model may run without running the node.
+    Without ``facts`` about its inputs, it is what their values carry. Attributes of a function are
+    ``linked`` where a call gives them. With ``defaults``, callers can replace constants that are inputs too.
     """
     layer = node.layer if type(node) is LayerNode else None
     row, attributes, unread = None, {}, None

@@ -23,12 +23,7 @@ _FOLLOWED_FLOATS: Final = frozenset({"float32", "float64"})
 
 
 def known_before(layer: Layer, where: Where) -> Tensor:
-    """Return what is known of the value of a Parameter or a Const; of another layer nothing.
-
-    Args:
-        layer: the layer.
-        where: its place.
-    """
+    """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
     if layer.type == "Parameter":
         return Tensor(layer.element_type(where), layer.shape(where))
     constant = layer.constant

@@ -26,9 +26,6 @@ class NodeInference:
     """Inference of single nodes; those that differ in names alone are inferred once.
 
     Models repeat their blocks, so that most of their nodes are known after the first one.
-
-    Args:
-        unread: the attributes of nodes that onnx-ir does not read.
     """
 
     def __init__(self, unread: Mapping[ir.Node, Sequence[AttributeProto]]) -> None:
@@ -38,14 +35,7 @@ class NodeInference:
     def outputs(
         self, node: ir.Node, attributes: Attributes, opsets: Mapping[str, int], inputs: Sequence[Known]
     ) -> Sequence[Known]:
-        """Return what is known of a node's outputs: nothing where neither onnx nor we can tell.
-
-        Args:
-            node: the node, without graphs in its attributes.
-            attributes: its attributes.
-            opsets: the opset of each domain.
-            inputs: what is known of its inputs.
-        """
+        """Return what is known of the outputs of a node without graphs, by onnx and by the rules here."""
         unread = self._unread.get(node, ()) if self._unread else ()
         keys: list[Hashable] = []
         complete = True

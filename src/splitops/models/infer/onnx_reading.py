@@ -24,16 +24,7 @@ def read_node(node: ir.Node, attributes: Attributes, opset: int, inputs: Sequenc
 
 
 def node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[AttributeProto] = ()) -> NodeProto:
-    """Return a node as onnx reads it, its values named by their positions.
-
-    Args:
-        node: the node.
-        attributes: its attributes.
-        unread: those that onnx-ir does not read.
-
-    Raises:
-        SerdeError: an attribute is none that onnx-ir writes.
-    """
+    """Return a node as onnx reads it, its values named by their positions."""
     return NodeProto(
         op_type=node.op_type,
         domain=node.domain,
@@ -44,11 +35,7 @@ def node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[Attribute
 
 
 def attribute_proto(attribute: ir.Attr) -> AttributeProto:
-    """Return an attribute as onnx reads it.
-
-    Raises:
-        SerdeError: onnx-ir does not write it.
-    """
+    """Return an attribute as onnx reads it; raises SerdeError where onnx-ir does not write it."""
     if attribute.is_ref():
         return ir.serde.serialize_reference_attribute(attribute)
     return ir.serde.serialize_attribute(attribute)

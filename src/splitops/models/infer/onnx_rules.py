@@ -40,15 +40,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 def followed(
     node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], outputs: Sequence[Known]
 ) -> Sequence[Known]:
-    """Return what is known of a node's outputs, by onnx and by the rules here together, with their numbers.
-
-    Args:
-        node: a node of the ONNX domain.
-        attributes: its attributes.
-        opset: the opset that it is of.
-        inputs: what is known of its inputs.
-        outputs: what onnx has inferred.
-    """
+    """Return what is known of a node's outputs, by onnx and by the rules here, with their numbers."""
     rule, told = _RULES.get(node.op_type), Tensor()
     if rule is None and node.op_type not in _FOLDED:
         return outputs

@@ -169,12 +169,7 @@ class Walk:
         return self.found
 
     def alone(self, graph: ir.Graph, given: Mapping[ir.Value, Known]) -> Found:
-        """Walk one graph in the place of the model, and none inside it.
-
-        Args:
-            graph: the graph.
-            given: what is known of Parameters, in the place of what they declare.
-        """
+        """Walk one graph in the place of the model, and none inside it, with what is given of Parameters."""
         self.depth, self.given = _MAX_DEPTH, given  # as deep as a graph may be
         self._graph(_Frame(self.where, {}), graph)
         return self.found

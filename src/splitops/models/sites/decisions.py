@@ -71,11 +71,7 @@ class Cut:
 
 
 def cut_of(binding: Binding) -> Cut | None:
-    """Return what a proved split does; None where axis, rank or lengths are known only when it runs.
-
-    Raises:
-        RuleError: ``parts.count`` where it declares more outputs than are made at once.
-    """
+    """Return what a proved split does; None where axis, rank or lengths are known only when it runs."""
     shape, axis, division = binding.data.shape, binding.axis, binding.division
     if shape is None or axis is None or division is None or binding.squeeze is None:
         return None
@@ -190,10 +186,7 @@ def joined(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
 
 
 def runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
-    """Return the runs of two and more neighbouring parts of the same split, in their order.
-
-    Args:
-        items: what is concatenated: a split and the position of its part, or None.
+    """Return the runs of two and more neighbouring parts of the same split, in the order of a Concat.
 
     Examples:
         >>> runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
@@ -212,11 +205,7 @@ def runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
 
 
 def grouped(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
-    """Return which neighbouring pieces make up each part; None where a boundary lies inside a piece.
-
-    Args:
-        pieces: what is concatenated, none of it empty.
-        parts: what it is split into, none of it empty.
+    """Return which neighbouring pieces make up each part; None where a boundary lies in one, or one is empty.
 
     Examples:
         >>> grouped([2, 1, 3], [3, 3])
@@ -242,10 +231,6 @@ def grouped(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
 
 def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...] | None:
     """Return spans that cover an axis once, one behind the other; None where there are no such ones.
-
-    Args:
-        spans: begin and end of each slice; some may overlap, and some may be empty.
-        size: the size of the axis.
 
     Examples:
         >>> partition([(2, 6), (0, 2), (1, 3)], 6)
@@ -274,12 +259,8 @@ def shortest(
 ) -> tuple[OperatorSchema, Division]:
     """Return the version, and the division in it, that set these parts in the fewest words.
 
-    A number of parts by the ceil rule is not used where the last part is empty: not every runtime takes it.
-
-    Args:
-        rows: the versions that may be used; one of them takes lengths.
-        sizes: the parts, which add up to the axis.
-        size: the size of the axis; one that is not known exactly must stay proved by lengths.
+    An axis whose size is not known exactly must stay proved by lengths, which one of the versions takes. A
+    number of parts by the ceil rule is not used where the last part is empty: not every runtime takes it.
 
     Examples:
         >>> from splitops.spec.operators import schema

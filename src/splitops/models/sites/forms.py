@@ -39,12 +39,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a model is converted to.
-
-    Attributes:
-        domain: ``""`` or ``"openvino"``.
-        opset: the opset; None is the newest of OpenVINO.
-    """
+    """What a model is converted to: a domain and opset, None for the newest of OpenVINO."""
 
     domain: str
     opset: int | None = None
@@ -58,9 +53,6 @@ class Target:
         """Return the versions that can write what an operator does, one of its own name first.
 
         Those that give outputs where it does, a sequence where it does; all, where the domain has none such.
-
-        Raises:
-            OperatorError: ``op.version``, the opset does not have the operator.
         """
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)

@@ -23,16 +23,9 @@ T = TypeVar("T")
 def attributes_and_inputs(
     row: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
-    """Return attributes and constant inputs that set a division in a version.
+    """Return attributes and constant inputs that set a division in a version; None leaves the lengths out.
 
-    Args:
-        row: the version.
-        axis: the axis.
-        division: a division of one of the version's size rules; None leaves the lengths out.
-        squeeze: whether the parts lose the axis.
-
-    Returns:
-        The attributes, and the inputs in the operator's order with None for the data and absent ones.
+    The inputs are in the operator's order, None for the data and absent ones.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -81,13 +74,7 @@ def written(
 ) -> tuple[dict[str, Any], list[T | None]]:
     """Return attributes and inputs of a node that sets a division, as :func:`attributes_and_inputs` has them.
 
-    Args:
-        row: the version.
-        axis: the axis.
-        division: the division; None leaves the lengths out.
-        data: what is split.
-        constant: makes an input of numbers and the name of the parameter.
-        squeeze: whether the parts lose the axis.
+    ``constant`` makes an input of numbers and the name of the parameter.
     """
     attributes, facts = attributes_and_inputs(row, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [

@@ -90,14 +90,7 @@ def find_forms(
 ) -> Iterator[SplitForm]:
     """Yield every form of a split node for a target that gives the same parts, the plainest first.
 
-    Args:
-        site: the split node.
-        target: as in :func:`find_form`.
-        form: as in :func:`find_form`.
-        apart: as in :func:`find_form`.
-
-    Raises:
-        RuleError: the split node is invalid, or an attribute that must be known is its function's caller's.
+    See :func:`find_form`.
 
     Examples:
         >>> from splitops.spec.operators import schema
