@@ -25,11 +25,13 @@ from splitops.models.engines.engine import EngineError, Program
 from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.formats.onnx import structure
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.openvino import to_nodes
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.openvino.evaluator import Prepared
 from splitops.models.sessions.legality import types_of_values
-from splitops.models.sessions.predicted import plan_of, predict_ir, predict_onnx
+from splitops.models.sessions.predicted import plan_of, predict
 from splitops.splitting import MAX_PARTS
 
 needs_onnxruntime = pytest.mark.skipif(
@@ -898,7 +900,7 @@ def test_what_openvino_fails_at_is_done_here_unless_it_was_asked_for(monkeypatch
     ],
 )
 def test_what_is_predicted_of_a_split_is_what_its_inputs_tell(inputs, sizes):
-    (site,) = predict_ir(ir_model(lengths=True), NOWHERE, inputs)
+    (site,) = predict(to_nodes(ir_model(lengths=True)), NOWHERE, inputs)
     plan = plan_of(site)
     assert (None if plan is None else plan.sizes) == sizes
 
@@ -906,7 +908,7 @@ def test_what_is_predicted_of_a_split_is_what_its_inputs_tell(inputs, sizes):
 def test_what_is_predicted_counts_a_default_that_is_replaced():
     model = parsed("""g (float[N] x, int64[2] l) => (float[A] a, float[B] b) <int64[2] l = {2, 4}> {
         a, b = Split(x, l) }""")
-    (site,) = predict_onnx(model, NOWHERE, {"x": X, "l": np.array([1, 5])})
+    (site,) = predict(as_graph(model), NOWHERE, {"x": X, "l": np.array([1, 5])})
     plan = plan_of(site)
     assert plan is not None
     assert plan.sizes == (1, 5)
@@ -916,7 +918,7 @@ def test_what_is_predicted_counts_a_default_that_is_replaced():
 def test_more_parts_than_are_made_at_once_are_not_predicted(more):
     model = parsed("g (uint8[N] x) => (seq(uint8[A]) s) <int64 k = {2}> { s = SplitToSequence(x, k) }")
     data = np.broadcast_to(np.uint8(0), (2 * MAX_PARTS + 1 if more else 3,))
-    (site,) = predict_onnx(model, NOWHERE, {"x": data})
+    (site,) = predict(as_graph(model), NOWHERE, {"x": data})
     plan = plan_of(site)
     assert (None if plan is None else plan.sizes) == (None if more else (2, 1))
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import onnx_ir
 
 from splitops.comparison.cases import build, named
 from splitops.comparison.records import Case, Record
 from splitops.errors import NOWHERE, ModelError, SplitError, one_line
 from splitops.models import is_openvino, load, save
+from splitops.models.graph.model import NodeModel
 from splitops.models.sessions import Session, session
-from splitops.models.sessions.predicted import predict_ir, predict_onnx
+from splitops.models.sessions.predicted import predict
 from splitops.models.sites import Site
 from splitops.models.verify import made_inputs
 from splitops.spec.elements.types import element_type_of
@@ -52,18 +52,10 @@ def cases_of_model(
         return (*_cut_out(loaded, ours, feeds), _whole(loaded, ours, feeds))
 
 
-def _sites(model: Any, feeds: Mapping[str, Any]) -> Iterator[Site]:
-    if is_openvino(model):
-        return predict_ir(model, NOWHERE, feeds)
-    if isinstance(model, onnx_ir.Model):
-        model = onnx_ir.to_proto(model)
-    return predict_onnx(model, NOWHERE, feeds)
-
-
 def _cut_out(model: Any, ours: Session, feeds: Mapping[str, Any]) -> Iterator[Case]:
     stated = {_place(site): site for site in ours.sites}
     used: dict[str, int] = {}
-    for site in _sites(model, feeds):
+    for site in predict(NodeModel.opened(model).nodes, NOWHERE, feeds):
         record = _record_of(site, stated.get(_place(site), site))
         if record is None:
             continue

@@ -134,9 +134,18 @@ class Walk:
         where: its place; its ``model``.
         on_site: called with every split node; what it raises ends the walk.
         as_openvino: of OpenVINO IR, whether splits are inferred as OpenVINO itself infers them.
+        given: what is known of inputs of the model, beside what it declares of them.
     """
 
-    def __init__(self, model: ir.Model, where: Where, on_site: OnSite, *, as_openvino: bool = False) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        where: Where,
+        on_site: OnSite,
+        *,
+        as_openvino: bool = False,
+        given: Mapping[ir.Value, Known] | None = None,
+    ) -> None:
         self.model = model
         self.as_openvino = as_openvino
         self.where = where
@@ -149,7 +158,7 @@ class Walk:
         self.recording = True
         self.walked: set[str] = set()
         self.depth = 0
-        self.given: Mapping[ir.Value, Known] = {}
+        self.given = given or {}
         self.budget = 0
 
     def run(self) -> Found:
@@ -159,7 +168,7 @@ class Walk:
         self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
         scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
-            self._set(scope, value, None)
+            self._set(scope, value, self.given.get(value))
         self._graph(scope, self.model.graph)
         for function in self.functions.values():
             if function_path(function) not in self.walked:

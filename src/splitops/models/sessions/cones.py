@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx.helper import make_tensor_value_info
 
-from splitops.errors import OperatorError
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     callees_first,
@@ -16,24 +16,21 @@ from splitops.models.formats.onnx.structure import (
     functions_of,
     nodes_inside,
     nodes_of,
-    opset_imports,
-    subgraphs,
 )
 from splitops.models.formats.onnx.tensors import is_external
 from splitops.models.running.onnx.regions import reads
-from splitops.spec.operators import FAMILY, SCHEMAS, schema
+from splitops.spec.operators import FAMILY, SCHEMAS
 from splitops.spec.operators.schemas import Given
 
+_ROWS: Final = [row for row in SCHEMAS if row.domain == ""]
+_COUNTING: Final = frozenset(row.count_attribute for row in _ROWS)
+"""The attributes that tell by how many parts a split divides its data."""
+_LENGTHS: Final = frozenset(one.name for row in _ROWS for one in row.lengths if one.given is Given.ATTRIBUTE)
+_MAKING_SEQUENCES: Final = frozenset(row.name for row in _ROWS if row.gives_sequence)
 _LARGE: Final = 1 << 12
 """Initializers of more bytes are not lengths: they stand as inputs of their type."""
-_COUNTING: Final = frozenset(
-    source.name
-    for row in SCHEMAS
-    if row.domain == ""
-    for source in (row.count, *row.lengths)
-    if source is not None and source.given is Given.ATTRIBUTE
-)
-"""The attributes that tell a split how many parts it makes."""
+_NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
+"""What shapes are computed in: their numbers may matter."""
 
 
 def is_site(node: NodeProto) -> bool:
@@ -42,111 +39,42 @@ def is_site(node: NodeProto) -> bool:
 
 
 def cone_of_sites(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
-    """Return the part of a model that what a runtime does with its splits depends on.
+    """Return the part of a model that what a runtime does with its splits depends on; None without splits.
 
-    The lengths of a split count, and where it divides its data by a number or makes a sequence, the data.
-    A value of which the model declares type and shape becomes an input of that type: what makes it does not
-    matter then.
-
-    Args:
-        model: a well-formed model.
-        sizes: whether the data of every split counts.
-
-    Returns:
-        A model with every split of the original, at its place; None where there is no split.
+    The lengths of a split count, and where it divides its data by a number or makes a sequence, the data; of
+    all splits where ``sizes`` asks for it. What makes a value of which the model declares type and shape does
+    not count.
     """
     sites = [node for node in nodes_of(model) if is_site(node)]
-    return _Cone(model, sites, sizes).model() if sites else None
+    if not sites:
+        return None
+    functions = functions_of(model)
+    holding: set[FunctionKey] = set()
 
+    def holds_site(node: NodeProto) -> bool:
+        return any(is_site(one) or function_key(one) in holding for one in nodes_inside([node]))
 
-class _Cone:
-    def __init__(self, model: ModelProto, sites: Iterable[NodeProto], sizes: bool) -> None:
-        self._source = model
-        self._sizes = sizes
-        self._functions = functions_of(model)
-        self._holding = self._functions_with_sites()
-        self._opset = opset_imports(model).get("", 1)
-        # Of splits that may be taken for one another, it matters how their data is computed.
-        counts = {len(node.output) for node in sites if _is_bare(node)}
-        self._whole: frozenset[str] = frozenset()
-        self._compared = len(counts) > 1
-        if not self._compared:
-            self._whole = frozenset(value.name for value in model.graph.value_info if _is_whole(value))
-
-    def _functions_with_sites(self) -> frozenset[FunctionKey]:
-        """Return the functions that hold a split, or call one that does."""
-        holding: set[FunctionKey] = set()
-        for key in callees_first(self._functions):
-            nodes = nodes_inside(self._functions[key].node)
-            if any(is_site(node) or function_key(node) in holding for node in nodes):
-                holding.add(key)
-        return frozenset(holding)
-
-    def model(self) -> ModelProto:
-        source = self._source.graph
-        cone = ModelProto(ir_version=self._source.ir_version)
-        cone.opset_import.extend(self._source.opset_import)
-        cone.functions.extend(function for key, function in self._functions.items() if key in self._holding)
-        kept, open_names = self._needed()
-        graph = cone.graph
-        graph.node.extend(kept)
-        stated = _stated_types(source, open_names)
-        made = {name for node in kept for name in node.output}
-        for tensor in source.initializer:
-            if tensor.name in open_names and not _is_large(tensor):
-                graph.initializer.append(tensor)
-                made.add(tensor.name)
-        inputs = {value.name for value in source.input}
-        for name in open_names:
-            if name not in made or name in inputs:
-                graph.input.append(stated.get(name) or ValueInfoProto(name=name))
-        graph.output.extend(
-            value for value in source.output if value.name in made or value.name in open_names
-        )
-        return cone
-
-    def _needed(self) -> tuple[list[NodeProto], set[str]]:
-        """Return the nodes of the cone in their order, and the names that they and the splits read."""
-        source = self._source.graph
-        needed: set[str] = set()
-        read: set[str] = set()
-        kept: list[NodeProto] = []
-        for node in reversed(source.node):
-            asked = self._asked(node)
-            if asked is None and not any(name in needed for name in node.output):
-                continue
+    holding.update(key for key in callees_first(functions) if any(map(holds_site, functions[key].node)))
+    # Of splits that may be taken for one another, it matters how their data is computed.
+    compared = len({len(node.output) for node in sites if not _has_lengths(node)}) > 1
+    whole = set() if compared else {value.name for value in model.graph.value_info if _is_whole(value)}
+    needed: set[str] = set()
+    kept: list[NodeProto] = []
+    for node in reversed(model.graph.node):
+        holds = holds_site(node)
+        if holds or not needed.isdisjoint(node.output):
             kept.append(node)
-            names = set(reads(node))
-            read |= names
-            needed |= (names if asked is None else set(asked)) - self._whole
-        return kept[::-1], read
-
-    def _asked(self, node: NodeProto) -> list[str] | None:
-        """Return the values on which it depends what becomes of a node; None where it holds no split."""
-        if is_site(node):
-            return list(node.input) if self._matters(node) else list(node.input[1:])
-        holds = function_key(node) in self._holding or any(
-            is_site(inner) or function_key(inner) in self._holding
-            for _, graph in subgraphs(node)
-            for inner in nodes_inside(graph.node)
-        )
-        return list(reads(node)) if holds else None
-
-    def _matters(self, node: NodeProto) -> bool:
-        """Return whether the data of a split matters, and not its lengths alone."""
-        if self._sizes or self._compared:
-            return True
-        try:
-            row = schema(node.op_type, self._opset)
-        except OperatorError:
-            return False
-        counted = any(attribute.name == row.count_attribute for attribute in node.attribute)
-        return counted or row.gives_sequence
+            by_lengths = is_site(node) and not (sizes or compared or _goes_by_data(node))
+            needed.update({*(node.input[1:] if by_lengths else reads(node))} - whole)
+    return light_model(model, kept[::-1])
 
 
-def _is_bare(node: NodeProto) -> bool:
-    """Return whether the outputs of a split alone tell the number of parts."""
-    return not any(node.input[1:]) and not any(one.name in _COUNTING for one in node.attribute)
+def _has_lengths(node: NodeProto) -> bool:
+    return any(node.input[1:]) or any(one.name in _LENGTHS for one in node.attribute)
+
+
+def _goes_by_data(node: NodeProto) -> bool:
+    return node.op_type in _MAKING_SEQUENCES or any(one.name in _COUNTING for one in node.attribute)
 
 
 def _is_whole(value: ValueInfoProto) -> bool:
@@ -157,22 +85,25 @@ def _is_whole(value: ValueInfoProto) -> bool:
     return all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim)
 
 
-_NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
-"""What shapes are computed in: their numbers may matter."""
-
-
-def _is_large(tensor: TensorProto) -> bool:
-    return is_external(tensor) or tensor.ByteSize() > _LARGE
-
-
-def _stated_types(graph: GraphProto, names: set[str]) -> dict[str, ValueInfoProto]:
-    """Return what a graph declares of some of its values, of its initializers too."""
-    infos = (*graph.value_info, *graph.output, *graph.input)
-    stated = {value.name: value for value in infos if value.name in names}
-    for tensor in graph.initializer:
-        if tensor.name in names and tensor.name not in stated:
-            made = stated[tensor.name] = ValueInfoProto(name=tensor.name)
-            made.type.tensor_type.elem_type = tensor.data_type
-            sizes = [TensorShapeProto.Dimension(dim_value=size) for size in tensor.dims]
-            made.type.tensor_type.shape.CopyFrom(TensorShapeProto(dim=sizes))
-    return stated
+def light_model(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
+    """Return a model of nodes of the main graph: what none of them makes is an input, and so are weights."""
+    source = model.graph
+    made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    graph = made.graph
+    graph.node.extend(nodes)
+    read = dict.fromkeys(name for node in graph.node for name in reads(node))
+    declared = {one.name: one for one in (*source.value_info, *source.output, *source.input)}
+    defined = {name for node in graph.node for name in node.output}
+    for tensor in source.initializer:
+        if tensor.name in read and not is_external(tensor) and tensor.ByteSize() <= _LARGE:
+            graph.initializer.append(tensor)
+            defined.add(tensor.name)
+        else:
+            own = make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            declared.setdefault(tensor.name, own)
+    inputs = {value.name for value in source.input}
+    for name in read:
+        if name in inputs or name not in defined:
+            graph.input.append(declared.get(name) or ValueInfoProto(name=name))
+    graph.output.extend(value for value in source.output if value.name in defined or value.name in read)
+    return made

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
 from onnx import ModelProto
-from onnx.helper import make_tensor_value_info
 
 from splitops.errors import SplitError, Where
 from splitops.models.engines.emptiness import EmptyTensorError, ended_on
 from splitops.models.formats.onnx.structure import canonical, nodes_of
-from splitops.models.graph.onnx import all_graphs, label
+from splitops.models.graph.onnx import all_graphs, declared, label
 from splitops.models.graph.onnx import nodes_of as inner_nodes
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.infer.walk import Walk
-from splitops.models.known import Tensor
-from splitops.models.sessions.predicted import may_be_lengths, with_inputs
+from splitops.models.known import Known, Tensor
+from splitops.models.sessions.cones import light_model
+from splitops.models.sessions.predicted import known_inputs, may_be_lengths
 from splitops.spec.sizes.dims import Dim
 
 FRAGILE: Final = frozenset(
@@ -29,8 +28,6 @@ FRAGILE: Final = frozenset(
 )
 """All of them: ``dev/tools/empties.py`` asks every operator."""
 _REMEMBERED: Final = 256
-_MOST_NUMBERS: Final = 1024
-"""Elements of a constant that may be sizes."""
 
 
 def has_fragile(model: ModelProto) -> bool:
@@ -53,22 +50,23 @@ class Fragile:
     inside: bool
 
 
-def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
-    """Return what inference knows of these nodes of a model."""
-    graph = as_graph(model, where)
+def fragile_nodes(model: ir.Model, where: Where, given: Mapping[ir.Value, Known]) -> Fragile:
+    """Return what inference knows of these nodes of a model, of whose inputs something is given."""
     full: set[str | None] = set()  # the names of sizes that are those of inputs
-    for value in graph.graph.inputs:
-        if value.shape is not None:
-            sizes = [
-                size if isinstance(size, int) else size.value or f"{value.name}[{axis}]"
-                for axis, size in enumerate(value.shape)
-            ]
-            value.shape = ir.Shape(sizes)
-            full.update(size for size in sizes if isinstance(size, str))
-    found = Walk(graph, where, lambda _: None).run().settled()
+    sized = dict(given)
+    for value in model.graph.inputs:
+        known = given.get(value) or declared(value)
+        if isinstance(known, Tensor) and known.shape is not None:
+            shape = tuple(
+                size if isinstance(size, int) else replace(size, name=size.name or f"{value.name}[{axis}]")
+                for axis, size in enumerate(known.shape)
+            )
+            full.update(size.name for size in shape if not isinstance(size, int))
+            sized[value] = replace(known, shape=shape)
+    found = Walk(model, where, lambda _: None, given=sized).run().settled()
     met: dict[str, str] = {}
     doubtful: set[ir.Node] = set()
-    for _, inner in all_graphs(graph):
+    for _, inner in all_graphs(model):
         for node in inner:
             if node.op_type not in FRAGILE or canonical(node.domain):
                 continue
@@ -77,7 +75,7 @@ def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
                 met[label(node)] = node.op_type
             elif not all(_is_known(kind, full) for kind in kinds):
                 doubtful.add(node)
-    held = {node: {one for _, one in inner_nodes([node])} for node in graph.graph} if doubtful else {}
+    held = {node: {one for _, one in inner_nodes([node])} for node in model.graph} if doubtful else {}
     called = doubtful.difference(*held.values())
 
     def may_make_one(node: ir.Node) -> bool:
@@ -85,7 +83,7 @@ def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
         if node.op_type == "Split" and not canonical(node.domain):
             axis = node.attributes.get_int("axis", 0)
             return not all(shape and _is_full(shape[axis % len(shape)], full) for shape in shapes)
-        makes = node.op_type in _MAKERS or canonical(node.domain) or node.op_identifier() in graph.functions
+        makes = node.op_type in _MAKERS or canonical(node.domain) or node.op_identifier() in model.functions
         return bool(makes) and not all(_is_known(found.values.get(value), full) for value in node.outputs)
 
     perhaps: dict[str, str] = {}
@@ -94,7 +92,7 @@ def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
         makes = any(may_make_one(one) or not empty.isdisjoint(one.inputs) for one in inside)
         if not makes:
             continue
-        calls = bool(called) and any(one.op_identifier() in graph.functions for one in inside)
+        calls = bool(called) and any(one.op_identifier() in model.functions for one in inside)
         if calls or doubtful & inside:
             perhaps[label(node)] = node.op_type
         if node in doubtful:
@@ -137,7 +135,7 @@ class Watch:
         self._read, self._where, self._always = read, where, always
         self._lock = threading.Lock()
         self._known: dict[Any, frozenset[str]] = {}
-        self._light: ModelProto | None = None
+        self._light: ir.Model | None = None
 
     def met(self, inputs: Mapping[str, Any]) -> EmptyTensorError | None:
         """Return the error of those that do; None where none does."""
@@ -158,28 +156,13 @@ class Watch:
         if found is None:
             if len(self._known) == _REMEMBERED:
                 self._known.clear()
-            self._light = self._light or _without_weights(self._read())
-            model = ModelProto()
-            model.CopyFrom(self._light)
-            with_inputs(model, arrays, numbers=numbers)
+            if self._light is None:
+                model = self._read()
+                self._light = as_graph(light_model(model, model.graph.node), self._where)
             try:
-                found = frozenset(fragile_nodes(model, self._where).met.values())
+                known = known_inputs(self._light, arrays, numbers=numbers)
+                found = frozenset(fragile_nodes(self._light, self._where, known).met.values())
             except SplitError:  # the run says so, too
                 found = frozenset()
             self._known[numbers, key] = found
         return found
-
-
-def _without_weights(model: ModelProto) -> ModelProto:
-    """Return a copy of a model in which large constants are inputs of their shapes."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    declared = {value.name for value in made.graph.input}
-    tensors = list(made.graph.initializer)
-    del made.graph.initializer[:]
-    for tensor in tensors:
-        if math.prod(tensor.dims) <= _MOST_NUMBERS:
-            made.graph.initializer.append(tensor)
-        elif tensor.name not in declared:
-            made.graph.input.append(make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    return made

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.models.engines.emptiness import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
+from splitops.models.graph.onnx_model import as_graph
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
@@ -31,13 +33,9 @@ from splitops.models.sessions.legality import (
     nodes_made_of,
     types_of_values,
 )
-from splitops.models.sessions.predicted import predict_onnx
 from splitops.models.sessions.program import SessionProgram
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
-
-if TYPE_CHECKING:
-    import onnx_ir
 
 _ATTEMPTS: Final = 16
 """How often a model is cut anew, each time because of another operator that a runtime lacks."""
@@ -63,7 +61,7 @@ class OnnxProgram(SessionProgram):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | ModelProto | onnx_ir.Model,
+        model: str | os.PathLike[str] | ModelProto | ir.Model,
         engine: Engine | None,
         *,
         fallback: bool,
@@ -111,8 +109,8 @@ class OnnxProgram(SessionProgram):
     def _foreseen(self, inputs: Mapping[str, Any]) -> EngineError | None:
         return None if self._watch is None else self._watch.met(inputs)
 
-    def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        return predict_onnx(self._read(), self._where, inputs)
+    def _nodes(self) -> ir.Model:
+        return as_graph(self._read(), self._where)
 
     def _undecided(self, error: EmptyTensorError) -> set[str]:
         names = set(error.undecided)
@@ -149,7 +147,7 @@ class OnnxProgram(SessionProgram):
         self.borders = find_borders(proto, found, count_bodies=self._counts)
         self.borders.nodes |= self._apart
         if engine.name == "onnxruntime" and has_fragile(proto):
-            fragile = fragile_nodes(proto, self._where)
+            fragile = fragile_nodes(as_graph(proto, self._where), self._where, {})
             self.borders.nodes.update(fragile.met)
             self.borders.guarded = fragile.perhaps
             self._watch = Watch(self._read, self._where, always=fragile.inside)

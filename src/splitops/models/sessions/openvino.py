@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import onnx_ir as ir
 
@@ -36,7 +36,6 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
 from splitops.models.sessions.legality import key_of, looked_at, place_of
-from splitops.models.sessions.predicted import predict_ir
 from splitops.models.sessions.program import SessionProgram
 from splitops.models.sessions.settled import known_sizes
 from splitops.models.sites import Site
@@ -94,8 +93,8 @@ class OpenVINOIRProgram(SessionProgram):
         assert isinstance(self._prepared, Prepared)
         return self._prepared.programs
 
-    def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        return predict_ir(self._model, self._where, inputs)
+    def _nodes(self) -> ir.Model:
+        return to_nodes(self._model)
 
     def _undecided(self, error: EmptyTensorError) -> set[int]:
         return {layer.id for layer in self._look.model.graph.layers if layer.name in error.layers}

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
-from splitops.errors import RuleError, SplitError
+import onnx_ir as ir
+
+from splitops.errors import RuleError, SplitError, Where
 from splitops.models.engines.emptiness import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import Declared
+from splitops.models.sessions.predicted import predict
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
@@ -53,6 +56,7 @@ class SessionProgram(ABC):
     inputs: Sequence[Declared]
     outputs: Sequence[str]
     sites: tuple[Site, ...]
+    _where: Where
 
     def __init__(self, engine: Engine | None, *, fallback: bool, max_body_runs: int | None) -> None:
         self.engine = engine
@@ -138,7 +142,8 @@ class SessionProgram(ABC):
     def predicted(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
         """Yield what inference knows of the splits that the engine evaluates, on some inputs."""
         if self.engine is not None and self.last.failure is None:
-            yield from (site for site in self._inferred(inputs) if self.border(site) is None)
+            found = predict(self._nodes(), self._where, inputs)
+            yield from (site for site in found if self.border(site) is None)
 
     def close(self) -> None:
         """Close what the engine has compiled."""
@@ -169,8 +174,8 @@ class SessionProgram(ABC):
         """Return what an error names of which only a run tells whether it gives empty tensors."""
 
     @abstractmethod
-    def _inferred(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        """Yield the splits with what inference knows of them on some inputs."""
+    def _nodes(self) -> ir.Model:
+        """Return the model as nodes, for reading."""
 
     def _does_without(self, error: EngineError) -> bool:
         """Return whether all of a model that the engine rejects is evaluated here."""
