@@ -151,7 +151,7 @@ def with_border(path: Path) -> splitops.Session | None:
         return None
     engine: Any = SimpleNamespace(name="onnxruntime", version=onnxruntime.__version__)
     found = legality.analyse(onnx.load(path), splitops.Where(), engine)
-    keys = [legality.key_of(site) for site in found.sites if site.where.graph is None]
+    keys = [legality.place_of(site) for site in found.sites if site.where.graph is None]
     if not keys:
         return None
     original = legality.analyse

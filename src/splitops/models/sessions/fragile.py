@@ -20,6 +20,7 @@ from splitops.models.graph.onnx_model import as_graph
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor
 from splitops.models.sessions.cones import light_model
+from splitops.models.sessions.legality import Place
 from splitops.models.sessions.predicted import known_inputs, may_be_lengths
 from splitops.spec.sizes.dims import Dim
 
@@ -40,13 +41,13 @@ class Fragile:
     """The nodes of these operators that read a tensor without elements where no input of the model is one.
 
     Attributes:
-        met: the labels of those that do, with their operators.
+        met: those that do, with their operators.
         perhaps: those in the main graph that may, and nodes with one in a body or a function that may.
         inside: whether there is one in a body or a function that may.
     """
 
-    met: dict[str, str]
-    perhaps: dict[str, str]
+    met: dict[Place, str]
+    perhaps: dict[Place, str]
     inside: bool
 
 
@@ -64,15 +65,15 @@ def fragile_nodes(model: ir.Model, where: Where, given: Mapping[ir.Value, Known]
             full.update(size.name for size in shape if not isinstance(size, int))
             sized[value] = replace(known, shape=shape)
     found = Walk(model, where, lambda _: None, given=sized).run().settled()
-    met: dict[str, str] = {}
+    met: dict[Place, str] = {}
     doubtful: set[ir.Node] = set()
-    for _, inner in all_graphs(model):
+    for path, inner in all_graphs(model):
         for node in inner:
             if node.op_type not in FRAGILE or canonical(node.domain):
                 continue
             kinds = [found.values.get(value) for value in node.inputs if value is not None]
             if any(isinstance(kind, Tensor) and kind.shape is not None and 0 in kind.shape for kind in kinds):
-                met[label(node)] = node.op_type
+                met[path, label(node)] = node.op_type
             elif not all(_is_known(kind, full) for kind in kinds):
                 doubtful.add(node)
     held = {node: {one for _, one in inner_nodes([node])} for node in model.graph} if doubtful else {}
@@ -86,7 +87,7 @@ def fragile_nodes(model: ir.Model, where: Where, given: Mapping[ir.Value, Known]
         makes = node.op_type in _MAKERS or canonical(node.domain) or node.op_identifier() in model.functions
         return bool(makes) and not all(_is_known(found.values.get(value), full) for value in node.outputs)
 
-    perhaps: dict[str, str] = {}
+    perhaps: dict[Place, str] = {}
     empty: set[ir.Value | None] = set()  # what may be empty, since a node before it may make it so
     for node, inside in held.items():
         makes = any(may_make_one(one) or not empty.isdisjoint(one.inputs) for one in inside)
@@ -94,7 +95,7 @@ def fragile_nodes(model: ir.Model, where: Where, given: Mapping[ir.Value, Known]
             continue
         calls = bool(called) and any(one.op_identifier() in model.functions for one in inside)
         if calls or doubtful & inside:
-            perhaps[label(node)] = node.op_type
+            perhaps[None, label(node)] = node.op_type
         if node in doubtful:
             continue  # what it gives is not empty, as what it reads is not
         empty.update(value for value in node.outputs if not _is_known(found.values.get(value), full))

@@ -13,9 +13,9 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 from onnx.defs import get_schema, has
 
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.check.checking import find_fusions, find_limits
+from splitops.models.check.checking import find_fusions, find_limits, fusion_words
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.limits import Limit, Outcome, release_numbers
+from splitops.models.check.limits import Outcome, release_numbers
 from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine
 from splitops.models.fix import FixStatus, SplitReport
@@ -34,8 +34,7 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import REDUCTIONS, Fused, may_be_fused_in
-from splitops.models.graph.merging import SiteKey, site_key
+from splitops.models.graph.fusions import REDUCTIONS, may_be_fused_in
 from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import label
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -44,8 +43,7 @@ from splitops.models.graph.sites import split_sites
 from splitops.models.infer.walk import Found, Upstream, Walk
 from splitops.models.known import Known
 from splitops.models.running.bodies import MAX_BODY_RUNS
-from splitops.models.sessions.cones import cone_of_sites, is_site
-from splitops.models.sessions.settled import is_settled
+from splitops.models.sessions.cones import cone_of_sites
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
 from splitops.spec.sizes.rules import SizeRule
@@ -66,8 +64,8 @@ _MOST_INLINED: Final = 1 << 20
 """Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
 
 
-_Place = tuple[str | None, str | None]
-"""The path of a graph, and the name of a node in it."""
+Place = tuple[str | None, str | None]
+"""A node by the path of its graph and its label. Nodes that share both are treated alike."""
 
 
 @dataclass(slots=True)
@@ -75,35 +73,34 @@ class Borders:
     """What of a model is evaluated here.
 
     Attributes:
-        sites: why a split is, by the path of its graph and its first named output.
+        nodes: the nodes that are: splits with the reason, those that the runtime has no implementation for or
+            would fuse wrongly, and loops that may have no turn, of which it does not infer what a turn gives.
         values: the values that the runtime does not take, by the path of the graph and the name.
         operators: the operators that are, wherever they stand.
         calls: whether calls of functions are.
-        nodes: the labels of nodes that are: those that the runtime has no implementation for or would fuse
-            wrongly, and loops that may have no turn, of which it does not infer what a turn gives.
-        guarded: the labels of nodes, with their operators, that the runtime is given where no tensor that
-            they read is empty.
+        guarded: the nodes, with their operators, that the runtime is given where no tensor that they read is
+            empty.
     """
 
-    sites: dict[SiteKey, str] = field(default_factory=dict)
+    nodes: dict[Place, str] = field(default_factory=dict)
     values: frozenset[tuple[str | None, str]] = frozenset()
     operators: frozenset[str] = frozenset()
     calls: bool = False
-    nodes: set[str] = field(default_factory=set)
-    guarded: Mapping[str, str] = field(default_factory=dict)
+    guarded: Mapping[Place, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        named = self.operators or self.nodes or self.guarded
-        return bool(self.sites or self.values or self.calls or named)
+        return bool(self.nodes or self.values or self.operators or self.calls or self.guarded)
+
+    def add(self, places: Iterable[Place], reason: str) -> bool:
+        """Add nodes with the reason; return whether any of them is new."""
+        known = len(self.nodes)
+        for place in places:
+            self.nodes.setdefault(place, reason)
+        return len(self.nodes) > known
 
 
 class OwnNodes:
-    """The test whether a node of a model is evaluated here: it is at a border, or one inside it is.
-
-    Args:
-        borders: the borders.
-        model: the model.
-    """
+    """The test whether a node of a model is evaluated here: it is at a border, or one inside it is."""
 
     def __init__(self, borders: Borders, model: ModelProto) -> None:
         self._borders = borders
@@ -119,11 +116,9 @@ class OwnNodes:
         key = function_key(node)
         if key in self._functions:
             return self._functions[key]
-        if is_site(node) and site_key(path, list(node.output)) in borders.sites:
-            return True
         if not key[0] and node.op_type in borders.operators:
             return True
-        if borders.nodes and node_label(node) in borders.nodes:
+        if borders.nodes and (path, node_label(node)) in borders.nodes:
             return True
         if borders.values and any((path, name) in borders.values for name in (*node.input, *node.output)):
             return True
@@ -137,16 +132,16 @@ class Analysis:
     Attributes:
         sites: the splits, with what is known of them.
         reasons: why some are not given to the runtime.
-        settled: the places of those that are valid in every run.
-        computed: the places of those whose lengths only a run knows.
-        fused: what the runtime would fuse wrongly. Evaluated elsewhere, a node is not fused.
+        settled: those that are valid in every run.
+        computed: those whose lengths only a run knows.
+        fused: the nodes that the runtime would fuse wrongly, with what. Evaluated elsewhere, none is fused.
     """
 
     sites: tuple[Site, ...] = ()
-    reasons: Mapping[SiteKey, str] = field(default_factory=dict)
-    settled: frozenset[_Place] = frozenset()
-    computed: frozenset[_Place] = frozenset()
-    fused: tuple[tuple[Limit, Fused], ...] = ()
+    reasons: Mapping[Place, str] = field(default_factory=dict)
+    settled: frozenset[Place] = frozenset()
+    computed: frozenset[Place] = frozenset()
+    fused: Mapping[Place, str] = field(default_factory=dict)
 
 
 def analyse(
@@ -192,7 +187,7 @@ def looked_at(
     surroundings: Surroundings,
     editor: Editor | None,
     engine: Engine,
-    written: Collection[_Place] = (),
+    written: Collection[Place] = (),
 ) -> Analysis:
     """Return what splits are to a runtime.
 
@@ -203,7 +198,7 @@ def looked_at(
         engine: the runtime.
         written: the places of splits whose lengths, if the graph computes them, need no other proof.
     """
-    reasons: dict[SiteKey, str] = {}
+    reasons: dict[Place, str] = {}
     for site in sites:
         reason = _reason(site, surroundings, engine.name)
         if reason is None and _is_computed(site) and place_of(site) not in written:
@@ -211,10 +206,14 @@ def looked_at(
         if reason is None and _is_rounded(site, engine):
             reason = "num_outputs on an axis that may have more than 2^24 positions"
         if reason is not None:
-            reasons[key_of(site)] = reason
-    settled = frozenset(map(place_of, sites)) - {place_of(site) for site in sites if not is_settled(site)}
+            reasons[place_of(site)] = reason
+    settled = frozenset(map(place_of, sites)) - {place_of(site) for site in sites if not _is_settled(site)}
     computed = frozenset(place_of(site) for site in sites if _is_computed(site))
-    fused = () if editor is None else tuple(find_fusions(editor, (Target.load(engine.name),)))
+    fused: dict[Place, str] = {}
+    if editor is not None:
+        for limit, one in find_fusions(editor, (Target.load(engine.name),)):
+            place = editor.where(one.join).graph, label(one.join)
+            fused.setdefault(place, f"{fusion_words(limit, one)} [{limit.code}]")
     return Analysis(tuple(sites), reasons, settled, computed, fused)
 
 
@@ -224,20 +223,9 @@ def _may_end_a_pattern(node: NodeProto) -> bool:
     return node.op_type in ("Concat", "Slice") or (node.op_type in REDUCTIONS and drops_axes)
 
 
-def key_of(site: Site) -> SiteKey:
-    """Return what a split is found by."""
-    # The outputs of a layer that nobody reads have no names, but the layer has one.
-    names = [*site.outputs, site.where.node] if site.schema.domain else site.outputs
-    return site_key(site.where.graph, names)
-
-
-def place_of(site: Site | SplitReport) -> _Place:
-    """Return where a split is: the path of its graph, and the name of its node."""
+def place_of(site: Site | SplitReport) -> Place:
+    """Return where a split is."""
     return site.where.graph, site.where.node
-
-
-def _outputs(site: Site) -> set[SiteKey]:
-    return {(site.where.graph, name) for name in site.outputs if name}
 
 
 def legal_model(
@@ -271,8 +259,7 @@ def legal_model(
     sites = [site for calls in last.calls.values() for site in calls]
     ours = set(map(place_of, rewritten)) - found.computed
     again = looked_at(sites, last.surroundings, last.forms.editor, engine, ours)
-    kept = {key for site in sites for key in _outputs(site)}
-    lost = {place_of(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
+    lost = {place_of(site) for site in found.sites} - set(map(place_of, sites))
     if lost and not lost <= analyse(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
     return cast(ModelProto, opened.result(edited, changed=True)), rewritten, again
@@ -299,14 +286,13 @@ def find_borders(model: ModelProto, found: Analysis, *, count_bodies: bool = Fal
         found: what its splits are to the runtime.
         count_bodies: whether each run of a body is to be counted.
     """
-    borders = Borders(sites=dict(found.reasons))
-    borders.nodes.update(label(fused.join) for _, fused in found.fused)
+    borders = Borders({**found.fused, **found.reasons})
     if count_bodies:
         borders.operators = _WITH_BODIES
     if model.functions or any(node.op_type == "Loop" for node in nodes_of(model)):
         trips = _constant_numbers(model)
         nodes, runs = _extent(model, trips)
-        borders.nodes.update(map(node_label, _perhaps_without_turn(model, trips)))
+        borders.add(_perhaps_without_turn(model, trips), "a loop that may have no turn")
         borders.calls = nodes > _MOST_INLINED
         if runs > MAX_BODY_RUNS:
             borders.operators |= {"Loop"}
@@ -319,27 +305,27 @@ def complex_values(model: ModelProto, where: Where) -> frozenset[tuple[str | Non
     return frozenset(key for key, kind in kinds.items() if kind.tensor_type.elem_type in _COMPLEX)
 
 
-def nodes_made_of(model: ModelProto, where: Where, operator: str) -> list[set[str]]:
-    """Return the labels of the nodes that a runtime may have made an operator of, as onnx defines them by it.
+def located_nodes(model: ModelProto) -> Iterator[tuple[Place, NodeProto, int]]:
+    """Yield every node of a model with its place and the opset that it is of."""
+    graphs = [(path, graph.node, model) for path, graph in located_graphs(model)]
+    functions = [(function_path(one), one.node, one) for one in model.functions]
+    for path, nodes, owner in (*graphs, *functions):
+        opset = opset_imports(owner).get("", 1)
+        yield from (((path, node_label(node)), node, opset) for node in nodes)
+
+
+def nodes_made_of(model: ModelProto, where: Where, operator: str) -> list[set[Place]]:
+    """Return the nodes that a runtime may have made an operator of, as onnx defines them by it.
 
     Each group is of one operator and element type: those of floats, which runtimes seldom lack, come last.
-
-    Args:
-        model: a well-formed model.
-        where: its place.
-        operator: the operator.
     """
     types = types_of_values(model, where)
-    graphs = [(path, graph.node, opset_imports(model)) for path, graph in located_graphs(model)]
-    graphs += [(function_path(one), one.node, opset_imports(one)) for one in model.functions]
-    groups: dict[tuple[bool, str, int], set[str]] = {}
-    for path, nodes, opsets in graphs:
-        for node in nodes:
-            if function_key(node)[0] or not _is_made_of(node.op_type, opsets.get("", 1), operator):
-                continue
-            known = types.get((path, next(iter(node.input), "")), TypeProto())
+    groups: dict[tuple[bool, str, int], set[Place]] = {}
+    for place, node, opset in located_nodes(model):
+        if not function_key(node)[0] and _is_made_of(node.op_type, opset, operator):
+            known = types.get((place[0], next(iter(node.input), "")), TypeProto())
             kind = known.tensor_type.elem_type
-            groups.setdefault((kind in _FLOATS, node.op_type, kind), set()).add(node_label(node))
+            groups.setdefault((kind in _FLOATS, node.op_type, kind), set()).add(place)
     return [groups[key] for key in sorted(groups)]
 
 
@@ -397,6 +383,28 @@ def _is_rounded(site: Site, engine: Engine) -> bool:
     return most is None or most > _ROUNDED
 
 
+def known_sizes(site: Site) -> list[tuple[int, int]] | None:
+    """Return axis and size of each part; None where a run decides them.
+
+    Lengths that the model gives are known on an axis of any size: the split fails where they do not fit.
+    """
+    binding, inference = site.binding, site.inference
+    if binding is None or inference is None or binding.axis is None or inference.parts is None:
+        return None
+    known = [None if part is None else part[binding.axis] for part in inference.parts]
+    sizes = [(binding.axis, size) for size in known if isinstance(size, int)]
+    whole = None if inference.data is None else inference.data[binding.axis]
+    return sizes if isinstance(whole, int) and len(sizes) == len(known) else None
+
+
+def _is_settled(site: Site) -> bool:
+    """Return whether every run of a split is valid: what it does not prove need not be proved."""
+    binding = site.binding
+    if binding is None or binding.axis is None or binding.data.shape is None:
+        return False
+    return isinstance(binding.data.shape[binding.axis], int) and known_sizes(site) is not None
+
+
 def _is_computed(site: Site) -> bool:
     """Return whether only a run knows the lengths of a split."""
     return site.binding is not None and site.binding.division is None
@@ -405,9 +413,9 @@ def _is_computed(site: Site) -> bool:
 _Range = tuple[float, float]
 
 
-def _perhaps_without_turn(model: ModelProto, numbers: Mapping[str, _Range]) -> Iterator[NodeProto]:
+def _perhaps_without_turn(model: ModelProto, numbers: Mapping[str, _Range]) -> Iterator[Place]:
     """Yield the loops that may have no turn, if their body leaves a size of what it gives open."""
-    for node in nodes_of(model):
+    for place, node, _ in located_nodes(model):
         if node.op_type != "Loop" or function_key(node)[0]:
             continue
         trips, condition = (*node.input, "", "")[:2]
@@ -417,7 +425,7 @@ def _perhaps_without_turn(model: ModelProto, numbers: Mapping[str, _Range]) -> I
         for _, body in subgraphs(node):
             scans = list(body.output)[1 + max(0, len(node.input) - 2) :]
             if not all(_is_sized(scan.type) for scan in scans):
-                yield node
+                yield place
 
 
 def _is_sized(declared: TypeProto) -> bool:

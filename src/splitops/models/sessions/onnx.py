@@ -10,7 +10,7 @@ from typing import Any, Final
 import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.models.engines.emptiness import EmptyTensorError
+from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
@@ -19,26 +19,26 @@ from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
 from splitops.models.sessions.fragile import Watch, fragile_nodes, has_fragile
-from splitops.models.sessions.invalid import certain_sites, reject_invalid
 from splitops.models.sessions.legality import (
     Analysis,
     Borders,
     OwnNodes,
+    Place,
     analyse,
     complex_values,
     divides_in_floats,
     find_borders,
-    key_of,
     legal_model,
+    located_nodes,
     nodes_made_of,
     types_of_values,
 )
-from splitops.models.sessions.program import SessionProgram
-from splitops.models.sites import Site
+from splitops.models.sessions.program import SessionProgram, reject_invalid
 from splitops.onnx.reference import node_label
 
 _ATTEMPTS: Final = 16
 """How often a model is cut anew, each time because of another operator that a runtime lacks."""
+_LACKING: Final = "no implementation"
 
 
 class OnnxProgram(SessionProgram):
@@ -79,13 +79,9 @@ class OnnxProgram(SessionProgram):
         self.inputs = onnx_inputs(proto.graph)
         found = analyse(proto, self._where, engine, sizes=_looks_at_sizes(engine))
         self.sites = found.sites
-        reject_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
+        reject_invalid(found.sites, {value.name for value in proto.graph.input})
         self.outputs = tuple(value.name for value in proto.graph.output)
         self._start(lambda engine: self._on_engine(proto, engine, found), lambda: self._by_evaluator(proto))
-
-    def border(self, site: Site) -> str | None:
-        """Return why a split node is evaluated here and not by the engine; None where it is not."""
-        return self.borders.sites.get(key_of(site))
 
     @property
     def programs(self) -> list[Compiled]:
@@ -112,10 +108,10 @@ class OnnxProgram(SessionProgram):
     def _nodes(self) -> ir.Model:
         return as_graph(self._read(), self._where)
 
-    def _undecided(self, error: EmptyTensorError) -> set[str]:
+    def _undecided(self, error: EmptyTensorError) -> set[Place]:
         names = set(error.undecided)
         return {
-            node_label(node)
+            (None, node_label(node))
             for node in self._read().graph.node
             if names.intersection(node.output) and names.isdisjoint(node.input)
         }
@@ -145,10 +141,11 @@ class OnnxProgram(SessionProgram):
         if found.reasons or found.fused:
             proto, self.rewritten, found = legal_model(proto, found, self._where, engine)
         self.borders = find_borders(proto, found, count_bodies=self._counts)
-        self.borders.nodes |= self._apart
+        self.reasons = self.borders.nodes
+        self.borders.add(self._apart, EMPTY_TENSOR)
         if engine.name == "onnxruntime" and has_fragile(proto):
             fragile = fragile_nodes(as_graph(proto, self._where), self._where, {})
-            self.borders.nodes.update(fragile.met)
+            self.borders.add(fragile.met, "onnxruntime.empty-tensor")
             self.borders.guarded = fragile.perhaps
             self._watch = Watch(self._read, self._where, always=fragile.inside)
         for _ in range(_ATTEMPTS):
@@ -166,14 +163,14 @@ class OnnxProgram(SessionProgram):
     def _learned(self, proto: ModelProto, error: EngineError) -> bool:
         """Return whether a rejection tells of something more that is to be evaluated here."""
         borders = self.borders
-        if error.lacks and error.node and error.node not in borders.nodes:
-            borders.nodes.add(error.node)
-            return True
+        if error.lacks and error.node:
+            named = [place for place, _, _ in located_nodes(proto) if place[1] == error.node]
+            if borders.add(named or [(None, error.node)], _LACKING):
+                return True
         if error.lacks and error.operator and not error.node:  # it has made it of another one
-            for labels in nodes_made_of(proto, self._where, error.operator):
-                if not borders.nodes.issuperset(labels):
-                    borders.nodes |= labels
-                    return True
+            groups = nodes_made_of(proto, self._where, error.operator)
+            if any(borders.add(group, _LACKING) for group in groups):
+                return True
         if error.lacks and error.operator and error.operator not in borders.operators:
             borders.operators |= {error.operator}
             return True

@@ -10,7 +10,6 @@ from typing import Final, cast
 import onnx_ir as ir
 
 from splitops.errors import Where
-from splitops.models.check.checking import fusion_words
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.targets import Target
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
@@ -21,23 +20,21 @@ from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.formats.openvino.model import Endpoint, Layer
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.fusions import FactOf, may_be_fused_in
-from splitops.models.graph.merging import SiteKey
 from splitops.models.graph.model import NodeModel
-from splitops.models.graph.onnx import all_graphs, known
+from splitops.models.graph.onnx import all_graphs, known, note
 from splitops.models.graph.openvino import layer_of, port_of, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.sites import is_split, split_sites
+from splitops.models.infer.layers import known_before
 from splitops.models.infer.walk import Upstream
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.running.declared import openvino_inputs
 from splitops.models.running.openvino.bodies import holds_split
-from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
+from splitops.models.running.openvino.evaluator import Prepared, is_evaluated, needed_layers
 from splitops.models.running.openvino.foreign import Settled, Sizes
-from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
-from splitops.models.sessions.legality import key_of, looked_at, place_of
-from splitops.models.sessions.program import SessionProgram
-from splitops.models.sessions.settled import known_sizes
+from splitops.models.sessions.legality import Place, known_sizes, looked_at, place_of
+from splitops.models.sessions.program import SessionProgram, reject_invalid
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
@@ -74,18 +71,15 @@ class OpenVINOIRProgram(SessionProgram):
         self._model = opened(model, allow_links=allow_links)
         self._where = Where(model=self._model.file)
         nodes = to_nodes(self._model)
-        self.sites = tuple(replace(site, node=None) for site in split_sites(nodes, self._where))
+        inputs = _note_ends(nodes, self._where)
+        sites = list(split_sites(nodes, self._where))
+        needed = needed_layers(self._model.graph)
+        reject_invalid((site for site in sites if layer_of(site.node).id in needed), inputs)
+        self.sites = tuple(replace(site, node=None) for site in sites)
         self.inputs = openvino_inputs(self._model, self._where)
         self.outputs = output_names(self._model)
-        self._borders: dict[SiteKey, str] = {}
-        reject_invalid(certain_ir_sites(nodes, self._where))
+        self.reasons = {place_of(site): "it is in a body" for site in sites if site.where.graph is not None}
         self._start(lambda engine: self._on_engine(engine, nodes), self._without_engine)
-
-    def border(self, site: Site) -> str | None:
-        """Return why a split node is evaluated here and not by OpenVINO; None where it is not."""
-        if site.where.graph is not None:
-            return "it is in a body"
-        return self._borders.get(key_of(site))
 
     @property
     def programs(self) -> list[Compiled]:
@@ -96,8 +90,8 @@ class OpenVINOIRProgram(SessionProgram):
     def _nodes(self) -> ir.Model:
         return to_nodes(self._model)
 
-    def _undecided(self, error: EmptyTensorError) -> set[int]:
-        return {layer.id for layer in self._look.model.graph.layers if layer.name in error.layers}
+    def _undecided(self, error: EmptyTensorError) -> set[Place]:
+        return {(None, layer.name) for layer in self._look.model.graph.layers if layer.name in error.layers}
 
     def _without_engine(self) -> Prepared:
         return Prepared(self._model)
@@ -115,7 +109,7 @@ class OpenVINOIRProgram(SessionProgram):
             self._look, self.rewritten = self._fixed(look, engine)
         if self._look.rejected:
             raise EngineError("openvino", f"is not given {self._look.rejected}", self._where)
-        self._apart |= self._look.apart | self._look.fused
+        self._apart |= {(None, name) for name in self._look.empty} | self._look.fused
         for _ in range(_ATTEMPTS):
             try:
                 return self._prepared_anew(engine)
@@ -145,19 +139,32 @@ class OpenVINOIRProgram(SessionProgram):
     def _prepared_anew(self, engine: Engine) -> Prepared:
         """Prepare the model, of which OpenVINO is not given some layers together with others."""
         look, apart = self._look, self._apart
-        self._borders = {key: EMPTY_TENSOR for id_, key in look.splits.items() if id_ in apart}
-        self._borders |= look.reasons
+        inside = {place: text for place, text in self.reasons.items() if place[0] is not None}
+        self.reasons = {**inside, **dict.fromkeys(look.splits & apart, EMPTY_TENSOR), **look.reasons}
 
         def is_own(layer: Layer) -> bool:
-            if layer.type in ("Parameter", "Const", "Result") or layer.id in apart:
+            place = (None, layer.name)
+            if layer.type in ("Parameter", "Const", "Result") or place in apart:
                 return True
             if layer.type in FAMILY["openvino"]:
-                return look.splits.get(layer.id) in look.reasons
+                return place in look.reasons
             if holds_split(layer) or (layer.bodies and (self._counts or layer.type == "Loop")):
                 return is_evaluated(layer)
             return _is_narrowed(layer, look.values)
 
         return Prepared(look.model, engine, is_own, Settled(look.values, look.sizes))
+
+
+def _note_ends(model: ir.Model, where: Where) -> set[str]:
+    """Note at what splits read of Parameters and Consts what these say; return the Parameters' names."""
+    parameters: set[str] = set()
+    for node in model.graph:
+        if node.op_type in ("Parameter", "Const"):
+            (value,) = node.outputs
+            if any(is_split(use.node) for use in value.uses()):
+                note(value, known_before(layer_of(node), replace(where, node=node.name)))
+                parameters.update([value.name or ""] if node.op_type == "Parameter" else ())
+    return parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,24 +173,24 @@ class _Look:
 
     Attributes:
         model: the model.
-        splits: what each split of the main graph is found by, by the id of its layer.
+        splits: the splits of the main graph.
         reasons: why some of them are done here.
-        unsettled: where those are that a run may find invalid.
+        unsettled: those that a run may find invalid.
         values: what is known of each output port of the main graph.
         sizes: the parts of the splits that are known, by the ids of their layers.
-        apart: the ids of the layers that give or read a tensor without elements.
-        fused: the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
+        empty: the names of the layers that give or read a tensor without elements.
+        fused: layers that are evaluated here, so that OpenVINO does not fuse them.
         rejected: what OpenVINO would fuse in a body, in words; empty where there is nothing.
     """
 
     model: OpenVINOModel
-    splits: Mapping[int, SiteKey]
-    reasons: Mapping[SiteKey, str]
-    unsettled: frozenset[object]
+    splits: frozenset[Place]
+    reasons: Mapping[Place, str]
+    unsettled: frozenset[Place]
     values: Mapping[Endpoint, Tensor]
     sizes: Mapping[int, Sizes]
-    apart: frozenset[int]
-    fused: frozenset[int]
+    empty: frozenset[str]
+    fused: frozenset[Place]
     rejected: str
 
     @classmethod
@@ -198,12 +205,11 @@ class _Look:
         engine: Engine,
     ) -> _Look:
         """Look at a model; the editor is None where nothing in it is fused wrongly."""
-        splits = {layer_of(site.node).id: site for site in sites if site.where.graph is None}
-        outside = list(splits.values())
-        found = looked_at(outside, surroundings, editor, engine, list(map(place_of, outside)))
-        sizes = {id_: known_sizes(site) for id_, site in splits.items()}
-        undecided = {key_of(site): _UNDECIDED for id_, site in splits.items() if sizes[id_] is None}
-        inside = [(limit, one) for limit, one in found.fused if one.join.graph is not nodes.graph]
+        outside = {layer_of(site.node).id: site for site in sites if site.where.graph is None}
+        splits = frozenset(map(place_of, outside.values()))
+        found = looked_at(list(outside.values()), surroundings, editor, engine, splits)
+        sizes = {id_: known_sizes(site) for id_, site in outside.items()}
+        undecided = {place_of(site): _UNDECIDED for id_, site in outside.items() if sizes[id_] is None}
         values = {
             Endpoint(layer_of(node).id, port_of(value).id): what
             for node in nodes.graph
@@ -212,20 +218,20 @@ class _Look:
         }
         return cls(
             model,
-            {id_: key_of(site) for id_, site in splits.items()},
+            splits,
             {**undecided, **found.reasons},
-            frozenset(map(place_of, outside)) - found.settled,
+            splits - found.settled,
             values,
             {id_: parts for id_, parts in sizes.items() if parts is not None},
             frozenset(_around_empty_tensors(nodes, facts)),
-            frozenset(layer_of(one.join).id for _, one in found.fused),
-            next((f"{fusion_words(limit, one)} [{limit.code}]" for limit, one in inside), ""),
+            frozenset(found.fused),
+            next((text for place, text in found.fused.items() if place[0] is not None), ""),
         )
 
 
-def _around_empty_tensors(nodes: ir.Model, facts: FactOf) -> Iterator[int]:
-    """Yield the ids of the layers that give or read a tensor without elements, in their bodies too."""
-    holders = {f"{node.name}/": layer_of(node).id for node in nodes.graph if node.attributes}
+def _around_empty_tensors(nodes: ir.Model, facts: FactOf) -> Iterator[str]:
+    """Yield the names of the layers that give or read a tensor without elements, in their bodies too."""
+    holders = [node.name or "" for node in nodes.graph if node.attributes]
     for path, graph in all_graphs(nodes):
         for value in (value for node in graph for value in node.outputs):
             what, maker = facts(value), value.producer()
@@ -233,11 +239,11 @@ def _around_empty_tensors(nodes: ir.Model, facts: FactOf) -> Iterator[int]:
                 continue
             readers = [layer_of(use.node) for use in value.uses()]
             if path is not None:
-                yield from (id_ for name, id_ in holders.items() if path.startswith(name))
+                yield from (name for name in holders if path.startswith(f"{name}/"))
             elif len(what.shape) == 1 and what.value is not None:  # of sizes or axes
-                yield from (reader.id for reader in readers if not takes_empty_list(reader.type))
+                yield from (reader.name for reader in readers if not takes_empty_list(reader.type))
             else:
-                yield from (layer.id for layer in (layer_of(maker), *readers))
+                yield from (layer.name for layer in (layer_of(maker), *readers))
 
 
 def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import onnx_ir as ir
@@ -16,9 +16,11 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import Declared
+from splitops.models.sessions.legality import Place, place_of
 from splitops.models.sessions.predicted import predict
-from splitops.models.sites import Site
+from splitops.models.sites import Origin, Site
 from splitops.spec.operators import FAMILY
+from splitops.splitting.binding import Fact
 
 
 class _LastRun(threading.local):
@@ -50,6 +52,7 @@ class SessionProgram(ABC):
         inputs: what the model declares of its inputs.
         outputs: the names of the outputs.
         sites: its splits.
+        reasons: why nodes are evaluated here and not by the engine.
         rewritten: the splits that the engine is given in another form.
     """
 
@@ -63,11 +66,12 @@ class SessionProgram(ABC):
         self.rejection: EngineError | None = None
         self.last = _LastRun()
         self.rewritten: tuple[SplitReport, ...] = ()
+        self.reasons: Mapping[Place, str] = {}
         self._fallback = fallback
         self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
         self._counts = max_body_runs is not None
         self._lock = threading.Lock()
-        self._apart: set[Any] = set()  # what is run before others, as what it gives tells
+        self._apart: set[Place] = set()  # what is run before others, as what it gives tells
         self._here: _Prepared | None = None
 
     def _start(self, on_engine: Callable[[Engine], _Prepared], here: Callable[[], _Prepared]) -> None:
@@ -145,6 +149,10 @@ class SessionProgram(ABC):
             found = predict(self._nodes(), self._where, inputs)
             yield from (site for site in found if self.border(site) is None)
 
+    def border(self, site: Site) -> str | None:
+        """Return why a split node is evaluated here and not by the engine; None where it is not."""
+        return self.reasons.get(place_of(site))
+
     def close(self) -> None:
         """Close what the engine has compiled."""
         for program in self.programs:
@@ -158,10 +166,6 @@ class SessionProgram(ABC):
         """What the engine has compiled so far."""
 
     @abstractmethod
-    def border(self, site: Site) -> str | None:
-        """Return why a split node is evaluated here and not by the engine; None where it is not."""
-
-    @abstractmethod
     def _without_engine(self) -> _Prepared:
         """Prepare the model to be evaluated here."""
 
@@ -170,7 +174,7 @@ class SessionProgram(ABC):
         """Prepare the model for the engine once more, with what is to be apart now."""
 
     @abstractmethod
-    def _undecided(self, error: EmptyTensorError) -> AbstractSet[Any]:
+    def _undecided(self, error: EmptyTensorError) -> set[Place]:
         """Return what an error names of which only a run tells whether it gives empty tensors."""
 
     @abstractmethod
@@ -188,3 +192,25 @@ class SessionProgram(ABC):
     def _foreseen(self, inputs: Mapping[str, Any]) -> EngineError | None:
         """Return at what the engine would fail; None where nothing is known of it."""
         return None
+
+
+def reject_invalid(sites: Iterable[Site], inputs: Collection[str]) -> None:
+    """Raise the rule that a split of the main graph breaks whatever the run brings.
+
+    Constants hold in every run, and so does what the model declares of its inputs, by these names: they are
+    checked. What it claims of other values may be wrong.
+    """
+    for site in sites:
+        if site.where.graph is None:
+            facts = zip(site.facts, site.inputs, site.origins, strict=True)
+            held = replace(
+                site, facts=tuple(_certain(known, name in inputs, at) for known, name, at in facts)
+            )
+            if held.error is not None:
+                raise held.error.with_traceback(None)
+
+
+def _certain(known: Fact | None, is_input: bool, origin: Origin) -> Fact | None:
+    if known is None or origin is Origin.MODEL:
+        return known
+    return replace(known, value=None) if is_input else Fact()

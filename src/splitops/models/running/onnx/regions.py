@@ -79,8 +79,8 @@ class Partition:
         functions: the model-local functions.
         ir_version: that of the model.
         folder: the folder of the model's external data.
-        guarded: the labels of nodes of the main graph, with their operators, on which the engine ends the
-            process where they read a tensor without elements.
+        guarded: the nodes, by the path of the graph and the label, with their operators, on which the engine
+            ends the process where they read a tensor without elements.
         domain: that of the nodes that stand for regions: a word that no model can know.
         regions: every region that was made, by the operator of its node.
     """
@@ -91,7 +91,7 @@ class Partition:
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     ir_version: int = 10
     folder: DataFolder | None = None
-    guarded: Mapping[str, str] = field(default_factory=dict)
+    guarded: Mapping[tuple[str | None, str | None], str] = field(default_factory=dict)
     domain: str = field(default_factory=lambda: f"splitops.regions.{secrets.token_hex(16)}")
     regions: dict[str, Region] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ class Partition:
 
     def is_guarded(self, path: str | None, node: NodeProto) -> bool:
         """Return whether a node, in the graph of a path, is given no tensor without elements."""
-        return path is None and bool(self.guarded) and self.guarded.get(node_label(node)) == node.op_type
+        return bool(self.guarded) and (path, node_label(node)) in self.guarded
 
     def _region(
         self, graph: GraphView, shared: list[NodeProto], nodes: list[NodeProto], after: set[str]
