@@ -259,7 +259,13 @@ def legal_model(
     sites = [site for calls in last.calls.values() for site in calls]
     ours = set(map(place_of, rewritten)) - found.computed
     again = looked_at(sites, last.surroundings, last.forms.editor, engine, ours)
-    lost = {place_of(site) for site in found.sites} - set(map(place_of, sites))
+    # By what they make, since splits may share a name.
+    kept = {(site.where.graph, name) for site in sites for name in site.outputs if name}
+    lost = {
+        place_of(site)
+        for site in found.sites
+        if kept.isdisjoint((site.where.graph, name) for name in site.outputs)
+    }
     if lost and not lost <= analyse(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
     return cast(ModelProto, opened.result(edited, changed=True)), rewritten, again
