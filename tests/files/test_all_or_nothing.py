@@ -626,3 +626,25 @@ for path in map(Path, sys.argv[1:]):
     assert all(peak <= 8 + 64 for peak in peaks.values()), peaks
     for path in paths:
         path.unlink()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_empty_sequence_is_a_folder_without_files(tmp_path, resume):
+    np.save(tmp_path / "x.npy", np.zeros((0, 3)))
+    report = splitops.files.split(
+        tmp_path / "x.npy", tmp_path / "new" / "parts", "SplitToSequence", split=2, resume=resume
+    )
+    assert list(report.files) == []
+    assert list((tmp_path / "new" / "parts").iterdir()) == []
+
+
+def test_formats_are_given_by_name(source, tmp_path):
+    parts = splitops.files.split(source, tmp_path, num_outputs=2, to="safetensors").files
+    splitops.files.merge([path for path, _ in parts], tmp_path / "y.npy", to="npy")
+    assert np.array_equal(np.load(tmp_path / "y.npy"), np.load(source))
+    raw = splitops.files.plan_one_file(source, tmp_path / "any", to="safetensors").run().files
+    assert splitops.files.plan_split(raw[0][0], tmp_path, like="safetensors", num_outputs=2).parts
+    assert splitops.files.plan_by_size(source, tmp_path / "sized", 1 << 30, to="safetensors").parts
+    for to in ("zip", "../npy", "raw", ""):
+        with pytest.raises(FileError, match="is not a format; these are npy, npz"):
+            splitops.files.plan_split(source, tmp_path, num_outputs=2, to=to)

@@ -14,7 +14,7 @@ from splitops.calls.arguments import bind_call
 from splitops.errors import FileError
 from splitops.files.computed import DaskArray, array_plan, is_dask_array
 from splitops.files.folders import stem_of
-from splitops.files.formats import Contents, Format, format_named
+from splitops.files.formats import Contents, Format, chosen_format, format_named
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.planned import DryRun, Part, Progress, Report, RunOptions
 from splitops.files.planning import AnyPath, merge_plan, read, split_plan
@@ -59,8 +59,8 @@ def plan_split(
     tensor: str | None = None,
     prefix: str | None = None,
     keep_others: bool = False,
-    like: Format | None = None,
-    to: Format | None = None,
+    like: Format | str | None = None,
+    to: Format | str | None = None,
     opset: int | None = None,
     domain: str | None = None,
     **arguments: Any,
@@ -76,7 +76,7 @@ def plan_split(
         prefix: what the names of the parts begin with; None is the name of the file, ``part`` of an array.
         keep_others: whether every part gets the file's other tensors, too.
         like: the format of the file; None goes by its name.
-        to: the format of the parts, as :func:`format_named` gives it; None is that of the file.
+        to: the format of the parts, such as ``"safetensors"``; None is that of the file.
         opset: the opset that selects the operator's version; None is the newest.
         domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
         **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
@@ -107,8 +107,8 @@ data (4, 6) has size 6
     if is_dask_array(source):
         if tensor is not None or keep_others or like is not None:
             raise FileError("a Dask array is one array: tensor=, keep_others= and like= are of files")
-        return array_plan(source, Path(out), bind, prefix=prefix, to=to)
-    contents = read(source, like)
+        return array_plan(source, Path(out), bind, prefix=prefix, to=chosen_format(to))
+    contents = read(source, chosen_format(like))
     return split_plan(
         contents,
         Path(out),
@@ -116,7 +116,7 @@ data (4, 6) has size 6
         tensor=tensor,
         prefix=stem_of(plain_path(source)) if prefix is None else prefix,
         keep_others=keep_others,
-        to=to,
+        to=chosen_format(to),
     )
 
 
@@ -154,8 +154,8 @@ def plan_merge(
     *,
     axis: int = 0,
     tensor: str | None = None,
-    like: Format | None = None,
-    to: Format | None = None,
+    like: Format | str | None = None,
+    to: Format | str | None = None,
 ) -> FilePlan:
     """Plan the merge of a tensor in several files into one file; nothing is written.
 
@@ -174,7 +174,8 @@ def plan_merge(
     Raises:
         FileError: a file is missing or malformed, or they do not fit together.
     """
-    return merge_plan([read(source, like) for source in sources], Path(out), axis=axis, tensor=tensor, to=to)
+    contents = [read(source, chosen_format(like)) for source in sources]
+    return merge_plan(contents, Path(out), axis=axis, tensor=tensor, to=chosen_format(to))
 
 
 def merge(sources: Sequence[AnyPath], out: AnyPath, **arguments: Any) -> Report:

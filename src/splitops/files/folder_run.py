@@ -56,7 +56,7 @@ class FolderRun(Run):
             if resume and plan.copies.resumable and self.staging.is_dir():
                 journal = stack.enter_context(contextlib.closing(self._journal(resume=True)))
             else:
-                there = resume and all(os.path.lexists(path) for path in plan.paths)
+                there = resume and bool(plan.paths) and all(map(os.path.lexists, plan.paths))
                 known = self._is_there() if there else False
                 if known:
                     digests = self._digests(self._places)
@@ -164,6 +164,8 @@ class FolderRun(Run):
     def _place(self, staged: StagedFiles, journal: Journal | None) -> list[Path]:
         """Return where each target is written."""
         drafts = []
+        if not self.plan.targets:  # of an empty sequence
+            staged.staging_in(self.plan.folder)
         moved = journal is not None and journal.whole
         paths = iter(self.plan.paths)
         for target in self.plan.targets:

@@ -9,7 +9,7 @@ from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.extents import stretches_to
 from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name, stem_of
-from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
+from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, chosen_format, format_of
 from splitops.files.planned import Part
 from splitops.files.planning import AnyPath, Targets, read, taken
 from splitops.files.plans import FilePlan
@@ -72,7 +72,12 @@ def are_all_of_several(paths: Sequence[Path]) -> bool:
 
 
 def plan_by_size(
-    source: AnyPath, out: AnyPath, max_size: int, *, to: Format | None = None, allow_links: bool = False
+    source: AnyPath,
+    out: AnyPath,
+    max_size: int,
+    *,
+    to: Format | str | None = None,
+    allow_links: bool = False,
 ) -> FilePlan:
     """Plan files of at most a size that hold the whole tensors of a model; nothing is written.
 
@@ -94,11 +99,10 @@ def plan_by_size(
 
     Examples:
         >>> import pathlib, tempfile
-        >>> import numpy as np, splitops
+        >>> import numpy as np
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> np.savez(folder / "x.npz", a=np.zeros(300), b=np.zeros(300), c=np.zeros(5))
-        >>> form = splitops.files.format_named("safetensors")
-        >>> plan = plan_by_size(folder / "x.npz", folder, 4000, to=form)
+        >>> plan = plan_by_size(folder / "x.npz", folder, 4000, to="safetensors")
         >>> [(part.tensor, part.path.name) for part in plan.parts]
         [('a', 'x-00001-of-00002.safetensors'), ('b', 'x-00002-of-00002.safetensors'), \
 ('c', 'x-00002-of-00002.safetensors')]
@@ -109,7 +113,7 @@ def plan_by_size(
     """
     contents, others, _ = read_whole(source, allow_links=allow_links)
     stem = stem_of(plain_path(contents.sources[0].path))
-    return by_size_plan(contents, out, max_size, stem=stem, to=to, others=others)
+    return by_size_plan(contents, out, max_size, stem=stem, to=chosen_format(to), others=others)
 
 
 def groups_of(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
@@ -163,7 +167,7 @@ def by_size_plan(
 
 @without_collector()
 def plan_one_file(
-    source: AnyPath, out: AnyPath, *, to: Format | None = None, allow_links: bool = False
+    source: AnyPath, out: AnyPath, *, to: Format | str | None = None, allow_links: bool = False
 ) -> FilePlan:
     """Plan one file with all tensors of a model, which may be in several files; nothing is written.
 
@@ -179,11 +183,11 @@ def plan_one_file(
     contents, found = read_whole(source, allow_links=allow_links)[0], Path(out)
     if is_compressed(found):
         raise FileError(f"{shown(found.name)}: compressed files are read, and not written")
-    to = to or format_of(found)
-    if to.name not in WRITTEN:
-        raise FileError(f"{shown(found.name)}: {to.name} is read, and not written")
+    form = chosen_format(to) or format_of(found)
+    if form.name not in WRITTEN:
+        raise FileError(f"{shown(found.name)}: {form.name} is read, and not written")
     return _plan(
-        contents, found.parent, [list(range(len(contents.tensors)))], [found.name], to, found.stem, ()
+        contents, found.parent, [list(range(len(contents.tensors)))], [found.name], form, found.stem, ()
     )
 
 

@@ -134,11 +134,11 @@ class StagedFiles:
 
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
         _reject_other_kind(path, folder=folder)
-        staging = self._staging_beside(path)
+        staging = self.staging_in(path.parent)
         return _Staged(staging / path.name, path, folder)
 
-    def _staging_beside(self, path: Path) -> Path:
-        folder = path.parent
+    def staging_in(self, folder: Path) -> Path:
+        """Return the hidden folder in a folder; both are made where they are missing."""
         if folder not in self._staging:
             with uninterrupted():
                 if self._make_folders:

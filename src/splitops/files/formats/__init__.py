@@ -188,9 +188,24 @@ class ShardedFormat(Format, Protocol):
 
 @cache
 def format_named(name: str) -> Format:
-    """Return a format by its module's name."""
+    """Return a format by its name.
+
+    Raises:
+        FileError: there is no such format.
+
+    Examples:
+        >>> format_named("npy").suffixes
+        ('.npy',)
+    """
+    if name not in FORMATS:
+        raise FileError(f"{shown(name)} is not a format; these are {', '.join(FORMATS)}")
     found: Format = import_module(f"{__name__}.{name}").FORMAT
     return found
+
+
+def chosen_format(form: Format | str | None) -> Format | None:
+    """Return the format of a name."""
+    return format_named(form) if isinstance(form, str) else form
 
 
 def format_of(path: Path) -> Format:
