@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 import pytest
 
-from splitops.comparison.cases import SPECIALS, baseline_of, build, cases, listed, named
-from splitops.comparison.cases.building import model_of
+from splitops.comparison.cases import baseline_of, build, cases, listed, named
+from splitops.comparison.cases.building import SPECIALS, model_of
 from splitops.comparison.cases.words import operator_of
 from splitops.comparison.records import Case, Record
 from splitops.errors import Rule

@@ -1,4 +1,4 @@
-"""The cases that Hypothesis draws: the same for a seed, of every kind, and all of them are questions."""
+"""The cases that are drawn: the same for a seed, of every kind, and all of them are questions."""
 
 from __future__ import annotations
 

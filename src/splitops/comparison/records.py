@@ -78,7 +78,7 @@ class Record:
         constant: whether axis and lengths that are inputs are constants of the model.
         attributes: all others, such as ``num_outputs``.
         outputs: names of the declared outputs; ``""`` is one that is left out.
-        special: what else is unusual of the model, a word of :data:`splitops.comparison.cases.SPECIALS`.
+        special: what else is unusual of the model, a word of :data:`splitops.comparison.cases.building.SPECIALS`.
     """
 
     format: str = "onnx"

@@ -49,24 +49,14 @@ def inputs_of(record: Record) -> dict[str, Array]:
 
 
 def model_of(record: Record) -> onnx.ModelProto | OpenVINOModel:
-    """Return the model of a record.
-
-    Raises:
-        OperatorError: there is no such operator version.
-
-    Examples:
-        >>> five = Record(operator="Split", version=18, shape=(5,), attributes={"num_outputs": 2},
-        ...               outputs=("p0", "p1"))
-        >>> [node.op_type for node in model_of(five).graph.node]
-        ['Split']
-    """
+    """Return the model of a record."""
     return _onnx_model(record) if record.format == "onnx" else _ir_model(record)
 
 
 def outputs_of(record: Record) -> tuple[str, ...]:
     """Return the names of the outputs of the model: those of the parts, or of what is made of them."""
     own = NEIGHBOURS.get(record.special or "")
-    return tuple(name for name in record.outputs if name) if own is None else own.names
+    return tuple(filter(None, record.outputs) if own is None else (y.name for y in own.parsed().output))
 
 
 def _is_constant(record: Record) -> bool:
@@ -143,88 +133,65 @@ def _value(name: str, dtype: str, dims: Sequence[Any]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number or 0, dims)
 
 
-def _add_split(
-    record: Record, graph: onnx.GraphProto, inputs: Sequence[str], outputs: Sequence[str], name: str = "split"
-) -> None:
-    row = row_of(record)
+def _read_parts(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    """Add a split, and what its special record reads the parts by."""
+    row, outputs = row_of(record), record.outputs
     attributes = dict(record.attributes)
     if record.axis is not None and row.axis.given is Given.ATTRIBUTE:
         attributes[row.axis.name] = record.axis
-    graph.node.append(helper.make_node(record.operator, inputs, outputs, name=name, **attributes))
 
+    def split(parts: Sequence[str], name: str = "split") -> onnx.NodeProto:
+        return helper.make_node(record.operator, inputs, parts, name=name, **attributes)
 
-def _declare(
-    record: Record, graph: onnx.GraphProto, dtype: str | None = None, rank: int | None = None
-) -> None:
-    rank = len(record.shape) if rank is None else rank
-    for name in filter(None, record.outputs):
-        graph.output.append(_value(name, dtype or record.dtype, [f"{name}_{axis}" for axis in range(rank)]))
+    def constant(name: str, value: Any) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+        return name
 
-
-def _read_parts(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    """Add a split, and what its special record reads the parts by."""
-    row, axis = row_of(record), record.axis or 0
+    own = NEIGHBOURS.get(record.special or "")
+    if own is not None:
+        write_neighbours(graph, own, split(outputs))
+        return
+    parts: Sequence[str] = [f"t{index}" for index in range(len(outputs))]
+    reads = [[part] for part in parts]
+    splits: list[onnx.NodeProto] = []
+    how: dict[str, Any] = {}
+    operator, dtype, rank = "", record.dtype, len(record.shape)
     match record.special:
         case "elements":
+            parts, operator = ["s"], "SequenceAt"
+            reads = [["s", constant(f"i{index}", index)] for index in range(len(outputs))]
             drops = row.keepdims and record.attributes.get(row.keepdims.name) == 0 and record.lengths is None
-            _add_split(record, graph, inputs, ["s"])
-            for index, name in enumerate(record.outputs):
-                _constant(graph, f"i{index}", index)
-                graph.node.append(helper.make_node("SequenceAt", ["s", f"i{index}"], [name]))
-            _declare(record, graph, rank=len(record.shape) - bool(drops))
+            rank -= bool(drops)
         case "length":
-            _add_split(record, graph, inputs, ["s"])
-            graph.node.append(helper.make_node("SequenceLength", ["s"], [record.outputs[0]]))
-            _declare(record, graph, "int64", 0)
+            parts, operator, reads, dtype, rank = ["s"], "SequenceLength", [["s"]], "int64", 0
         case "transposed":
-            _read_each(record, graph, inputs, "Transpose", perm=_order(record))
+            operator, how = "Transpose", {"perm": _order(record)}
         case "packed":
-            _read_each(record, graph, inputs, "Cast", dtype="int32", to=TensorProto.INT32)
+            operator, how, dtype = "Cast", {"to": TensorProto.INT32}, "int32"
         case "reversed":
-            bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis % len(record.shape), "step": -1}
-            for name, number in bounds.items():
-                _constant(graph, name, [number])
-            _read_each(record, graph, inputs, "Slice", *bounds)
+            axis = (record.axis or 0) % rank
+            bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis, "step": -1}
+            at = [constant(name, [number]) for name, number in bounds.items()]
+            operator, reads = "Slice", [[part, *at] for part in parts]
         case "twin":  # the last output is the last part of the one that has more parts
-            count = len(record.outputs)
-            for letter, number in (("a", count), ("b", count + 1)):
-                parts = [f"{letter}{part}" for part in range(number)]
-                _add_split(record, graph, inputs, parts, f"split_{letter}")
-            for part, name in zip(
-                [*(f"a{part}" for part in range(count - 1)), f"b{count}"], record.outputs, strict=True
-            ):
-                graph.node.append(helper.make_node("Relu", [part], [name]))
-            _declare(record, graph)
-        case str(special) if special in NEIGHBOURS:
-            write_neighbours(record, graph, inputs, _add_split)
+            parts = [f"a{index}" for index in range(len(outputs))]
+            more = [f"b{index}" for index in range(len(outputs) + 1)]
+            splits = [split(parts, "split_a"), split(more, "split_b")]
+            operator, reads = "Relu", [[part] for part in (*parts[:-1], more[-1])]
         case _:
-            _add_split(record, graph, inputs, record.outputs)
-            if row.gives_sequence:
-                kind = ELEMENT_TYPES[record.dtype].onnx_number or 0
-                graph.output.append(helper.make_tensor_sequence_value_info(record.outputs[0], kind, None))
-            else:
-                _declare(record, graph)
-
-
-def _constant(graph: onnx.GraphProto, name: str, value: Any) -> None:
-    graph.initializer.append(numpy_helper.from_array(np.array(value), name))
-
-
-def _read_each(
-    record: Record,
-    graph: onnx.GraphProto,
-    inputs: Sequence[str],
-    operator: str,
-    *more: str,
-    dtype: str | None = None,
-    **attributes: Any,
-) -> None:
-    """Add a split, and a node that reads each part."""
-    parts = [f"t{index}" for index in range(len(record.outputs))]
-    _add_split(record, graph, inputs, parts)
-    for part, name in zip(parts, record.outputs, strict=True):
-        graph.node.append(helper.make_node(operator, [part, *more], [name], **attributes))
-    _declare(record, graph, dtype)
+            parts = outputs
+    graph.node.extend(splits or [split(parts)])
+    if operator:
+        graph.node.extend(
+            helper.make_node(operator, names, [name], **how)
+            for names, name in zip(reads, outputs, strict=True)
+        )
+    if row.gives_sequence and not operator:
+        kind = ELEMENT_TYPES[dtype].onnx_number or 0
+        graph.output.append(helper.make_tensor_sequence_value_info(outputs[0], kind, None))
+    else:
+        dims = {name: [f"{name}_{axis}" for axis in range(rank)] for name in outputs if name}
+        graph.output.extend(_value(name, dtype, sizes) for name, sizes in dims.items())
 
 
 def _order(record: Record) -> list[int]:

@@ -39,16 +39,7 @@ def by_lengths(
     constant: bool = True,
     **more: Any,
 ) -> Record:
-    """Ask for parts of given lengths, or of a sequence for chunks.
-
-    Args:
-        row: the version.
-        shape: the shape of the data.
-        lengths: the lengths; a number is a chunk.
-        axis: the axis; None leaves it to the default.
-        constant: whether the lengths are of the model (an attribute, if the row has one), or an input.
-        **more: the other fields of the record.
-    """
+    """Ask for parts of given lengths, or for chunks; constant ones are an attribute where it exists."""
     count = len(lengths) if isinstance(lengths, list) else 1
     first = row.lengths[0]
     if first.given is Given.ATTRIBUTE and constant:

@@ -2,194 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper, parser
 
 from splitops.comparison.cases.forms import by_count, by_lengths
 from splitops.comparison.records import Record
 from splitops.spec.operators import OperatorSchema
 
-Array = npt.NDArray[Any]
 
-
-class _Writer:
-    """Adds nodes to a graph.
-
-    Args:
-        graph: the graph.
-        data: the name of the data.
-    """
-
-    def __init__(self, graph: onnx.GraphProto, data: str) -> None:
-        self.graph = graph
-        self.data = data
-
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of one output, and return its name."""
-        name = f"{operator.lower()}{len(self.graph.node)}"
-        self.graph.node.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
-        return name
-
-    def constant(self, array: Any) -> str:
-        """Add an initializer, and return its name."""
-        name = f"c{len(self.graph.initializer)}"
-        self.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
-        return name
-
-    def floats(self, *shape: int) -> str:
-        """Add an initializer of small floats, and return its name; neighbours and initializers differ."""
-        numbers = np.arange(np.prod(shape)) + len(self.graph.initializer)
-        return self.constant(((numbers % 7 - 3) / 8).astype(np.float32).reshape(shape))
-
-
-_Parts = Sequence[str]
-
-
-def _heads(writer: _Writer, record: Record, parts: _Parts, axis: int) -> list[str]:
-    squeezed = [writer.add("Squeeze", part, writer.constant([record.axis])) for part in parts]
-    return [writer.add("Concat", *squeezed, axis=axis)]
-
-
-def _upsampled(writer: _Writer, record: Record, parts: _Parts, axis: int) -> list[str]:
-    return [writer.add("Concat", *(part for part in parts for _ in range(2)), axis=axis)]
-
-
-def _convolved(writer: _Writer, record: Record, parts: _Parts, order: Sequence[int]) -> list[str]:
-    size = record.shape[1] // len(parts)
-    made = [writer.add("Conv", parts[index], writer.floats(2, size, 3, 3), pads=[1] * 4) for index in order]
-    return [writer.add("Concat", *made, axis=1)]
-
-
-def _beside(writer: _Writer, record: Record, parts: _Parts, joined: str) -> list[str]:
-    made = writer.add("Conv", parts[0], writer.floats(2, record.shape[1] // 2, 3, 3), pads=[1] * 4)
-    return [writer.add("Concat", made, joined, axis=1)]
-
-
-def _rotary(writer: _Writer, record: Record, parts: _Parts, width: int) -> list[str]:
-    turned = writer.add("Concat", writer.add("Neg", parts[1]), parts[0], axis=-1)
-    cosine, sine = (writer.floats(1, 1, record.shape[2], width) for _ in range(2))
-    return [writer.add("Add", writer.add("Mul", writer.data, cosine), writer.add("Mul", turned, sine))]
-
-
-def _sliced(writer: _Writer, record: Record, parts: _Parts, bounds: Sequence[tuple[int, int]]) -> list[str]:
-    made = []
-    for begin, end in bounds:
-        places = [writer.constant([number]) for number in (begin, end, record.axis)]
-        made.append(writer.add("Relu", writer.add("Slice", parts[0], *places)))
-    return made
-
-
-def _gated(writer: _Writer, record: Record, parts: _Parts, order: str) -> list[str]:
-    gate = dict(zip(order, parts, strict=True))
-    gate["f"] = writer.add("Add", gate["f"], writer.constant(np.float32(1)))
-    active = {name: writer.add("Relu", gate[name]) for name in "icfo"}  # whose numbers are exact
-    kept = writer.add("Mul", active["f"], writer.floats(2, 2))
-    state = writer.add("Add", writer.add("Mul", active["i"], active["c"]), kept)
-    return [writer.add("Mul", writer.add("Relu", state), active["o"]), state]
-
-
-def _gates(writer: _Writer) -> str:
-    """Add what the gates of a cell are parts of."""
-    both = writer.add("Concat", writer.data, writer.floats(2, 2), axis=1)
-    return writer.add("Add", writer.add("MatMul", both, writer.floats(5, 8)), writer.floats(8))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
-    """The nodes behind a split, and sometimes in front of it.
+class Neighbours(NamedTuple):
+    """The nodes around a split, and the split.
 
     Attributes:
         title: what they are, in words.
         shape: of the data.
         axis: of the split.
         parts: the number of parts, or their lengths.
-        read: adds what reads the parts, and returns the outputs of the model; it is given ``with_``.
-        with_: what else it is to know.
-        before: adds what makes the data of the split; None is the input itself.
-        open: the axes of the data whose sizes the model leaves open.
-        outputs: the number of outputs.
-        rank: of the outputs.
+        graph: in ONNX's own text format. The record has the inputs and attributes of its Split. Declared
+            tensors without values are small floats.
     """
 
     title: str
     shape: tuple[int, ...]
     axis: int
     parts: int | tuple[int, ...]
-    read: Callable[[_Writer, Record, _Parts, Any], list[str]]
-    with_: Any
-    before: Callable[[_Writer], str] | None = None
-    open: tuple[int, ...] = ()
-    outputs: int = 1
-    rank: int
+    graph: str
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the outputs of the model."""
-        return tuple(f"y{index}" for index in range(self.outputs))
+    def parsed(self) -> onnx.GraphProto:
+        """Return the graph as it is written."""
+        return parser.parse_graph(f"split {self.graph}")
+
+
+def _heads(title: str, axis: int, shape: str = "2,3,4") -> Neighbours:
+    text = f"""(float[{shape}] x) => (float[a,b] y0) <int64[1] at = {{1}}> {{
+        p0, p1, p2 = Split(x)
+        a = Squeeze(p0, at)  b = Squeeze(p1, at)  c = Squeeze(p2, at)
+        y0 = Concat<axis = {axis}>(a, b, c) }}"""
+    return Neighbours(title, (2, 3, 4), 1, 3, text)
+
+
+def _upsampled(title: str, axis: int) -> Neighbours:
+    text = """(float[1,2,3,2] x) => (float[a,b,c,d] y0) {
+        p0, p1, p2 = Split(x)
+        y0 = Concat<axis = 2>(p0, p0, p1, p1, p2, p2) }"""
+    return Neighbours(title, (1, 2, 3, 2), axis, 3, text)
+
+
+def _convolved(title: str, first: str, second: str | None) -> Neighbours:
+    other = "x" if second is None else "other"
+    kernels = "float[2,2,3,3] k" if second is None else "float[2,2,3,3] k, float[2,2,3,3] l"
+    again = "" if second is None else f"other = Conv<pads = [1,1,1,1]>({second}, l)"
+    text = f"""(float[1,4,3,3] x) => (float[a,b,c,d] y0) <{kernels}> {{
+        p0, p1 = Split(x)
+        one = Conv<pads = [1,1,1,1]>({first}, k)  {again}
+        y0 = Concat<axis = 1>(one, {other}) }}"""
+    return Neighbours(title, (1, 4, 3, 3), 1, 2, text)
+
+
+def _rotary(title: str, width: int) -> Neighbours:
+    table = f"float[1,1,3,{width}]"
+    text = f"""(float[1,2,3,4] x) => (float[a,b,c,d] y0) <{table} cosine, {table} sine> {{
+        p0, p1 = Split(x)
+        negative = Neg(p1)  turned = Concat<axis = -1>(negative, p0)
+        kept = Mul(x, cosine)  moved = Mul(turned, sine)
+        y0 = Add(kept, moved) }}"""
+    return Neighbours(title, (1, 2, 3, 4), 3, (2, 2), text)
+
+
+def _gated(title: str, i: str, c: str, f: str, o: str) -> Neighbours:
+    """Return the gates of a cell; those of Relu have exact numbers."""
+    text = f"""(float[2,3] x) => (float[a,b] y0, float[a,b] y1)
+        <float[2,2] h, float[5,8] w, float[8] bias, float one = {{1}}, float[2,2] cell> {{
+        both = Concat<axis = 1>(x, h)  product = MatMul(both, w)  gates = Add(product, bias)
+        p0, p1, p2, p3 = Split(gates)
+        forgets = Add({f}, one)
+        i = Relu({i})  c = Relu({c})  f = Relu(forgets)  o = Relu({o})
+        kept = Mul(f, cell)  new = Mul(i, c)
+        y1 = Add(new, kept)  state = Relu(y1)
+        y0 = Mul(state, o) }}"""
+    return Neighbours(title, (2, 3), 1, 4, text)
 
 
 NEIGHBOURS: Final[Mapping[str, Neighbours]] = {
-    "heads": Neighbours(
-        title="the parts lose their axis and are joined on the last one",
-        shape=(2, 3, 4), axis=1, parts=3, read=_heads, with_=1, rank=2,
+    "heads": _heads("the parts lose their axis and are joined on the last one", 1),
+    "heads-from-the-end": _heads("the parts lose their axis and are joined on axis -1", -1),
+    "heads-of-unknown-size": _heads(
+        "the parts lose their axis and are joined; the sizes of all other axes are unknown", 1, "m,3,n"
     ),
-    "heads-from-the-end": Neighbours(
-        title="the parts lose their axis and are joined on axis -1",
-        shape=(2, 3, 4), axis=1, parts=3, read=_heads, with_=-1, rank=2,
+    "upsampled": _upsampled("each part is joined twice", 2),
+    "upsampled-from-the-end": _upsampled("each part of a split on a negative axis is joined twice", -2),
+    "convolved": _convolved("a convolution of each part, joined in their order", "p0", "p1"),
+    "convolved-backwards": _convolved("a convolution of each part, joined in another order", "p1", "p0"),
+    "convolved-twice": _convolved("two convolutions of one part, joined", "p0", "p0"),
+    "convolved-beside": _convolved(
+        "a convolution of a part, joined with the input of the model", "p0", None
     ),
-    "heads-of-unknown-size": Neighbours(
-        title="the parts lose their axis and are joined; the sizes of all other axes are unknown",
-        shape=(2, 3, 4), axis=1, parts=3, read=_heads, with_=1, open=(0, 2), rank=2,
-    ),
-    "upsampled": Neighbours(
-        title="each part is joined twice",
-        shape=(1, 2, 3, 2), axis=2, parts=3, read=_upsampled, with_=2, rank=4,
-    ),
-    "upsampled-from-the-end": Neighbours(
-        title="each part of a split on a negative axis is joined twice",
-        shape=(1, 2, 3, 2), axis=-2, parts=3, read=_upsampled, with_=2, rank=4,
-    ),
-    "convolved": Neighbours(
-        title="a convolution of each part, joined in their order",
-        shape=(1, 4, 3, 3), axis=1, parts=2, read=_convolved, with_=(0, 1), rank=4,
-    ),
-    "convolved-backwards": Neighbours(
-        title="a convolution of each part, joined in another order",
-        shape=(1, 4, 3, 3), axis=1, parts=2, read=_convolved, with_=(1, 0), rank=4,
-    ),
-    "convolved-twice": Neighbours(
-        title="two convolutions of one part, joined",
-        shape=(1, 4, 3, 3), axis=1, parts=2, read=_convolved, with_=(0, 0), rank=4,
-    ),
-    "convolved-beside": Neighbours(
-        title="a convolution of a part, joined with the input of the model",
-        shape=(1, 4, 3, 3), axis=1, parts=2, read=_beside, with_="x", rank=4,
-    ),
-    "rotary": Neighbours(
-        title="a rotary embedding",
-        shape=(1, 2, 3, 4), axis=3, parts=(2, 2), read=_rotary, with_=4, rank=4,
-    ),
-    "rotary-by-one": Neighbours(
-        title="a rotary embedding by tables of width 1",
-        shape=(1, 2, 3, 4), axis=3, parts=(2, 2), read=_rotary, with_=1, rank=4,
-    ),
+    "rotary": _rotary("a rotary embedding", 4),
+    "rotary-by-one": _rotary("a rotary embedding by tables of width 1", 1),
     "sliced-backwards": Neighbours(
-        title="two Slices of the first part, of which one ends before it starts",
-        shape=(6, 2), axis=0, parts=2, read=_sliced, with_=((0, 1), (1, 0)), outputs=2, rank=2,
+        "two Slices of the first part, of which one ends before it starts", (6, 2), 0, 2,
+        """(float[6,2] x) => (float[a,b] y0, float[a,b] y1) <int64[1] zero = {0}, int64[1] one = {1}> {
+        p0, p1 = Split(x)
+        a = Slice(p0, zero, one, zero)  b = Slice(p0, one, zero, zero)
+        y0 = Relu(a)  y1 = Relu(b) }""",
     ),
-    "gated": Neighbours(
-        title="the gates of an LSTM cell of Relu in the order i, c, f, o",
-        shape=(2, 3), axis=1, parts=4, read=_gated, with_="icfo", before=_gates, outputs=2, rank=2,
-    ),
-    "gated-otherwise": Neighbours(
-        title="the gates of an LSTM cell of Relu in the order i, f, c, o",
-        shape=(2, 3), axis=1, parts=4, read=_gated, with_="ifco", before=_gates, outputs=2, rank=2,
+    "gated": _gated("the gates of an LSTM cell of Relu in the order i, c, f, o", "p0", "p1", "p2", "p3"),
+    "gated-otherwise": _gated(
+        "the gates of an LSTM cell of Relu in the order i, f, c, o", "p0", "p2", "p1", "p3"
     ),
 }  # fmt: skip
 """Each by the word of its record."""
@@ -204,26 +127,20 @@ def neighbour_records(row: OperatorSchema) -> Iterator[Record]:
             yield by_lengths(row, own.shape, list(own.parts), own.axis, special=word)
 
 
-def write_neighbours(
-    record: Record, graph: onnx.GraphProto, inputs: Sequence[str], split: Callable[..., None]
-) -> None:
-    """Add a split with its neighbours to a graph of ONNX.
+def write_neighbours(graph: onnx.GraphProto, own: Neighbours, split: onnx.NodeProto) -> None:
+    """Add a split with its neighbours to a graph, which has all other inputs of the split."""
+    found = own.parsed()
+    for node in found.node:
+        if node.op_type == "Split":
+            split.input[0] = node.input[0]
+            node.CopyFrom(split)
+    for value in found.value_info:
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        graph.initializer.append(numpy_helper.from_array(_floats(shape, len(graph.initializer)), value.name))
+    del found.value_info[:], graph.input[0]
+    graph.MergeFrom(found)
 
-    Args:
-        record: its ``special`` says which ones.
-        graph: the graph, with the data as its first input.
-        inputs: the inputs of the split.
-        split: adds the split.
-    """
-    own = NEIGHBOURS[record.special or ""]
-    writer = _Writer(graph, inputs[0])
-    for axis in own.open:
-        graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"n{axis}"
-    data = inputs[0] if own.before is None else own.before(writer)
-    split(record, graph, [data, *inputs[1:]], record.outputs)
-    for made, name in zip(own.read(writer, record, record.outputs, own.with_), own.names, strict=True):
-        for node in graph.node:
-            for names in (node.input, node.output):
-                names[:] = [name if own_name == made else own_name for own_name in names]
-        dims = [f"{name}_{axis}" for axis in range(own.rank)]
-        graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims))
+
+def _floats(shape: Sequence[int], first: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """Return small floats of which neighbours differ."""
+    return (((np.arange(np.prod(shape)) + first) % 7 - 3) / 8).astype(np.float32).reshape(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -23,8 +23,6 @@ _COUNTS: Final = {
 }  # fmt: skip
 _LENGTHS: Final = (
     (6, (2, 4)), (6, (0, 6)), (6, (6, 0)), (6, (1, 2, 3)), (6, (6,)), (6, (2, 0, 4)), (0, (0, 0)),
-)  # fmt: skip
-_REMAINDERS: Final = (
     (6, (-1, 2)), (6, (4, -1)), (6, (-1,)), (6, (6, -1)), (6, (1, -1, 2)), (0, (-1, 0)),
 )  # fmt: skip
 _CHUNKS: Final = ((5, 2), (6, 2), (5, 5), (5, 7), (0, 3), (3, 1), (5, 2**31 + 1), (5, 2**63 - 1))
@@ -63,19 +61,27 @@ def _placed(size: int, index: int) -> tuple[tuple[int, ...], int | None]:
 def _sizes(row: OperatorSchema) -> Iterator[Record]:
     """Yield every size; numbers of parts of the newest version with the axis known and unknown."""
     counts = () if row.count_rule is None else _COUNTS[row.count_rule]
-    chunks = _CHUNKS if row.scalar_rule is SizeRule.CHUNK else ()
-    remainders = _REMAINDERS if row.lengths_rule is SizeRule.REMAINDER else ()
-    lengths = (*_LENGTHS, *remainders) if row.lengths else ()
-    for index, (size, count) in enumerate(counts):
+    return sized(row, counts, _CHUNKS, _LENGTHS)
+
+
+def sized(
+    row: OperatorSchema,
+    counts: Iterable[tuple[int, int]],
+    chunks: Iterable[tuple[int, int]],
+    lengths: Iterable[tuple[int, Sequence[int]]],
+) -> Iterator[Record]:
+    """Yield splits of given sizes into numbers of parts, by chunks and by lengths, where a row has them."""
+    for index, (size, count) in enumerate(counts if row.count_rule is not None else ()):
         shape, axis = _placed(size, index)
         for dynamic in (False, True)[: 1 + is_newest(row)]:
             yield by_count(row, shape, count, axis, dynamic=dynamic ^ (index // 2 % 2 == 1))
-    for index, (size, chunk) in enumerate(chunks):
+    for index, (size, chunk) in enumerate(chunks if row.scalar_rule is SizeRule.CHUNK else ()):
         shape, axis = _placed(size, index)
         yield by_lengths(row, shape, chunk, axis, **_known(row, index))
-    for index, (size, parts) in enumerate(lengths):
-        shape, axis = _placed(size, index)
-        yield by_lengths(row, shape, list(parts), axis, **_known(row, index))
+    for index, (size, parts) in enumerate(lengths if row.lengths else ()):
+        if -1 not in parts or row.lengths_rule is SizeRule.REMAINDER:
+            shape, axis = _placed(size, index)
+            yield by_lengths(row, shape, list(parts), axis, **_known(row, index))
 
 
 def _known(row: OperatorSchema, index: int) -> dict[str, bool]:

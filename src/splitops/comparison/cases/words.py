@@ -19,11 +19,7 @@ def domain_of(record: Record) -> str:
 
 
 def row_of(record: Record) -> OperatorSchema:
-    """Return the version that a record is about.
-
-    Raises:
-        OperatorError: there is none.
-    """
+    """Return the version that a record is about."""
     domain = domain_of(record)
     for row in history(record.operator, domain):
         if row.since_version == record.version:
@@ -50,18 +46,7 @@ def operator_of(record: Record) -> str:
 
 
 def id_of(record: Record, rule: str) -> str:
-    """Return the stable name of a case.
-
-    Args:
-        record: what generates it.
-        rule: the size rule that it asks for, or the rule that it breaks.
-
-    Examples:
-        >>> five = Record(operator="Split", version=18, shape=(5,), attributes={"num_outputs": 4},
-        ...               outputs=("p0", "p1", "p2", "p3"))
-        >>> id_of(five, "ceil")
-        'split-18/ceil/5-into-4/float32/static'
-    """
+    """Return the stable name of a case: ``"split-18/ceil/5-into-4/float32/static"``."""
     operator = operator_of(record).lower().replace(":", "-")
     known = "dynamic" if record.dynamic else "static"
     words = (operator, rule, _sizes(record), record.dtype, known, *_extras(record))

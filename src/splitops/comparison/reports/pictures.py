@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
-from splitops.comparison.cases.listing import request_of
+from splitops.comparison.cases import request_of
 from splitops.comparison.records import Record
 from splitops.errors import SplitError
 from splitops.explain import explain, svg
