@@ -29,8 +29,15 @@ from splitops.comparison import Report
 from splitops.comparison.records import Entry, Peer, Verdict, Word
 from splitops.comparison.reports.html import anchor, to_html
 from splitops.comparison.reports.reading import read_report
-from splitops.comparison.reports.rule_texts import rule_text
-from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases, spoken
+from splitops.comparison.reports.verdicts import (
+    DISAGREEMENTS,
+    MEANINGS,
+    RULES,
+    counts,
+    described,
+    releases,
+    spoken,
+)
 from splitops.errors import count_of
 from splitops.explain.canvas import FAINT, FIELD, Canvas
 from splitops.explain.palette import colour
@@ -298,7 +305,7 @@ def badge(report: Report, peer: Peer) -> str:
 def rules_table(report: Report) -> str:
     """Return the rules that some implementation breaks, in a sentence each."""
     broken = {entry.rule for entry, _, verdict in report.findings if verdict.word in DISAGREEMENTS}
-    return table(("rule", "says"), [(f"`{rule}`", rule_text(rule)) for rule in sorted(broken)])
+    return table(("rule", "says"), [(f"`{rule}`", RULES[rule]) for rule in sorted(broken)])
 
 
 def pictures(report: Report) -> dict[str, str]:

@@ -257,10 +257,8 @@ def _print(report: Report) -> None:
         screen.print(one_line(f"{entry.id}  {peer.name}: {described(verdict)}"), style="bold", soft_wrap=True)
         screen.print(one_line(f"  {verdict.detail}", 300), soft_wrap=True)
     verdicts = [verdict for entry in report.entries for verdict in entry.verdicts.values()]
-    unsure = [verdict for verdict in verdicts if verdict.is_finding and not verdict.counts]
-    # Which nobody has asked again.
-    left = sum(verdict.unstable is None and not verdict.confirmed for verdict in unsure)
-    loose = len(unsure) - left
+    unsure = [verdict.is_asked_again for verdict in verdicts if verdict.is_unsure]
+    loose, left = unsure.count(True), unsure.count(False)
     screen.print(
         f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'deviation')}"
         f"{f', {loose} that did not repeat' if loose else ''}"

@@ -42,11 +42,7 @@ def schema(name: str) -> Any:
 
 
 def validate(found: Any, what: str, this: str = "this is") -> None:
-    """Prove that a value is a ``"report"``, the ``"reply"`` of a process or a ``"list of expectations"``.
-
-    Raises:
-        CompareError: it is not; the message begins with ``this``.
-    """
+    """Prove that a value is a ``"report"``, the ``"reply"`` of a process or a ``"list of expectations"``."""
     name, definition = _PLACES[what]
     whole = schema(name)
     wrong = problem(found, whole if definition is None else whole["$defs"][definition], root=whole)
@@ -56,24 +52,20 @@ def validate(found: Any, what: str, this: str = "this is") -> None:
         raise CompareError(f"{this} not a {what} of a comparison: it {one_line(text, 300)}{at}")
 
 
-def read_report(content: bytes) -> Report:
-    """Read the JSON of a report.
-
-    Raises:
-        CompareError: it is none.
-    """
+def read_report(content: bytes, this: str = "this is") -> Report:
+    """Read the JSON of a report; the message of an error begins with ``this``."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CompareError(f"this is not a report of a comparison: it is not JSON: {error}") from error
-    validate(found, "report")
+        raise CompareError(f"{this} not a report of a comparison: it is not JSON: {error}") from error
+    validate(found, "report", this)
     report: Report = read_values(Report, found)
     return report
 
 
 def start(setting: Mapping[str, str]) -> bytes:
     """Write the message that starts an implementation."""
-    return _line({"message": "start", "protocol": 1, "setting": dict(setting)})
+    return _line(message="start", protocol=1, setting=dict(setting))
 
 
 def ask(case: Case, number: int, model: Path, folder: Path) -> bytes:
@@ -82,28 +74,16 @@ def ask(case: Case, number: int, model: Path, folder: Path) -> bytes:
         name: pack(array, str(folder), f"input-{index}") | {"dtype": case.types[name]}
         for index, (name, array) in enumerate(case.inputs.items())
     }
-    return _line(
-        {
-            "message": "ask",
-            "id": number,
-            "model": str(model),
-            "inputs": inputs,
-            "outputs": list(case.outputs),
-            "folder": str(folder),
-        }
-    )
+    places = {"model": str(model), "folder": str(folder)}
+    return _line(message="ask", id=number, inputs=inputs, outputs=list(case.outputs), **places)
 
 
-def _line(message: Mapping[str, Any]) -> bytes:
+def _line(**message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
 def read(line: bytes) -> dict[str, Any]:
-    """Read a reply.
-
-    Raises:
-        ProtocolError: it is none.
-    """
+    """Read a reply."""
     try:
         found = json.loads(line)
         validate(found, "reply")
@@ -114,15 +94,10 @@ def read(line: bytes) -> dict[str, Any]:
 
 
 def outcome(found: Mapping[str, Any], folder: Path) -> Outcome:
-    """Read what an implementation did from its answer; large outputs lie in the folder.
-
-    Raises:
-        ProtocolError: its tensors are none, or a file that it names is not in the folder.
-    """
-    outputs = found.get("outputs", ())
+    """Read what an implementation did from its answer; large outputs lie in the folder."""
     if "model" in found:
         _size_of_file(found["model"], folder)
-    values = [_value(one, folder) for one in outputs]
+    values = [_value(one, folder) for one in found.get("outputs", ())]
     return Outcome(
         kind=found["outcome"],
         values=tuple(value for value, _ in values),

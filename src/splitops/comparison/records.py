@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy.typing as npt
@@ -13,7 +12,6 @@ import numpy.typing as npt
 from splitops.errors import SplitError, shown
 from splitops.ground.records import values_of
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 SETTLED: Final = 2
 """So many fresh processes must repeat a finding before it counts."""
 
@@ -63,22 +61,13 @@ class Record:
     """What generates a case; smaller records are made from it.
 
     Attributes:
-        format: ``"onnx"`` or ``"ir"``.
-        operator: such as ``"Split"``.
-        version: of the operator, such as 18; in IR the number of the opset.
+        version: of the operator; in IR the number of the opset.
         opset: what the model imports; None is ``version``.
-        dtype: name of the element type of the data.
-        shape: of the data.
         dynamic: whether the model leaves the size of the split axis open.
-        axis: None where it is left out.
-        axis_dtype: of the axis where it is an input.
-        axis_shape: of the axis where it is an input.
-        lengths: the lengths, a number for a scalar; None where they are left out.
-        lengths_dtype: of the lengths where they are an input.
+        lengths: a number for a scalar; None where they are left out or an attribute.
         constant: whether axis and lengths that are inputs are constants of the model.
-        attributes: all others, such as ``num_outputs``.
         outputs: names of the declared outputs; ``""`` is one that is left out.
-        special: what else is unusual of the model, a word of :data:`splitops.comparison.cases.building.SPECIALS`.
+        special: what else is unusual of the model, a word of ``cases.building.SPECIALS``.
     """
 
     format: str = "onnx"
@@ -104,24 +93,16 @@ class Case:
     """One question to every implementation, with what is specified of it.
 
     Attributes:
-        id: its stable name, such as ``"split-18/ceil/5-into-4/float32/static"``.
-        operator: ``"Split-18"``, ``"openvino:VariadicSplit-1"``.
+        operator: such as ``"Split-18"``, ``"openvino:VariadicSplit-1"``.
         rule: the rule code that it is about, or the name of the size rule.
-        title: one line in words.
         record: what generates it; None for a user's own model.
-        format: ``"onnx"`` or ``"ir"``.
-        model: content of the .onnx or .xml file.
-        weights: content of the .bin file of IR.
-        inputs: arrays by input name.
+        model: content of the .onnx or .xml file; that of the .bin file is ``weights``.
         types: name of the element type of each input.
-        outputs: names of the outputs that are asked for.
-        expected: their values; None where the case is invalid.
-        expected_types: name of the element type of each output.
-        error: code of the rule that it breaks; None where it is valid.
+        expected: the values of the outputs; None where the case is invalid.
+        error: code of the rule that it breaks.
         evident: whether the model alone shows that it is invalid, so that a checker can know.
         baseline: id of the valid case that must pass before a rejection of this one counts.
-        exact: whether the values must be the same bit for bit; where other operators compute, floats may be
-            rounded.
+        exact: whether floats must not be rounded, as where other operators compute.
     """
 
     id: str
@@ -153,16 +134,12 @@ class Outcome:
     """What an implementation did with a case.
 
     Attributes:
-        kind: what it answered, ``"ok"``, ``"inferred"``, ``"accepted"``, ``"made"``, ``"rejected"``,
-            ``"not applicable"`` or ``"adapter error"``; or the result of its process, ``"crash"``,
+        kind: what it answered (see ``schemas/messages.json``), or the result of its process: ``"crash"``,
             ``"hang"``, ``"memory"`` or ``"protocol"``.
-        values: the outputs.
-        types: name of the element type of each output.
         shapes: the inferred dimensions of each output.
         model: path of the model that it made.
         stage: where it rejected.
-        error: type of the error.
-        text: its message, or what is wrong.
+        text: the message of its error, or what is wrong.
         signal: that ended the process, such as ``"SIGSEGV"``.
     """
 
@@ -216,6 +193,16 @@ class Verdict:
     def is_finding(self) -> bool:
         """Whether it says that something is wrong, confirmed or not."""
         return self.word in FINDINGS
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether it would be a finding, had it been seen again."""
+        return self.is_finding and not self.counts
+
+    @property
+    def is_asked_again(self) -> bool:
+        """Whether a finding was asked again; one of a comparison that was interrupted may not be."""
+        return self.unstable is not None or self.confirmed > 0
 
     @property
     def kind(self) -> tuple[str, str | None]:
@@ -304,41 +291,21 @@ class Report:
         )
 
 
-def column(name: str, setting: Mapping[str, str] = _NOTHING) -> str:
-    """Return the name of an implementation with a setting.
-
-    Examples:
-        >>> column("onnxruntime", {"threads": "1"})
-        'onnxruntime[threads=1]'
-    """
+def column(name: str, setting: Mapping[str, str]) -> str:
+    """Return the name of an implementation with a setting: ``"onnxruntime[threads=1]"``."""
     if not setting:
         return name
     return f"{name}[{','.join(f'{key}={value}' for key, value in sorted(setting.items()))}]"
 
 
 def parse_column(name: str) -> tuple[str, str]:
-    """Return the implementation of a column, and its setting as it is written.
-
-    Examples:
-        >>> parse_column("onnxruntime[threads=1]")
-        ('onnxruntime', 'threads=1')
-        >>> parse_column("onnxruntime@1.31.1")
-        ('onnxruntime', '')
-    """
+    """Return the implementation of a column such as ``NAME[KEY=VALUE]``, and its setting as it is written."""
     peer, _, setting = name.removesuffix("]").partition("[")
     return peer.partition("@")[0], setting
 
 
 def parse_setting(text: str) -> tuple[str, dict[str, str]]:
-    """Read the name of an implementation and a setting of it.
-
-    Raises:
-        CompareError: it is not written ``NAME=KEY=VALUE`` or ``NAME=KEY=VALUE,KEY=VALUE``.
-
-    Examples:
-        >>> parse_setting("onnxruntime=threads=1")
-        ('onnxruntime', {'threads': '1'})
-    """
+    """Read the name of an implementation and a setting of it, ``NAME=KEY=VALUE[,KEY=VALUE]``."""
     name, _, rest = text.partition("=")
     pairs = [pair.partition("=") for pair in rest.split(",")]
     if not name or not all(key and value for key, _, value in pairs):

@@ -7,19 +7,7 @@ from splitops.comparison.reports.verdicts import described, releases
 
 
 def differences(old: Report, new: Report) -> dict[str, list[str]]:
-    """Return what changed between two reports, case by case and implementation by implementation, in lines.
-
-    Of cases and implementations that the new report was not asked for nothing is said.
-
-    Args:
-        old: the report of then.
-        new: the report of now.
-
-    Returns:
-        ``"new"``: disagreements that the old report does not have; ``"fixed"``: those where the
-        implementation agrees now; ``"changed"``: those of another kind than before; ``"releases"``: the old
-        and new releases of each implementation that has others now.
-    """
+    """Return lines of what is new, fixed, changed and of other releases, of what the new report asked."""
     before, now = _verdicts(old), _verdicts(new)
     was = {key: verdict for key, verdict in before.items() if verdict.counts}
     found = {key: verdict for key, verdict in now.items() if verdict.counts}

@@ -18,14 +18,7 @@ from splitops.ground.records import read_values
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A disagreement that is known.
-
-    Attributes:
-        case: the case's id, or a pattern of ids with ``*`` and ``?``.
-        peer: the implementation's name, or a pattern.
-        verdict: its verdict.
-        reason: why, for example a link to a report.
-    """
+    """A disagreement that is known; case and implementation may be patterns with ``*`` and ``?``."""
 
     case: str
     peer: str = field(metadata={"json": "implementation"})
@@ -42,13 +35,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """What of a report is not as expected.
-
-    Attributes:
-        new: disagreements that nobody expects, a line each.
-        gone: expectations that do not come true, though cases and implementations of theirs were asked.
-        missing: implementations that did not start.
-    """
+    """What of a report is not as expected: new disagreements, gone ones, and who did not start."""
 
     new: tuple[str, ...]
     gone: tuple[Expectation, ...]
@@ -61,15 +48,7 @@ class Unexpected:
 
 
 def read_expectations(path: Path) -> tuple[Expectation, ...]:
-    """Read expectations: tables ``[[expected]]`` of a TOML file, or the disagreements of an old report.
-
-    Args:
-        path: a ``.toml`` file, of which each table declares ``case``, ``peer``, ``verdict`` and, if wanted,
-            ``reason``; or a ``.json`` file that ``splitops compare --json`` printed.
-
-    Raises:
-        CompareError: the file cannot be read, or is neither.
-    """
+    """Read tables ``[[expected]]`` of a ``.toml`` file, or the findings of an old report, a ``.json``."""
     if path.suffix == ".json":
         return expectations(read_report(path))
     content = read_bytes(path)
@@ -89,35 +68,20 @@ def expectations(report: Report) -> tuple[Expectation, ...]:
 def unexpected(report: Report, expected: Collection[Expectation], cases: Collection[str] = ()) -> Unexpected:
     """Compare a report with what is expected of it.
 
-    An expectation must come true: it is *gone* where no disagreement meets it. Of cases and
-    implementations that the report was not asked for nothing is said.
-
-    Args:
-        report: the report.
-        expected: the expectations.
-        cases: the ids of all cases that there are, also of those that the report was not asked for.
-
-    Raises:
-        CompareError: an expectation is stale: there is no such case.
+    An expectation is *gone* where it was asked and no disagreement meets it. It is stale, an error, where
+    none of ``cases`` and of the report's fits it.
     """
     known = {*cases, *(entry.id for entry in report.entries)}
     for one in expected:
         if not any(_fits(case, one.case) for case in known):
             raise CompareError(f"stale expectation: there is no case {shown(one.case)}")
     found = [(entry.id, peer.name, verdict) for entry, peer, verdict in report.findings]
+    met = {finding[:2]: {one for one in expected if _meets(one, *finding)} for finding in found}
     asked = [(entry.id, peer) for entry in report.entries for peer in entry.verdicts]
+    waiting = [one for one in expected if not any(one in own for own in met.values())]
     return Unexpected(
-        new=tuple(
-            f"{case} {peer}: {described(verdict)}"
-            for case, peer, verdict in found
-            if not any(_meets(one, case, peer, verdict) for one in expected)
-        ),
-        gone=tuple(
-            one
-            for one in expected
-            if any(one.asks(*place) for place in asked)
-            and not any(_meets(one, *finding) for finding in found)
-        ),
+        new=tuple(f"{case} {peer}: {described(one)}" for case, peer, one in found if not met[case, peer]),
+        gone=tuple(one for one in waiting if any(one.asks(*place) for place in asked)),
         missing=tuple(peer.name for peer in report.peers if peer.state is not State.OK),
     )
 

@@ -18,10 +18,7 @@ def write_tests(cases: Sequence[Case], folder: Path) -> tuple[int, int]:
     """Write cases of ONNX as folders of tests, and return the numbers of valid and of invalid ones.
 
     ``valid/`` is a folder for ``onnx.backend.test``. The folders in ``invalid/`` have inputs and no outputs.
-    ``expected.json`` in each has the rule that the model breaks. Cases of OpenVINO IR are left out.
-
-    Raises:
-        ModelError: a file cannot be written.
+    ``expected.json`` in each has the rule that the model breaks.
     """
     found = [case for case in cases if case.format == "onnx"]
     with StagedFiles(make_folders=True) as files:

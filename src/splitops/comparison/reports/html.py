@@ -7,15 +7,16 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from splitops.comparison.records import FINDINGS, CompareError, Entry, Report, Verdict, Word
+from splitops.comparison.records import CompareError, Entry, Report, Word
 from splitops.comparison.reports.pictures import Pictures
-from splitops.comparison.reports.rule_texts import rule_text, source_of
 from splitops.comparison.reports.verdicts import (
     DISAGREEMENTS,
     MEANINGS,
+    RULES,
+    SOURCES,
     counts,
     described,
     releases,
@@ -28,11 +29,7 @@ from splitops.explain.pages import page_file, policy
 
 
 def require_jinja() -> None:
-    """Check that pages can be written, before any implementation is asked.
-
-    Raises:
-        CompareError: Jinja2 is not installed.
-    """
+    """Check that pages can be written, before any implementation is asked."""
     try:
         import jinja2  # noqa: F401
     except ImportError as error:
@@ -43,16 +40,7 @@ def to_html(report: Report, version: str, home: str | None = None) -> str:
     """Write a report as one HTML file.
 
     It has its style, its script and its pictures in it, and allows no others by its content security policy.
-    It is complete without JavaScript. A script adds the filters and the keys, and draws a case once it is
-    opened.
-
-    Args:
-        report: the report. Whatever its texts hold is shown as text.
-        version: the version of splitops that made it.
-        home: the address of the site that the page belongs to; None where it is alone.
-
-    Raises:
-        CompareError: Jinja2 is not installed.
+    It is complete without JavaScript, and shows the report's texts as text. ``home`` is the site around it.
     """
     require_jinja()
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -83,18 +71,18 @@ def to_html(report: Report, version: str, home: str | None = None) -> str:
         "plain": _plain,
         "query": lambda peer: urlencode({"peer": peer.name}, errors="surrogatepass"),
         "releases": releases,
-        "rule_text": rule_text,
+        "rule_text": lambda rule: RULES.get(rule, ""),
         "spoken": spoken,
         "saying": lambda entry, word: [name for name, one in entry.verdicts.items() if one.word is word],
         "stated": lambda record: json.dumps(stated(record)),
         "written": written,
     }
-    page.tests |= {"agreed": _agreed, "unconfirmed": _unconfirmed}
+    page.tests["agreed"] = _agreed
     page.globals |= {
         "anchor": anchor,
         "command": _command,
         "picture_of": lambda entry: pictured.get(id(entry)),
-        "source_of": source_of,
+        "sources": SOURCES,
     }
     return page.get_template("page.html").render(
         _facts(report),
@@ -168,26 +156,13 @@ def _agreed(entry: Entry) -> bool:
     return not any(verdict.counts for verdict in entry.verdicts.values())
 
 
-def _unconfirmed(verdict: Verdict) -> bool:
-    """Whether a verdict would be a finding, had it been seen again."""
-    return verdict.word in FINDINGS and not verdict.counts
-
-
-_NOT_AGAIN: Final = ", not asked again"
-
-
 def _loose(entry: Entry) -> list[str]:
     """Return who did something that was not confirmed, and what."""
     return [
-        f"{name} ({verdict.unstable or described(verdict)}{'' if _is_asked_again(verdict) else _NOT_AGAIN})"
-        for name, verdict in entry.verdicts.items()
-        if verdict.unstable or _unconfirmed(verdict)
+        f"{name} ({one.unstable or described(one)}{'' if one.is_asked_again else ', not asked again'})"
+        for name, one in entry.verdicts.items()
+        if one.unstable or one.is_unsure
     ]
-
-
-def _is_asked_again(verdict: Verdict) -> bool:
-    """Whether a finding was asked again; one of a comparison that was interrupted may not be."""
-    return verdict.unstable is not None or verdict.confirmed > 0
 
 
 def _plain(value: Any) -> str:

@@ -15,24 +15,12 @@ _MAX_BYTES: Final = 1 << 28
 
 
 def read_report(path: Path) -> Report:
-    """Read the JSON that ``splitops compare --json`` printed.
-
-    Raises:
-        CompareError: the file cannot be read, or is not a report.
-    """
-    content = read_bytes(path)
-    try:
-        return protocol.read_report(content)
-    except CompareError as error:
-        raise CompareError(f"{shown_path(path)}: {error.message}") from error
+    """Read the JSON that ``splitops compare --json`` printed."""
+    return protocol.read_report(read_bytes(path), f"{shown_path(path)} is")
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file of bounded size.
-
-    Raises:
-        CompareError: it cannot be read, or is longer than 256 MiB.
-    """
+    """Read a file of at most 256 MiB."""
     try:
         return read_whole(path, limit=_MAX_BYTES)
     except ModelError as error:

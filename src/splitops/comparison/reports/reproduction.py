@@ -13,8 +13,15 @@ import numpy as np
 from splitops.comparison import worker
 from splitops.comparison.driver.finding import adapter_files
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict
-from splitops.comparison.reports.rule_texts import rule_text, source_of
-from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
+from splitops.comparison.reports.verdicts import (
+    MEANINGS,
+    RULES,
+    SOURCES,
+    described,
+    releases,
+    stated,
+    written,
+)
 from splitops.errors import one_line, shown
 from splitops.ground.writing import StagedFiles
 from splitops.spec.elements.types import is_numpys_own
@@ -30,17 +37,6 @@ def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> N
     It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR), the
     adapter that called the implementation, ``reproduce.py``, which needs the implementation, NumPy and, for
     a model of ONNX, onnx, what the script reads (``case.json``), and ``report.md``.
-
-    Args:
-        report: a report of the case.
-        case: the case with its model and inputs.
-        peer: the implementation's name in the report.
-        folder: where; made if it is not there.
-
-    Raises:
-        CompareError: the report has no such case or peer, it shows no disagreement there, or the
-            peer has no adapter.
-        ModelError: a file cannot be written.
     """
     with StagedFiles(make_folders=True) as files:
         for name, content in reproduction(report, case, peer).items():
@@ -122,7 +118,6 @@ def _comment(value: str) -> str:
 
 
 def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, install: str) -> str:
-    source = source_of(entry.operator)
     detail = verdict.detail or MEANINGS[verdict.word]
     settings = [f"{name} = {value}" for name, value in peer.setting.items()]
     place = {
@@ -133,8 +128,8 @@ def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, install:
     parts = [
         f"# {_comment(entry.title)}: {described(verdict)}",
         "## What the specification says",
-        rule_text(entry.rule) or _comment(entry.rule),
-        f"Source: {source or 'see the specification of the operator'}",
+        RULES.get(entry.rule) or _comment(entry.rule),
+        f"Source: {SOURCES.get(entry.operator, 'see the specification of the operator')}",
         f"For the attached model it gives:\n\n{_block(_expected(entry))}",
         f"## What {_comment(peer.name)} does",
         f"{described(verdict)}{f' at {verdict.stage}' if verdict.stage else ''}:\n\n{_block(detail)}",

@@ -6,20 +6,14 @@ from typing import Any
 from urllib.parse import quote
 
 from splitops.comparison.records import Entry, Peer, Report, Verdict
-from splitops.comparison.reports.rule_texts import rule_text
-from splitops.comparison.reports.verdicts import MEANINGS, described
+from splitops.comparison.reports.verdicts import MEANINGS, RULES, described
 from splitops.models.check.reports import sarif_log
 
 
 def to_sarif(report: Report, version: str) -> dict[str, Any]:
-    """Return the confirmed disagreements of a report as a SARIF 2.1.0 log.
-
-    Args:
-        report: the report.
-        version: the version of splitops that made it.
-    """
+    """Return the confirmed disagreements of a report as a SARIF 2.1.0 log of a version of splitops."""
     codes = list(dict.fromkeys(entry.rule for entry, _, _ in report.findings))
-    rules = [{"id": code, "shortDescription": {"text": rule_text(code) or code}} for code in codes]
+    rules = [{"id": code, "shortDescription": {"text": RULES.get(code, code)}} for code in codes]
     results = [_result(*finding, codes.index(finding[0].rule)) for finding in report.findings]
     return sarif_log("splitops compare", version, rules, results)
 

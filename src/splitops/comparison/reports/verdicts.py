@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any, Final
 
 from splitops.comparison.records import FINDINGS, Peer, Record, Report, Verdict, Word
 from splitops.ground.records import values_of
+from splitops.spec.operators import SCHEMAS
+
+RULES: Final[Mapping[str, str]] = tomllib.loads(
+    files(__package__).joinpath("rules.toml").read_text(encoding="utf-8")
+)
+"""What each size rule and rule code says, for those who do not know splitops."""
+SOURCES: Final[Mapping[str, str]] = {
+    f"{row.domain}:{row}" if row.domain else str(row): row.source for row in SCHEMAS
+}
+"""Where each version of an operator is specified."""
 
 MEANINGS: Final[Mapping[Word, str]] = {
     Word.AGREES: "returns what is specified, or rejects what a rule forbids",
@@ -30,22 +42,12 @@ DISAGREEMENTS: Final = (Word.DIFFERS, Word.REJECTS, Word.WRONGLY_ACCEPTS, Word.C
 
 
 def described(verdict: Verdict) -> str:
-    """Write a verdict in words, with the signal of a crash.
-
-    Examples:
-        >>> described(Verdict(word=Word.CRASH, signal="SIGABRT"))
-        'crash SIGABRT'
-    """
+    """Write a verdict in words, with the signal of a crash: ``"crash SIGABRT"``."""
     return f"{verdict.word} {verdict.signal}" if verdict.signal else str(verdict.word)
 
 
 def spoken(word: str) -> str:
-    """Return a verdict as pages show it.
-
-    Examples:
-        >>> spoken(Word.WRONGLY_ACCEPTS)
-        'wrongly accepts'
-    """
+    """Return a verdict as pages show it, such as ``"wrongly accepts"``."""
     return word.replace("-", " ")
 
 
@@ -60,12 +62,7 @@ def stated(record: Record) -> dict[str, Any]:
 
 
 def written(value: Mapping[str, Any]) -> str:
-    """Write an output as reports hold it.
-
-    Examples:
-        >>> written({"dtype": "float32", "shape": [2], "sample": [0.0, 1.0]})
-        'float32 [2]: 0.0, 1.0'
-    """
+    """Write an output of a report: ``"float32 [2]: 0.0, 1.0"``."""
     if "sequence" in value:
         parts = "; ".join(map(written, value["sequence"]))
         return f"a sequence of {len(value['sequence'])}{': ' if parts else ''}{parts}"
