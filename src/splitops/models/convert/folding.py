@@ -32,15 +32,7 @@ _DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform
 
 
 def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Where) -> ir.Value | None:
-    """Return a new initializer in the place of a value that follows from constants alone; else None.
-
-    Args:
-        value: what a node of the graph gives.
-        graph: the graph.
-        opset: its operation set.
-        names: its names.
-        where: the place for errors.
-    """
+    """Return a new initializer in the place of a value that follows from constants alone; else None."""
     array = folded_array(value, opset, where)
     if array is None:
         return None
@@ -50,14 +42,7 @@ def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Wh
 def folded_array(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MOST_ELEMENTS
 ) -> npt.NDArray[Any] | None:
-    """Return the numbers of a value that nodes of a graph make of constants alone; else None.
-
-    Args:
-        value: the value.
-        opset: the operation set of the nodes.
-        where: the place for errors.
-        limit: how many elements a constant may have.
-    """
+    """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
     content = fixed_array(value, limit=limit)
     if content is not None:
         return content
@@ -85,12 +70,7 @@ def folded_array(
 
 
 def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Value] | None:
-    """Return what a layer of OpenVINO gives of constants alone, as a run would; None where it reads others.
-
-    Args:
-        graph: the graph of the layer.
-        layer: the layer.
-    """
+    """Return what a layer of OpenVINO gives of constants alone, as a run would; None: it reads others."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:

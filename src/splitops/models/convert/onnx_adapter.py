@@ -181,11 +181,7 @@ class Adapter:
         return self._unchanged[key]
 
     def moved(self, lone: LoneNode, old: int, new: int) -> Small:
-        """Return the result of onnx's converter for a node.
-
-        Raises:
-            NoAdapterError: it makes nothing of it, or nothing valid.
-        """
+        """Return the result of onnx's converter for a node."""
         key = (old, new, *lone.key())
         if key not in self._moved:
             try:
@@ -245,11 +241,7 @@ def _written(proto: TypeProto | None) -> str | None:
 
 
 def _adapted(model: ModelProto, old: int, new: int) -> ModelProto:
-    """Convert a small model version by version.
-
-    Raises:
-        NoAdapterError: the converter cannot, or what it makes is not valid.
-    """
+    """Convert a small model version by version."""
     step = 1 if new > old else -1
     for opset in range(old, new, step):
         for node in model.graph.node:

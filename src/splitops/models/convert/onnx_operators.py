@@ -56,14 +56,7 @@ class OpsetMover:
         self._adapter = Adapter()
 
     def move(self, node: ir.Node, old: int, new: int, where: Where) -> Sequence[str] | None:
-        """Move one node from an opset to another.
-
-        Returns:
-            The operators that it became; None where it stays as it is.
-
-        Raises:
-            ModelError: nothing is known that says the same at the other opset.
-        """
+        """Move one node to another opset, and return the operators that it became; None where it stays."""
         before = since_version(node.op_type, old)
         if before is None:
             raise ModelError(f"opset {old} has no operator {node.op_type}", where)
@@ -209,11 +202,7 @@ def _drop_new_attributes(node: ir.Node, opset: int) -> None:
 
 
 def _nonnegative_axes(node: ir.Node, before: int, after: int) -> bool:
-    """Count axes from the front: before opset 11, few operators say what a negative one means.
-
-    Returns:
-        Whether none is negative any more, where that matters.
-    """
+    """Count axes from the front where opsets below 11 need it; return whether that was possible."""
     if not before >= 11 > after:
         return True
     # What adds axes counts them in its output.
@@ -253,11 +242,7 @@ def _sliced_shape(node: ir.Node, opset: int, names: Names) -> list[str]:
 
 
 def _along_last_axis(node: ir.Node, opset: int, names: Names) -> list[str] | None:
-    """Write a Softmax along one axis with one that takes all axes behind it too: along the last one.
-
-    Returns:
-        The operators; None where the rank is not known.
-    """
+    """Write a Softmax along one axis with one that takes all axes behind it too; None: unknown rank."""
     data, stated = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else shape_of(data)
     if shape is None:

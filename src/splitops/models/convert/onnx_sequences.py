@@ -18,23 +18,10 @@ _MOST_PARTS = 1 << 12
 
 
 def lower_sequence(node: ir.Node, site: Site, editor: OnnxEditor, rule: Rule) -> ir.Node:
-    """Replace a SplitToSequence and its readers by a Split whose outputs they read.
+    """Replace a SplitToSequence and its readers by a Split whose outputs they read, and return it.
 
-    Readers that can do so are SequenceAt with a constant index, SequenceLength and ConcatFromSequence.
-
-    Args:
-        node: the node.
-        site: what is known of it.
-        editor: its model.
-        rule: what the target breaks where the sequence must stay one.
-
-    Returns:
-        The Split.
-
-    Raises:
-        RuleError: ``rule``, another operator reads the sequence, an index or the number of parts is not
-            known, or the split node may be PyTorch's ``unbind``; ``parts.count``, there are no parts or
-            too many. Nothing has changed then.
+    Readers that can do so are SequenceAt with a constant index, SequenceLength and ConcatFromSequence. ``rule``
+    rejects others, and nothing has changed.
     """
     if site.may_be_unbind:
         raise unbind_error(site, rule)
@@ -63,11 +50,7 @@ def lower_sequence(node: ir.Node, site: Site, editor: OnnxEditor, rule: Rule) ->
 
 
 def _sizes(site: Site, division: Division | None, axis: int | None, shape: object) -> tuple[int, ...] | None:
-    """Return the sizes of the parts; None where their number is not known.
-
-    Raises:
-        PartsError: ``parts.count``, there are no parts or too many.
-    """
+    """Return the sizes of the parts; None where their number is not known."""
     if division is None:
         return None
     size = shape[axis] if isinstance(shape, tuple) and axis is not None else None

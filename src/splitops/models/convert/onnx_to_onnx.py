@@ -130,16 +130,7 @@ def _moved(
 
 
 def check_converted(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
-    """Hold the result against onnx's checker: a valid model never becomes an invalid one.
-
-    Args:
-        model: the result.
-        where: the place of the model.
-        source: what it was made of; None is a model that is not an ONNX model, and valid.
-
-    Raises:
-        ModelError: it is not valid.
-    """
+    """Hold the result against onnx's checker: a valid model, or IR, never becomes an invalid one."""
     check_model(model, where)
     for full in (True, False):
         reason = _problem(model, full=full)
@@ -277,12 +268,7 @@ class Converting:
             self._settle_constants(owner)
 
     def lower(self, owner: Any, rule: Rule) -> None:
-        """Make every SplitToSequence a Split, where its readers allow it.
-
-        Args:
-            owner: the main graph or a function.
-            rule: what the target breaks where a sequence must stay one.
-        """
+        """Make every SplitToSequence a Split where its readers allow it; others are rejected by a rule."""
         for node in [node for _, node in nodes_of(owner) if _gives_sequence(node)]:
             site = self.editor.site(node)
             try:
@@ -339,11 +325,7 @@ class Converting:
 
 
 def _prove_stated(site: Site, rewritten: SplitForm) -> None:
-    """Reject lengths that the caller of the model may leave to a default.
-
-    Raises:
-        RuleError: ``lengths.missing``, there is a default.
-    """
+    """Reject lengths that the caller of the model may leave to a default."""
     inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
     names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
     if names:

@@ -17,15 +17,7 @@ def unchanged(
     old: int,
     new: int,
 ) -> bool:
-    """Return whether a node says the same at both opsets.
-
-    Args:
-        node: the node.
-        inputs: the types of its inputs, as schemas write them; None is not known.
-        outputs: those of its outputs.
-        old: the opset that it is written for.
-        new: the other opset.
-    """
+    """Return whether a node, with types as schemas write them, says the same at both opsets."""
     before, after = version_of(node.op_type, old), version_of(node.op_type, new)
     if before is None or after is None:
         return False

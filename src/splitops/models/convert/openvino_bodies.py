@@ -53,11 +53,7 @@ class GraphWriter(Protocol):
 
 
 def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
-    """Write a layer with bodies in a graph; return what stands for its outputs.
-
-    Raises:
-        ModelError: its port map is malformed or of a form that is not supported, or its values do not fit it.
-    """
+    """Write a layer with bodies in a graph; return what stands for its outputs."""
     if node.op_type == "If":
         return _write_if(node, sources, scope, where)
     return _Loop(node, sources, scope, where).write()

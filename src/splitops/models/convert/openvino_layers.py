@@ -20,12 +20,7 @@ _SAME: Final = frozenset({"Constant", "Identity"})
 
 
 def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
-    """Return the operators of a model that cannot be written here, each once.
-
-    Args:
-        model: the model, its splits stated in domain openvino already.
-        own: the nodes that were made for the splits.
-    """
+    """Return the operators of a model that cannot be written here, each once; its own splits can."""
     found: dict[str, None] = {}
     opset = model.graph.opset_imports.get("", 1)
     for node in model.graph:
@@ -44,20 +39,12 @@ def _is_writable(node: ir.Node, opset: int) -> bool:
 
 
 def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
-    """Write a model of which nothing is :func:`unwritable`.
-
-    Raises:
-        ModelError: OpenVINO has no such element type, or a value is absent that must be there.
-    """
+    """Write a model of which nothing is :func:`unwritable`."""
     return _Writing(model, opset, where).model()
 
 
 def declare_input(builder: Builder, value: ir.Value, where: Where) -> Output:
-    """Add the Parameter of an input of a graph.
-
-    Raises:
-        ModelError: OpenVINO has no such element type.
-    """
+    """Add the Parameter of an input of a graph."""
     kind = type_of(value)
     if kind is None or kind.openvino is None:
         raise ModelError(f"input {value.name!r} is of {kind}, which OpenVINO lacks", where)

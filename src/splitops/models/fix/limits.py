@@ -51,13 +51,6 @@ def obstacles(
     """Return what prevents one split node, in all of its calls: first what has no form, then the greatest.
 
     What must be said comes before what is written for it.
-
-    Args:
-        sites: the split node, once for every call.
-        model: the model around it.
-        targets: what the model is for.
-        unbind: how the user resolves split nodes with two meanings.
-        repair: whether a split that breaks a rule gets the form that was probably meant.
     """
     found: dict[str, Obstacle] = {}
     for site in sites:
@@ -102,11 +95,7 @@ def _words(error: Exception) -> str:
 
 
 def meaning_of(unbind: str | Unbind | None) -> Unbind | None:
-    """Read how a user resolves split nodes with two meanings.
-
-    Raises:
-        ModelError: it is another word.
-    """
+    """Read how a user resolves split nodes with two meanings."""
     if unbind is None:
         return None
     try:

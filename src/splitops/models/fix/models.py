@@ -27,11 +27,7 @@ from splitops.models.sites import Site
 
 
 def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None) -> FixReport:
-    """Fix a model for some targets; unfixable splits stay.
-
-    Raises:
-        ModelError: the model is OpenVINO IR, and a target does not read it.
-    """
+    """Fix a model for some targets; unfixable splits stay."""
     for target in targets if isinstance(model.source, OpenVINOModel) else ():
         if "openvino" not in target.formats:
             told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
@@ -45,11 +41,9 @@ def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None
 def fix_nodes(
     model: NodeModel, targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
 ) -> tuple[ir.Model, tuple[SplitReport, ...], Round]:
-    """Fix a model for some targets; without ``repair``, splits that break a rule stay too.
+    """Return a model fixed for some targets, what happened to its splits, and the last look at it.
 
-    Returns:
-        The nodes of the fixed model, what happened to every split, and the fixed model as it was looked at
-        last.
+    Without ``repair``, splits that break a rule stay.
     """
     edited, most = model.editable(name_unread=False), most_outputs(targets)
     look = partial(_look, edited, model.where, unbind, most)

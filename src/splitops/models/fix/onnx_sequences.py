@@ -28,11 +28,7 @@ _CARRIERS: Final = {
 
 
 def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
-    """Change the element type of a sequence, and cast back where it is read; return the new type.
-
-    Raises:
-        NoFormError: no type holds the values, or something else than elements, joins and lengths is read.
-    """
+    """Change the element type of a sequence, and cast back where it is read; return the new type."""
     data, sequence = node.inputs[0], node.outputs[0]
     kind = None if data is None else type_of(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
@@ -60,12 +56,7 @@ _ELEMENTS: Final = ("SequenceAt", "ConcatFromSequence")
 
 
 def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
-    """Replace each SequenceAt at a constant position by a Slice of the data; return their number.
-
-    Raises:
-        NoFormError: something else reads the sequence, the axis or the rank of the lengths is not known, or
-            what the parts are is read in two ways.
-    """
+    """Replace each SequenceAt at a constant position by a Slice of the data; return their number."""
     if site.may_be_unbind:
         raise NoFormError(f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None

@@ -105,20 +105,7 @@ class _Record:
 def fix_splits(
     look: Callable[[], Round], targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
 ) -> tuple[tuple[SplitReport, ...], Round]:
-    """Rewrite what breaks a rule or meets a limit.
-
-    Args:
-        look: looks at the model as it is now.
-        targets: those whose limits count.
-        unbind: how the user resolves splits with two meanings.
-        repair: whether splits that break a rule are rewritten too.
-
-    Returns:
-        What happened to every split, and the model as it was looked at last.
-
-    Raises:
-        ModelError: what is in the place of a split node is not what it was: this is not a fault of the model.
-    """
+    """Rewrite what meets a limit, or with ``repair`` breaks a rule; return the last look too."""
     rounds = _Rounds(targets, unbind, repair)
     for _ in range(_ROUNDS):
         last = look()

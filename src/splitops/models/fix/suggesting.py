@@ -29,14 +29,7 @@ class Suggestion(NamedTuple):
 def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
-    """Try to fix what a check has found.
-
-    Args:
-        model: the file that was checked.
-        findings: what was found in it.
-        targets: those that the user named. Without any, those whose limits are met and can be fixed.
-        allow_links: as the check had it.
-    """
+    """Try to fix what a check has found, for the named targets, or those whose met limits can be fixed."""
     named = targets or load_targets(_curable(findings) or installed_runtimes(model))
     try:
         report = fix(model, named, partial=True, allow_links=allow_links, report=True)

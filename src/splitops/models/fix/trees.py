@@ -11,16 +11,7 @@ from splitops.models.graph.editor import Editor
 
 
 def write_tree(node: ir.Node, editor: Editor, most: int | None) -> Written:
-    """Put a tree of Splits in the place of a Split, each with few enough outputs.
-
-    Args:
-        node: the Split.
-        editor: its model.
-        most: the most outputs of one Split.
-
-    Raises:
-        NoFormError: the lengths are not known, or there is no number of outputs.
-    """
+    """Put a tree of Splits in the place of a Split, each with few enough outputs."""
     cut, data = editor.cut(node), node.inputs[0]
     sizes = None if cut is None else cut.sizes
     if cut is None or data is None or sizes is None or len(sizes) != len(node.outputs):

@@ -44,22 +44,14 @@ class Value:
 
 
 def taken(layer: Layer, inputs: Sequence[Value], count: int) -> Sequence[Value]:
-    """Return the inputs of a layer that takes a number of them.
-
-    Raises:
-        ModelError: there are more, or fewer.
-    """
+    """Return the inputs of a layer that takes a number of them."""
     if len(inputs) != count:
         raise ModelError(f"{layer} has {len(inputs)} inputs, but it takes {count}")
     return inputs
 
 
 def integer(layer: Layer, name: str) -> int:
-    """Return an attribute.
-
-    Raises:
-        ModelError: it is absent or no integer.
-    """
+    """Return an attribute."""
     text = layer.attribute(name)
     if text is None:
         raise ModelError(f"{layer} has no {name}")
@@ -67,11 +59,7 @@ def integer(layer: Layer, name: str) -> int:
 
 
 def boolean(layer: Layer, name: str) -> bool:
-    """Return an attribute.
-
-    Raises:
-        ModelError: it is neither true nor false.
-    """
+    """Return an attribute."""
     text = (layer.attribute(name) or "").strip().lower()
     if text not in {"true", "1", "false", "0"}:
         raise ModelError(f"{name} = {text[:80]!r} is neither true nor false")
@@ -79,11 +67,7 @@ def boolean(layer: Layer, name: str) -> bool:
 
 
 def integers(value: Value, name: str, *, ranks: tuple[int, ...]) -> list[int]:
-    """Return the numbers of a small tensor.
-
-    Raises:
-        ModelError: they are not integers, of another rank, or more than a tensor can have axes.
-    """
+    """Return the integers of a tensor that has no more entries than a tensor has axes."""
     array = value.array
     if not value.element_type.integer or array.ndim not in ranks:
         raise ModelError(f"{name} is {value}, not integers of rank {ranks[-1]}")
@@ -93,11 +77,7 @@ def integers(value: Value, name: str, *, ranks: tuple[int, ...]) -> list[int]:
 
 
 def prove_size(shape: Sequence[int], element_type: ElementType, where: Where | None = None) -> None:
-    """Prove that a result fits into memory before it is made.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Prove that a result fits into memory before it is made."""
     size = math.prod(dim or 1 for dim in shape) * element_type.numpy.itemsize
     if (size > _MEMORY and 0 not in shape) or size > _INT64_MAX or len(shape) > MAX_RANK:
         raise ModelError(f"the result of shape {list(shape)} is larger than the memory", where)

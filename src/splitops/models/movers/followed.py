@@ -14,33 +14,21 @@ _MAX_RANK: Final = 64
 
 
 def shape_of(tensor: Tensor) -> Shape:
-    """Return the shape of a tensor.
-
-    Raises:
-        ValueError: its rank is unknown.
-    """
+    """Return the shape of a tensor; ValueError where its rank is unknown."""
     if tensor.shape is None:
         raise ValueError("the rank is unknown")
     return tensor.shape
 
 
 def numbers(tensor: Tensor) -> Value:
-    """Return the numbers of a tensor, some of which may be unknown.
-
-    Raises:
-        ValueError: they are not followed.
-    """
+    """Return the numbers of a tensor, some unknown; ValueError where they are not followed."""
     if tensor.value is None:
         raise ValueError("the numbers are not followed")
     return tensor.value
 
 
 def entries(tensor: Tensor) -> list[Entry]:
-    """Return the numbers of a tensor of rank 0 or 1; where they are not followed, only how many there are.
-
-    Raises:
-        ValueError: even that is unknown.
-    """
+    """Return the numbers of a tensor of rank 0 or 1; where they are not followed, only how many there are."""
     if tensor.value is not None and tensor.value.ndim <= 1:
         found: list[Entry] = tensor.value.reshape(-1).tolist()
         return found
@@ -51,11 +39,7 @@ def entries(tensor: Tensor) -> list[Entry]:
 
 
 def integers(tensor: Tensor) -> list[int]:
-    """Return the integers of a tensor of rank 0 or 1.
-
-    Raises:
-        ValueError: they are not all known.
-    """
+    """Return the integers of a tensor of rank 0 or 1; ValueError where one is unknown."""
     found = entries(tensor)
     known = [int(entry) for entry in found if isinstance(entry, int)]
     if len(known) < len(found):

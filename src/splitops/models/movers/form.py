@@ -60,11 +60,7 @@ class LayerForm:
     types: frozenset[ElementType] | None = None
 
     def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-        """Write a layer as nodes.
-
-        Raises:
-            ModelError: ONNX does not say what the layer sets.
-        """
+        """Write a layer as nodes."""
         if self.types is not None:
             prove_types(pen, layer, sources[:1], self.types)
         made = self.write(pen, layer, sources)
@@ -90,11 +86,7 @@ class Attribute:
     node_default: str | int | float | None = None
 
     def of_layer(self, layer: Layer) -> Any:
-        """Return the value that a node is to state for a layer.
-
-        Raises:
-            ModelError: the layer sets none, or one that ONNX lacks.
-        """
+        """Return the value that a node is to state for a layer."""
         stated = layer.attribute(self.layer)
         stated = self.layer_default if stated is None else stated
         try:
@@ -147,11 +139,7 @@ class Shared:
         return max(self.since, ONNX_OPSET)
 
     def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-        """Write a layer as a node.
-
-        Raises:
-            ModelError: ONNX does not say what the layer sets.
-        """
+        """Write a layer as a node."""
         prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
         prove_types(pen, layer, sources, self.types)
         if self.broadcasts:
@@ -162,11 +150,7 @@ class Shared:
         return [pen.op(self.onnx, sources, attributes)]
 
     def infer_layer(self, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-        """Return what is known of the output of a layer, see :func:`same` and :func:`broadcasted`.
-
-        Raises:
-            ValueError: the inputs do not fit one another, or too little is known.
-        """
+        """Return what is known of the output of a layer, see :func:`same` and :func:`broadcasted`."""
         if len(inputs) != self.inputs:
             raise ValueError(f"{len(inputs)} inputs")
         return (broadcasted if self.broadcasts else same)(layer, inputs, self.gives)
@@ -206,11 +190,7 @@ def same(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None = None
 
 
 def broadcasted(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None = None) -> Tensor:
-    """Return a tensor of the shape that all inputs have together, of the first one's element type or another.
-
-    Raises:
-        ValueError: they are not broadcast as NumPy does, or a rank is unknown.
-    """
+    """Return a tensor of the shape that all inputs have together, of the first one's type or another."""
     if layer.attribute("auto_broadcast") not in (None, "numpy"):
         raise ValueError("not broadcast as NumPy does")
     return Tensor(kind or inputs[0].type, reduce(broadcast, map(shape_of, inputs)))
@@ -220,11 +200,7 @@ def broadcasted(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None
 
 
 def prove(holds: bool, reason: str) -> None:
-    """Reject a layer for a reason, unless something holds.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Reject a layer for a reason, unless something holds."""
     if not holds:
         raise ModelError(reason)
 
@@ -288,11 +264,7 @@ def boolean(layer: Layer, name: str, *, default: bool | None = None) -> bool:
 
 
 def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
-    """Return the numbers of an input that ONNX needs to be constant.
-
-    Raises:
-        ModelError: it is computed when the model runs.
-    """
+    """Return the numbers of an input that ONNX needs to be constant."""
     found = pen.numbers(value)
     if found is None:
         raise ModelError(f"the {name} of {layer} is computed when the model runs, and ONNX needs it stated")
@@ -300,11 +272,7 @@ def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArr
 
 
 def rank_of(pen: Reader, layer: Layer, value: ir.Value) -> int:
-    """Return the rank of an input.
-
-    Raises:
-        ModelError: it is not known.
-    """
+    """Return the rank of an input."""
     shape = pen.shape_of(value)
     if shape is None:
         raise ModelError(f"the rank of what {layer} takes is not known")

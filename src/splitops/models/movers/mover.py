@@ -62,30 +62,18 @@ class OnnxNode:
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def tensor(self, index: int = 0) -> Tensor:
-        """Return what is known of an input.
-
-        Raises:
-            ValueError: not even that it is a tensor.
-        """
+        """Return what is known of an input."""
         known = self.inputs[index] if index < len(self.inputs) else None
         if not isinstance(known, Tensor):
             raise ValueError("nothing is known")
         return known
 
     def tensors(self) -> list[Tensor]:
-        """Return what is known of all inputs.
-
-        Raises:
-            ValueError: of one, not even that it is a tensor.
-        """
+        """Return what is known of all inputs."""
         return [self.tensor(index) for index in range(len(self.inputs))]
 
     def shape(self, index: int = 0) -> Shape:
-        """Return the shape of an input.
-
-        Raises:
-            ValueError: its rank is unknown.
-        """
+        """Return the shape of an input."""
         return shape_of(self.tensor(index))
 
     def entries(self, index: int) -> list[Entry]:
@@ -93,11 +81,7 @@ class OnnxNode:
         return entries(self.tensor(index))
 
     def integers(self, index: int) -> list[int]:
-        """Return the numbers of an input.
-
-        Raises:
-            ValueError: they are not all known.
-        """
+        """Return the numbers of an input."""
         return integers(self.tensor(index))
 
     def entry(self, index: int) -> Entry:
@@ -109,11 +93,7 @@ class OnnxNode:
         return None
 
     def given(self, name: str, index: int) -> list[int] | None:
-        """Return integers that an attribute sets, or in later versions an input; None where neither does.
-
-        Raises:
-            ValueError: the numbers of the input are not all known.
-        """
+        """Return integers that an attribute sets, or in later versions an input; None where neither does."""
         if name in self.attributes:
             return list(self.attributes[name])
         return self.integers(index) if len(self.inputs) > index and self.inputs[index] is not None else None

@@ -14,11 +14,7 @@ from splitops.spec.sizes.dims import Range, dimension
 
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
-    """Apply an operation of :data:`ARITHMETIC` to two values, with broadcasting.
-
-    Raises:
-        ValueError: the shapes do not broadcast.
-    """
+    """Apply an operation of :data:`ARITHMETIC` to two values, with broadcasting."""
     found = np.frompyfunc(operation, 2, 1)(_objects(left), _objects(right))
     result = np.empty(np.shape(found), object)
     result[...] = found

@@ -19,9 +19,6 @@ D = TypeVar("D", int, Dim)
 def axis_within(axis: int, rank: int) -> int:
     """Return an axis counted from the first.
 
-    Raises:
-        ModelError: there is no such axis.
-
     Examples:
         >>> axis_within(-1, 3)
         2
@@ -33,9 +30,6 @@ def axis_within(axis: int, rank: int) -> int:
 
 def unsqueezed(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
     """Return a shape with axes of size 1 put in, counted in the result.
-
-    Raises:
-        ModelError: one of them is outside, or there twice.
 
     Examples:
         >>> unsqueezed((4, 5), [0, -1])
@@ -62,9 +56,6 @@ def gathered(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, 
 def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
     """Return the shape of a concatenation; symbols that splits have taken apart come together again.
 
-    Raises:
-        ValueError: the ranks differ, or there is no such axis.
-
     Examples:
         >>> concatenated([(Range(name="N - 2"), 4), (2, Range())], 0)
         (Range(lo=2, hi=None, name='N'), 4)
@@ -85,9 +76,6 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
 
 def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
     """Return the shape of the tensors of a sequence put together, on an axis that they have or on a new one.
-
-    Raises:
-        ValueError: nothing is known of the elements, or there is no such axis.
 
     Examples:
         >>> from splitops.models.known import Tensor
@@ -197,9 +185,6 @@ def size_of(entry: Entry) -> Dim:
 
 def broadcast(left: Shape, right: Shape) -> Shape:
     """Return the shape of two tensors together, as NumPy broadcasts them.
-
-    Raises:
-        ValueError: two sizes exclude one another.
 
     Examples:
         >>> broadcast((1, 5), (Range(name="N"), 1, 1))

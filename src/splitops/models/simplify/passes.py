@@ -39,21 +39,13 @@ class SplitPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=bool(editor.changes))
 
     def requires(self, model: ir.Model) -> None:
-        """Prove the preconditions.
-
-        Raises:
-            onnx_ir.passes.PreconditionError: a node reads what is made behind it, or nowhere.
-        """
+        """Prove the preconditions."""
         problem = prove_order(model)
         if problem is not None:
             raise ir.passes.PreconditionError(problem)
 
     def ensures(self, model: ir.Model) -> None:
-        """Prove the postconditions that can be proved without running the model.
-
-        Raises:
-            onnx_ir.passes.PostconditionError: a node reads what is made behind it, or nowhere.
-        """
+        """Prove the postconditions that can be proved without running the model."""
         problem = prove_order(model)
         if problem is not None:
             raise ir.passes.PostconditionError(problem)

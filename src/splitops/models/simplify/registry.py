@@ -185,11 +185,7 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for r
 
 
 def chosen(names: Iterable[str] | None) -> tuple[Rewriting, ...]:
-    """Return the rewrites of some names, in the order of the registry; None is those by default.
-
-    Raises:
-        ModelError: there is no rewrite of a name.
-    """
+    """Return the rewrites of some names, in the order of the registry; None is those by default."""
     if names is None:
         return tuple(row for row in REWRITES.values() if row.default)
     wanted = _known(names, REWRITES, "rewrite")
@@ -197,11 +193,7 @@ def chosen(names: Iterable[str] | None) -> tuple[Rewriting, ...]:
 
 
 def allowed(names: Iterable[str]) -> frozenset[str]:
-    """Return what some names, of :data:`ALLOWANCES`, allow.
-
-    Raises:
-        ModelError: there is no allowance of a name.
-    """
+    """Return what some names, of :data:`ALLOWANCES`, allow."""
     return _known(names, ALLOWANCES, "allowance")
 
 

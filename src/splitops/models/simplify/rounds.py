@@ -38,14 +38,7 @@ def simplified(model: NodeModel, rewrites: Sequence[Rewriting], options: Mapping
 def rewrite(
     model: ir.Model, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where
 ) -> tuple[Applied, ...]:
-    """Apply rewrites to nodes until none applies, and return what was rewritten.
-
-    Args:
-        model: the nodes; what is known of their values is noted there.
-        rewrites: the rewrites.
-        options: what their passes can be told, by name.
-        where: the place of the model.
-    """
+    """Apply rewrites to nodes until none applies, and return what was rewritten."""
     stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
     changes: list[Applied] = []
     stage, changed = 0, False

@@ -285,11 +285,7 @@ class _Axis:
         return self.end + self.stride <= self.span
 
     def last_begin(self, *, drops: bool) -> int:
-        """Return where the last window begins, the padding counted, if the size is rounded up.
-
-        Args:
-            drops: whether one that begins in the padding is left out.
-        """
+        """Return where the last window begins, the padding counted, if the size is rounded up."""
         assert isinstance(self.size, int)
         last = -((self.size + self.begin + self.end - self.span) // -self.stride) * self.stride
         return last - self.stride if drops and not self.is_inside(last) else last
