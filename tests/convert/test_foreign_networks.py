@@ -28,7 +28,7 @@ pytest.importorskip("onnxruntime")
 _FOLDER = Path(__file__).with_name("foreign")
 _REFUSED = {
     "tensorflow: convolved, open, openvino": "and ONNX needs it stated",
-    "paddle2: positions, openvino": "sort = 'index', which ONNX cannot say",
+    "paddle2: positions, openvino": "sort = 'index'; supported: value, none",
 }
 """The networks that do not leave IR: ONNX takes no shape of a transposed convolution that a run computes, and
 does not order the elements of a TopK by their positions.

@@ -20,8 +20,8 @@ _MOST_PARTS = 1 << 12
 def lower_sequence(node: ir.Node, site: Site, editor: OnnxEditor, rule: Rule) -> ir.Node:
     """Replace a SplitToSequence and its readers by a Split whose outputs they read, and return it.
 
-    Readers that can do so are SequenceAt with a constant index, SequenceLength and ConcatFromSequence. ``rule``
-    rejects others, and nothing has changed.
+    Readers that can do so are SequenceAt with a constant index, SequenceLength and ConcatFromSequence. Others
+    are rejected by ``rule``, and nothing has changed.
     """
     if site.may_be_unbind:
         raise unbind_error(site, rule)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from splitops.errors import ModelError
+from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.models.known import Tensor, partial_value
 from splitops.models.known import Value as Numbers
-from splitops.models.movers.evaluated import Value, integer, prove_size
+from splitops.models.movers.evaluated import Value, prove_size
 from splitops.models.movers.followed import entries, moved, shape_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, concatenated
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    axis = integer(layer, "axis")
+    axis = _layer_axis(layer)
     if not inputs:
         raise ModelError(f"{layer} has no inputs")
     first = inputs[0]
@@ -36,6 +37,10 @@ def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
     size = sum(value.array.shape[at] for value in inputs)
     prove_size((size, *_without(first.array.shape, at)), first.element_type)
     return first.like(np.concatenate([value.array for value in inputs], axis=at))
+
+
+def _layer_axis(layer: Layer) -> int:
+    return parse_integer(layer.text("axis"), "axis", layer.where)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -56,7 +61,7 @@ def _numbers(tensor: Tensor) -> Numbers:
 
 
 def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-    return _inferred(inputs, integer(layer, "axis"))
+    return _inferred(inputs, _layer_axis(layer))
 
 
 def _axis(node: OnnxNode) -> int:
@@ -69,7 +74,7 @@ def _infer_node(node: OnnxNode) -> Tensor:
 
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("Concat", sources, {"axis": integer(layer, "axis")})
+    return pen.op("Concat", sources, {"axis": _layer_axis(layer)})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

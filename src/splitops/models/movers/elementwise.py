@@ -23,17 +23,15 @@ from splitops.models.movers.form import (
     Attribute,
     LayerForm,
     Shared,
-    boolean,
     broadcasted,
     constant,
-    number,
+    must_know,
     opsets,
     prove,
     prove_broadcast,
     rank_of,
     same,
     scalar,
-    text,
 )
 from splitops.models.movers.mover import NodeWriter
 
@@ -138,7 +136,7 @@ def _select(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Va
 
 def _clamp(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
-    low, high = number(layer, "min"), number(layer, "max")
+    low, high = layer.number("min"), layer.number("max")
     if pen.type_of(data) in SIZES:
         # Of integers, the bounds are the integers inside them.
         info = np.iinfo(pen.type_of(data).numpy)  # type: ignore[union-attr]
@@ -150,14 +148,13 @@ def _round(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Val
     data = sources[0]
     if pen.type_of(data) in INTEGERS:
         return pen.op("Identity", [data])
-    if text(layer, "mode", "half_to_even") == "half_to_even":
+    if layer.text("mode", "half_to_even") == "half_to_even":
         return pen.op("Round", [data])
     # Away from zero: adding a half would round what lies just below it up.
     size = pen.op("Abs", [data])
     whole = pen.op("Floor", [size])
     rest = pen.op("Sub", [size, whole])
-    kind = pen.type_of(data)
-    assert kind is not None
+    kind = must_know(pen.type_of(data), "the element type")
     up = pen.cast(pen.op("GreaterOrEqual", [rest, scalar(pen, 0.5, data)]), kind)
     return pen.op("Mul", [pen.op("Sign", [data]), pen.op("Add", [whole, up])])
 
@@ -200,9 +197,8 @@ def _stated(pen: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
 
 def _parametric(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, slope = sources
-    rank, shape = rank_of(pen, layer, data), pen.shape_of(slope)
-    prove(shape is not None, f"the rank of the slope of {layer} is not known")
-    assert shape is not None
+    rank = rank_of(pen, layer, data)
+    shape = must_know(pen.shape_of(slope), f"the rank of the slope of {layer}")
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
         # One slope a channel, where there are as many; else as NumPy broadcasts.
         channels = (pen.shape_of(data) or ())[1]
@@ -218,7 +214,7 @@ def _is_finite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir
 
 
 def _is_infinite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    signs = {name: int(boolean(layer, name, default=True)) for name in ("detect_negative", "detect_positive")}
+    signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
     return pen.op("IsInf", sources, signs)
 
 
@@ -240,7 +236,7 @@ def _convert_like(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) ->
 def _fake_quantize(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     data, low, high, out_low, out_high = sources
-    steps = scalar(pen, number(layer, "levels") - 1, data)
+    steps = scalar(pen, layer.number("levels") - 1, data)
     span, out_span = pen.op("Sub", [high, low]), pen.op("Sub", [out_high, out_low])
     level = pen.op("Round", [pen.op("Mul", [pen.op("Div", [pen.op("Sub", [data, low]), span]), steps])])
     inside = pen.op("Add", [pen.op("Mul", [pen.op("Div", [level, steps]), out_span]), out_low])

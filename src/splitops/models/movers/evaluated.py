@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy.typing as npt
 
 from splitops.errors import ModelError, Where
-from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
+from splitops.models.formats.openvino.shapes import MAX_RANK
 from splitops.native.resources import memory_bytes
 from splitops.spec.elements.types import ElementType
 
@@ -48,22 +48,6 @@ def taken(layer: Layer, inputs: Sequence[Value], count: int) -> Sequence[Value]:
     if len(inputs) != count:
         raise ModelError(f"{layer} has {len(inputs)} inputs, but it takes {count}")
     return inputs
-
-
-def integer(layer: Layer, name: str) -> int:
-    """Return an attribute."""
-    text = layer.attribute(name)
-    if text is None:
-        raise ModelError(f"{layer} has no {name}")
-    return parse_integer(text, name, layer.where)
-
-
-def boolean(layer: Layer, name: str) -> bool:
-    """Return an attribute."""
-    text = (layer.attribute(name) or "").strip().lower()
-    if text not in {"true", "1", "false", "0"}:
-        raise ModelError(f"{name} = {text[:80]!r} is neither true nor false")
-    return text in {"true", "1"}
 
 
 def integers(value: Value, name: str, *, ranks: tuple[int, ...]) -> list[int]:

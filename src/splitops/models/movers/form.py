@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ INTEGERS: Final = frozenset(
     ELEMENT_TYPES[f"{sign}int{bits}"] for sign in ("", "u") for bits in (8, 16, 32, 64)
 )
 LOGICAL: Final = frozenset({BOOL})
+
+T = TypeVar("T")
 
 Values = Sequence["ir.Value | None"]
 """What stands for the outputs of a layer; None for one that nobody reads."""
@@ -87,13 +89,12 @@ class Attribute:
 
     def of_layer(self, layer: Layer) -> Any:
         """Return the value that a node is to state for a layer."""
-        stated = layer.attribute(self.layer)
-        stated = self.layer_default if stated is None else stated
+        if isinstance(self.read, Mapping):
+            return layer.word(self.layer, self.read, self.layer_default)
+        stated = layer.attribute(self.layer) or self.layer_default
         try:
-            if stated is None:
-                raise KeyError(self.layer)
-            return self.read[stated.lower()] if isinstance(self.read, Mapping) else self.read(stated)
-        except (KeyError, ValueError) as error:
+            return self.read(stated or "")
+        except ValueError as error:
             raise ModelError(f"{layer} has {self.layer} = {stated!r}, which ONNX cannot say") from error
 
     def of_node(self, node: ir.Node) -> Any:
@@ -221,46 +222,14 @@ def prove_broadcast(layer: Layer) -> None:
     prove(alike, f"{layer} has auto_broadcast = {stated!r}")
 
 
-def text(layer: Layer, name: str, default: str | None = None) -> str:
-    """Return an attribute in small letters."""
-    stated = layer.attribute(name)
-    if stated is None:
-        if default is None:
-            raise ModelError(f"{layer} has no {name}")
-        return default
-    return stated.lower()
-
-
-def integers(layer: Layer, name: str, default: Sequence[int] | None = None) -> list[int]:
-    """Return an attribute that lists integers."""
-    stated = layer.attribute(name)
-    if stated is None and default is not None:
-        return list(default)
-    try:
-        return [int(part) for part in (stated or "").split(",") if part.strip()]
-    except ValueError as error:
-        raise ModelError(f"{layer} has {name} = {stated!r}") from error
-
-
-def number(layer: Layer, name: str, default: float | None = None) -> float:
-    """Return an attribute that is a number."""
-    stated = layer.attribute(name)
-    if stated is None and default is not None:
-        return default
-    try:
-        return float(stated or "")
-    except ValueError as error:
-        raise ModelError(f"{layer} has {name} = {stated!r}") from error
-
-
-def boolean(layer: Layer, name: str, *, default: bool | None = None) -> bool:
-    """Return an attribute that is true or false."""
-    stated = text(layer, name, None if default is None else str(default).lower())
-    prove(stated in ("true", "false", "1", "0"), f"{layer} has {name} = {stated!r}")
-    return stated in ("true", "1")
-
-
 # What is known of its inputs
+
+
+def must_know(found: T | None, what: str) -> T:
+    """Return what is known, or reject a layer of which it is not."""
+    if found is None:
+        raise ModelError(f"{what} is not known")
+    return found
 
 
 def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
@@ -271,19 +240,25 @@ def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArr
     return found
 
 
+def axes_of(pen: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
+    """Return the integers of an input that ONNX needs to be constant."""
+    return [int(axis) for axis in constant(pen, layer, value, name).reshape(-1)]
+
+
 def rank_of(pen: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the rank of an input."""
-    shape = pen.shape_of(value)
-    if shape is None:
-        raise ModelError(f"the rank of what {layer} takes is not known")
-    return len(shape)
+    return len(must_know(pen.shape_of(value), f"the rank of what {layer} takes"))
+
+
+def length_of(pen: Reader, value: ir.Value, what: str) -> int:
+    """Return how many numbers a 1-D input has."""
+    shape = must_know(pen.shape_of(value), what)
+    return must_know(shape[0] if isinstance(shape[0], int) else None, what)
 
 
 def scalar(pen: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a constant of the type of a value."""
-    kind = pen.type_of(like)
-    assert kind is not None
-    return pen.constant(np.array(number, kind.numpy))
+    return pen.constant(np.array(number, must_know(pen.type_of(like), "the element type").numpy))
 
 
 def as_int64(pen: NodeWriter, value: ir.Value) -> ir.Value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
-from splitops.models.movers.evaluated import Value, boolean, integers, prove_size, taken
+from splitops.models.movers.evaluated import Value, integers, prove_size, taken
 from splitops.models.movers.followed import entries, moved, numbers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import reshaped
@@ -25,7 +25,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
     data, pattern = taken(layer, inputs, 2)
     sizes = integers(pattern, "pattern", ranks=(1,))
-    shape = _resolved(data.array.shape, sizes, copies_zero=boolean(layer, "special_zero"))
+    shape = _resolved(data.array.shape, sizes, copies_zero=layer.boolean("special_zero"))
     prove_size(shape, data.element_type)
     return data.like(data.array.reshape(shape))
 

@@ -13,39 +13,30 @@ from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     LayerForm,
     as_int64,
-    constant,
-    integers,
+    axes_of,
+    length_of,
+    must_know,
     opsets,
     prove,
     rank_of,
-    text,
 )
 
 
 def _broadcast(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
-    mode = text(layer, "mode", "numpy")
+    mode = layer.word("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
     if mode in ("explicit", "none"):  # version 1 has both words for it
-        axes = [int(axis) for axis in constant(pen, layer, mapping[0], "axes_mapping").reshape(-1)]
-        target = pen.shape_of(shape)
-        prove(
-            target is not None and isinstance(target[0], int), f"the rank of what {layer} gives is not known"
-        )
-        assert target is not None
-        others = [axis for axis in range(int(target[0])) if axis not in axes]  # type: ignore[arg-type]
+        axes = axes_of(pen, layer, mapping[0], "axes_mapping")
+        rank = length_of(pen, shape, f"the rank of what {layer} gives")
+        others = [axis for axis in range(rank) if axis not in axes]
         prove(axes == sorted(axes), f"{layer} changes the order of the axes")
         data = pen.op("Unsqueeze", [data, pen.integers(others)]) if others else data
-    else:
-        prove(mode in ("numpy", "bidirectional"), f"{layer} has mode = {mode!r}")
     return pen.op("Expand", [data, as_int64(pen, shape)])
 
 
 def _tile(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
-    rank, shape = rank_of(pen, layer, data), pen.shape_of(repeats)
-    prove(shape is not None and isinstance(shape[0], int), f"how many repeats {layer} has is not known")
-    assert shape is not None
-    count = int(shape[0])  # type: ignore[arg-type]
+    rank, count = rank_of(pen, layer, data), length_of(pen, repeats, f"how many repeats {layer} has")
     repeats = as_int64(pen, repeats)
     if count < rank:
         repeats = pen.op("Concat", [pen.integers([1] * (rank - count)), repeats], {"axis": 0})
@@ -56,8 +47,7 @@ def _tile(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
 
 def _pad(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, begin, end, *value = sources
-    mode = text(layer, "pad_mode")
-    prove(mode in ("constant", "edge", "reflect"), f"{layer} has pad_mode = {mode!r}, which ONNX lacks")
+    mode = layer.word("pad_mode", ("constant", "edge", "reflect"))
     pads = pen.op("Concat", [as_int64(pen, begin), as_int64(pen, end)], {"axis": 0})
     # ONNX pads with zeros, or what is here.
     filled = value[:1] if mode == "constant" else []
@@ -130,9 +120,8 @@ def _bounds(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_B
     for value in sources[1:]:
         shape = pen.shape_of(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
-    prove(isinstance(count, int), f"how many bounds {layer} has is not known")
-    assert isinstance(count, int)
-    masks = [[*integers(layer, name, []), *[0] * count][:count] for name in _MASKS]
+    count = must_know(count, f"how many bounds {layer} has")
+    masks = [[*layer.integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
             0 if masked else number
@@ -140,8 +129,8 @@ def _bounds(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_B
         ]
         for value, mask in zip(sources[1:3], masks, strict=False)
     )
-    given = constant(pen, layer, steps[0], "steps").reshape(-1).tolist() if steps else [1] * count
-    found = [_Bound(*row) for row in zip(begins, ends, given, *masks, strict=True)]
+    strides = axes_of(pen, layer, steps[0], "steps") if steps else [1] * count
+    found = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
     prove(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
     prove(not both, f"{layer} drops an axis at a position that it masks")
@@ -167,25 +156,22 @@ def _column(pen: LayerPen, numbers: Sequence[int | ir.Value]) -> ir.Value:
 
 
 def _depth_to_space(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    mode = text(layer, "mode")
     prove(rank_of(pen, layer, sources[0]) == 4, f"{layer} is not of images")
-    words = {"blocks_first": "DCR", "depth_first": "CRD"}
-    prove(mode in words, f"{layer} has mode = {mode!r}")
-    attributes = {"blocksize": integers(layer, "block_size", [1])[0], "mode": words[mode]}
-    return pen.op("DepthToSpace", sources, attributes)
+    mode = layer.word("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
+    size = layer.integers("block_size", [1])[0]
+    return pen.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _space_to_depth(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    mode = text(layer, "mode")
     prove(rank_of(pen, layer, sources[0]) == 4, f"{layer} is not of images")
-    prove(mode == "blocks_first", f"{layer} has mode = {mode!r}, which ONNX lacks")
-    return pen.op("SpaceToDepth", sources, {"blocksize": integers(layer, "block_size", [1])[0]})
+    layer.word("mode", ("blocks_first",))
+    return pen.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
 
 
 def _shuffle_channels(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     rank = rank_of(pen, layer, data)
-    axis, (groups,) = integers(layer, "axis", [1])[0] % rank, integers(layer, "group", [1])
+    axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
     sizes = pen.op("Shape", [data])
     before = pen.op("Slice", [sizes, pen.integers([0]), pen.integers([axis])])
     behind = pen.op("Slice", [sizes, pen.integers([axis + 1]), pen.integers([_FAR])])
@@ -197,13 +183,12 @@ def _shuffle_channels(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) 
 
 def _roll(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
-    axes = constant(pen, layer, given_axes, "axes").reshape(-1).tolist()
-    sizes, shifts = pen.shape_of(data), pen.shape_of(given_shift)
-    prove(shifts is not None, f"how many shifts {layer} has is not known")
+    axes, sizes = axes_of(pen, layer, given_axes), pen.shape_of(data)
+    shifts = must_know(pen.shape_of(given_shift), f"how many shifts {layer} has")
     single = shifts in ((), (1,))
-    given = pen.op("Reshape", [given_shift, pen.integers([-1])]) if shifts == () else given_shift
+    turns = pen.op("Reshape", [given_shift, pen.integers([-1])]) if shifts == () else given_shift
     for shift, axis in zip(
-        _numbers(pen, given, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
+        _numbers(pen, turns, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
         axes,
         strict=True,
     ):

@@ -17,26 +17,24 @@ from splitops.models.movers.form import (
     LayerForm,
     Values,
     as_int64,
-    boolean,
+    axes_of,
     constant,
-    integers,
     opsets,
     prove,
     rank_of,
-    text,
 )
 from splitops.spec.elements.types import ElementType, from_openvino
 
 
 def _axis(pen: LayerPen, layer: Layer, value: ir.Value) -> int:
-    stated = constant(pen, layer, value, "axis").reshape(-1)
-    prove(stated.size == 1, f"{layer} has {stated.size} axes")
-    return int(stated[0])
+    stated = axes_of(pen, layer, value, "axis")
+    prove(len(stated) == 1, f"{layer} has {len(stated)} axes")
+    return stated[0]
 
 
 def _typed_result(pen: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
     """Return positions in the type that a layer gives them; ONNX gives int64."""
-    kind = from_openvino(text(layer, name, default))
+    kind = from_openvino(layer.text(name, default))
     prove(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
     return value if kind is INT64 else pen.cast(value, kind)
@@ -49,13 +47,13 @@ def _indices(pen: LayerPen, value: ir.Value) -> ir.Value:
 def _gather_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
-    (axis,) = integers(layer, "axis")
+    (axis,) = layer.integers("axis")
     return pen.op("GatherElements", [data, _indices(pen, indices)], {"axis": axis})
 
 
 def _gather_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
-    (batch,) = integers(layer, "batch_dims", [0])
+    (batch,) = layer.integers("batch_dims", [0])
     # Version 5 makes one axis of all batches.
     prove(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
     return pen.op("GatherND", [data, as_int64(pen, indices)], {"batch_dims": batch} if batch else {})
@@ -65,16 +63,15 @@ _REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "
 
 
 def _reduction(layer: Layer) -> str | None:
-    stated = text(layer, "reduction", "none")
-    prove(stated in _REDUCTIONS, f"{layer} has reduction = {stated!r}")
-    return _REDUCTIONS[stated]
+    found: str | None = layer.word("reduction", _REDUCTIONS, "none")
+    return found
 
 
 def _scatter_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, axis = sources
     attributes: dict[str, int | str] = {"axis": _axis(pen, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
-        uses = boolean(layer, "use_init_val", default=True)
+        uses = layer.boolean("use_init_val", default=True)
         prove(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
     return pen.op("ScatterElements", [data, _indices(pen, indices), updates], attributes)
@@ -97,19 +94,17 @@ def _scatter(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Val
 
 def _cumulative_sum(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
-    flags = {name: int(boolean(layer, name, default=False)) for name in ("exclusive", "reverse")}
+    flags = {name: int(layer.boolean(name, default=False)) for name in ("exclusive", "reverse")}
     return pen.op("CumSum", [data, axis], flags)
 
 
 def _top_k(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     data, count = sources
-    mode, order = text(layer, "mode"), text(layer, "sort")
-    prove(mode in ("max", "min"), f"{layer} has mode = {mode!r}")
-    # Without an order, any is right.
-    prove(order in ("value", "none"), f"{layer} has sort = {order!r}, which ONNX cannot say")
-    (axis,) = integers(layer, "axis")
+    largest = layer.word("mode", {"max": 1, "min": 0})
+    layer.word("sort", ("value", "none"))  # without an order, any is right
+    (axis,) = layer.integers("axis")
     count = pen.op("Reshape", [as_int64(pen, count), pen.integers([1])])
-    attributes = {"axis": axis, "largest": int(mode == "max"), "sorted": 1}
+    attributes = {"axis": axis, "largest": largest, "sorted": 1}
     values, positions = pen.multi("TopK", [data, count], attributes, outputs=2)
     return [values, _typed_result(pen, layer, positions, "index_element_type", "i32")]
 
@@ -121,11 +116,10 @@ def _non_zero(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Va
 def _one_hot(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Compare positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
     indices, depth, on, off = sources
-    counted = text(layer, "negative_indices_mode", "ignore_negative")
-    prove(counted == "ignore_negative", f"{layer} has negative_indices_mode = {counted!r}")
+    layer.word("negative_indices_mode", ("ignore_negative",), "ignore_negative")
     size = int(constant(pen, layer, depth, "depth").reshape(()))
     rank = rank_of(pen, layer, indices) + 1
-    (axis,) = integers(layer, "axis")
+    (axis,) = layer.integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
     positions = pen.constant(np.arange(size, dtype=np.int64).reshape(shape))
@@ -137,7 +131,7 @@ def _reverse_sequence(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) 
     data, lengths = sources
     rank = rank_of(pen, layer, data)
     batch, time = (
-        integers(layer, name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
+        layer.integers(name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
     )
     first = [batch, time] if {batch, time} != {0, 1} else [0, 1]
     order = [*first, *(axis for axis in range(rank) if axis not in first)]

@@ -17,8 +17,8 @@ from splitops.models.movers.form import (
     FLOATS,
     NUMBERS,
     LayerForm,
-    boolean,
-    constant,
+    axes_of,
+    must_know,
     opsets,
     prove,
     rank_of,
@@ -28,7 +28,7 @@ from splitops.models.movers.form import (
 
 def _matmul(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     turned = [
-        _turned(pen, layer, value) if boolean(layer, name, default=False) else value
+        _turned(pen, layer, value) if layer.boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
     return pen.op("MatMul", turned)
@@ -50,7 +50,7 @@ def _einsum(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Valu
 
 def _attention(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
-    causal = boolean(layer, "causal")
+    causal = layer.boolean("causal")
     mask = more[0] if more and not causal else None
     scores = pen.op("MatMul", [_scaled(pen, layer, query, more[1:]), _turned(pen, layer, key)])
     if causal:
@@ -67,8 +67,7 @@ def _scaled(pen: LayerPen, layer: Layer, query: ir.Value, scale: Sequence[ir.Val
     if scale:
         return pen.op("Mul", [query, scale[0]])
     width = (pen.shape_of(query) or (None,))[-1]
-    prove(isinstance(width, int), f"the size of the heads of {layer} is not known")
-    assert isinstance(width, int)
+    width = must_know(width if isinstance(width, int) else None, f"the size of the heads of {layer}")
     return pen.op("Mul", [query, scalar(pen, 1 / math.sqrt(width), query)])
 
 
@@ -85,10 +84,8 @@ def _fourier(
     """Write a transform as one of each axis; of real numbers, half of the last one is left out."""
     data, given, *stated = sources
     rank = rank_of(pen, layer, data) - (not real)
-    axes = [int(axis) % rank for axis in constant(pen, layer, given, "axes").reshape(-1)]
-    sizes = [-1] * len(axes)
-    if stated:
-        sizes = constant(pen, layer, stated[0], "sizes").reshape(-1).tolist()
+    axes = [axis % rank for axis in axes_of(pen, layer, given)]
+    sizes = axes_of(pen, layer, stated[0], "sizes") if stated else [-1] * len(axes)
     if real:
         # As complex numbers: OpenVINO's frontend reads half of a transform with an axis too many.
         data = pen.op("Unsqueeze", [data, pen.integers([-1])])

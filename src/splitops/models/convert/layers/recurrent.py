@@ -20,12 +20,8 @@ from splitops.models.movers.form import (
     INT32,
     LayerForm,
     Values,
-    boolean,
-    integers,
-    number,
     opsets,
     prove,
-    text,
 )
 
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
@@ -55,8 +51,8 @@ class _Cell:
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
         prove(len(weights) == 3, f"{layer} has {len(sources)} inputs")
-        (hidden,) = integers(layer, "hidden_size")
-        resets = self.operator == "GRU" and boolean(layer, "linear_before_reset", default=False)
+        (hidden,) = layer.integers("hidden_size")
+        resets = self.operator == "GRU" and layer.boolean("linear_before_reset", default=False)
         attributes = self._attributes(layer) | {"hidden_size": hidden}
         if self.single:
             data, *states = (pen.op("Unsqueeze", [value, pen.integers([0])]) for value in (data, *states))
@@ -99,23 +95,23 @@ class _Cell:
         return pen.op("Concat", parts, {"axis": 1})
 
     def _attributes(self, layer: Layer) -> dict[str, Any]:
-        direction = "forward" if self.single else text(layer, "direction")
-        prove(direction in ("forward", "reverse", "bidirectional"), f"{layer} has direction = {direction!r}")
+        known = ("forward", "reverse", "bidirectional")
+        direction = "forward" if self.single else layer.word("direction", known)
         found: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             prove(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
-        activations = [word.strip() for word in text(layer, "activations", self.activations).split(",")]
+        activations = [word.strip() for word in layer.text("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
             prove(same, f"{layer} has activations = {activations}, others in each direction")
             activations = activations[:each]
-        known = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
-        prove(known, f"{layer} has activations = {activations}")
+        named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
+        prove(named, f"{layer} has activations = {activations}")
         found["activations"] = [_ACTIVATIONS[word] for word in activations] * (
             2 if direction == "bidirectional" else 1
         )
-        if clip := number(layer, "clip", 0.0):
+        if clip := layer.number("clip", 0.0):
             found["clip"] = clip
         return found
 

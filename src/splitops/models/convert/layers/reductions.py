@@ -17,21 +17,14 @@ from splitops.models.movers.form import (
     INT32,
     NUMBERS,
     LayerForm,
-    boolean,
-    constant,
-    integers,
-    number,
+    axes_of,
+    must_know,
     opsets,
     prove,
     rank_of,
     scalar,
-    text,
 )
 from splitops.spec.elements.types import ElementType
-
-
-def _axes(pen: LayerPen, layer: Layer, value: ir.Value) -> list[int]:
-    return [int(axis) for axis in constant(pen, layer, value, "axes").reshape(-1)]
 
 
 def _reduced(
@@ -46,11 +39,10 @@ def _reduced(
 
 
 def _reduction(operator: str, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, given = sources
-    axes = _axes(pen, layer, given)
+    data, axes = sources[0], axes_of(pen, layer, sources[1])
     # The text has the identity there, OpenVINO the size of each number.
     prove(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
-    return _reduced(pen, operator, data, axes, keep=boolean(layer, "keep_dims", default=False))
+    return _reduced(pen, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
 
 
 def _logical_reduction(operator: str, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -70,21 +62,19 @@ def _batch_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 
 def _epsilon(layer: Layer, name: str) -> float:
     """Return a number as ONNX's attributes have it."""
-    return float(np.float32(number(layer, name)))
+    return float(np.float32(layer.number(name)))
 
 
 def _mvn(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, given = sources
-    axes = _axes(pen, layer, given)
-    mode = text(layer, "eps_mode")
-    prove(mode in ("inside_sqrt", "outside_sqrt"), f"{layer} has eps_mode = {mode!r}")
-    return _standardised(pen, layer, data, axes, outside=mode == "outside_sqrt")
+    data, axes = sources[0], axes_of(pen, layer, sources[1])
+    outside = layer.word("eps_mode", {"inside_sqrt": False, "outside_sqrt": True})
+    return _standardised(pen, layer, data, axes, outside=outside)
 
 
 def _mvn_of_images(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    across = boolean(layer, "across_channels", default=False)
-    stated = integers(layer, "reduction_axes", [])
+    across = layer.boolean("across_channels", default=False)
+    stated = layer.integers("reduction_axes", [])
     axes = stated or list(range(1 if across else 2, rank_of(pen, layer, data)))
     return _standardised(pen, layer, data, axes, outside=False)
 
@@ -94,9 +84,9 @@ def _standardised(
 ) -> ir.Value:
     prove(bool(axes), f"{layer} has no axes")
     centred = pen.op("Sub", [data, _reduced(pen, "ReduceMean", data, axes)])
-    if not boolean(layer, "normalize_variance", default=True):
+    if not layer.boolean("normalize_variance", default=True):
         return centred
-    epsilon = scalar(pen, number(layer, "eps"), data)
+    epsilon = scalar(pen, layer.number("eps"), data)
     variance = _reduced(pen, "ReduceMean", pen.op("Mul", [centred, centred]), axes)
     if outside:
         deviation = pen.op("Add", [pen.op("Sqrt", [variance]), epsilon])
@@ -106,22 +96,19 @@ def _standardised(
 
 
 def _normalize_l2(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, given = sources
-    axes = _axes(pen, layer, given)
+    data, axes = sources[0], axes_of(pen, layer, sources[1])
     prove(bool(axes), f"{layer} has no axes")
-    mode = text(layer, "eps_mode")
-    prove(mode in ("add", "max"), f"{layer} has eps_mode = {mode!r}")
+    bound = layer.word("eps_mode", {"add": "Add", "max": "Max"})
     squares = _reduced(pen, "ReduceSum", pen.op("Mul", [data, data]), axes)
-    bounded = pen.op("Add" if mode == "add" else "Max", [squares, scalar(pen, number(layer, "eps"), data)])
+    bounded = pen.op(bound, [squares, scalar(pen, layer.number("eps"), data)])
     return pen.op("Div", [data, pen.op("Sqrt", [bounded])])
 
 
 def _group_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), kind = integers(layer, "num_groups"), pen.type_of(data)
-    assert kind is not None
-    rank = rank_of(pen, layer, data)
-    one, none = np.ones(groups, kind.numpy), np.zeros(groups, kind.numpy)
+    (groups,), rank = layer.integers("num_groups"), rank_of(pen, layer, data)
+    kind = must_know(pen.type_of(data), "the element type").numpy
+    one, none = np.ones(groups, kind), np.zeros(groups, kind)
     folded = pen.op("Reshape", [data, pen.integers([0, groups, -1])])
     inputs = [folded, pen.constant(one), pen.constant(none)]
     even = pen.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
@@ -132,12 +119,12 @@ def _group_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 
 
 def _local_response(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, given = sources
-    size = integers(layer, "size")[0]
-    prove(_axes(pen, layer, given) == [1], f"{layer} is not across channels alone")
+    data, axes = sources
+    size = layer.integers("size")[0]
+    prove(axes_of(pen, layer, axes) == [1], f"{layer} is not across channels alone")
     prove(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
     names = ("alpha", "beta", "bias")
-    return pen.op("LRN", [data], {name: number(layer, name) for name in names} | {"size": size})
+    return pen.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 
 
 def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:

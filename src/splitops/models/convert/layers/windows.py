@@ -16,13 +16,10 @@ from splitops.models.movers.form import (
     INT32,
     LayerForm,
     Values,
-    boolean,
-    constant,
-    integers,
+    axes_of,
     opsets,
     prove,
     rank_of,
-    text,
 )
 from splitops.spec.sizes.dims import Dim
 
@@ -39,16 +36,15 @@ class _Window:
 
     @classmethod
     def of(cls, layer: Layer) -> _Window:
-        strides = integers(layer, "strides")
+        strides = layer.integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
-        auto_pad = text(layer, "auto_pad", "explicit")
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
-        prove(auto_pad in known, f"{layer} has auto_pad = {auto_pad!r}")
-        begins, ends = integers(layer, "pads_begin", zeros), integers(layer, "pads_end", zeros)
+        auto_pad = layer.word("auto_pad", known, "explicit")
+        begins, ends = layer.integers("pads_begin", zeros), layer.integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
             begins, ends = zeros, zeros  # the text ignores them, whatever the file declares
         prove(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
-        return cls(strides, integers(layer, "dilations", ones), begins, ends, auto_pad)
+        return cls(strides, layer.integers("dilations", ones), begins, ends, auto_pad)
 
     @property
     def is_same(self) -> bool:
@@ -97,43 +93,33 @@ def _sizes(pen: LayerPen, value: ir.Value, axes: int, *, first: int = 2) -> list
 # Convolutions
 
 
-def _convolution(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("Conv", sources, _moved(pen, layer, sources, first=2).attributes())
+def _convolution(
+    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, operator: str = "Conv", first: int = 2
+) -> ir.Value:
+    """Write a convolution; the spatial axes of its filters begin at 2, or at 3 behind one of groups."""
+    data, filters = sources[:2]
+    read = _moved if operator == "Conv" else _transposed_attributes
+    attributes = read(pen, layer, sources, first=first)
+    if first == 3:
+        groups, *shape = _grouped(pen, layer, filters)
+        filters = _reshaped(pen, filters, [groups * shape[0], *shape[1:]])
+        attributes["group"] = groups
+    return pen.op(operator, [data, filters], attributes)
 
 
-def _group_convolution(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, filters = sources
-    groups, shape = _grouped(pen, layer, filters)
-    flat = _reshaped(pen, filters, [groups * shape[1], *shape[2:]])
-    attributes = _moved(pen, layer, sources, first=3).attributes() | {"group": groups}
-    return pen.op("Conv", [data, flat], attributes)
-
-
-def _moved(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> _Window:
-    """Return the window of a convolution, whose filters have their spatial axes from one on."""
+def _moved(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> dict[str, Any]:
     window = _Window.of(layer)
     kernel = [size for size in _sizes(pen, sources[1], 0, first=first) if isinstance(size, int)]
     axes = len(window.strides)
-    return window.padded(kernel, _sizes(pen, sources[0], axes)) if len(kernel) == axes else window
-
-
-def _transposed(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("ConvTranspose", sources[:2], _transposed_attributes(pen, layer, sources, first=2))
-
-
-def _group_transposed(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, filters = sources[:2]
-    groups, shape = _grouped(pen, layer, filters)
-    flat = _reshaped(pen, filters, [groups * shape[1], *shape[2:]])
-    attributes = _transposed_attributes(pen, layer, sources, first=3) | {"group": groups}
-    return pen.op("ConvTranspose", [data, flat], attributes)
+    window = window.padded(kernel, _sizes(pen, sources[0], axes)) if len(kernel) == axes else window
+    return window.attributes()
 
 
 def _transposed_attributes(
     pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
     window = _Window.of(layer)
-    added = integers(layer, "output_padding", [0] * len(window.strides))
+    added = layer.integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
         window, added = _of_a_shape(pen, layer, sources, window, added, first)
     prove(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way")
@@ -147,7 +133,7 @@ def _of_a_shape(
 
     Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
     """
-    wanted = constant(pen, layer, sources[2], "output shape").reshape(-1).tolist()
+    wanted = axes_of(pen, layer, sources[2], "output shape")
     axes = len(window.strides)
     sizes, kernel = _sizes(pen, sources[0], axes), _sizes(pen, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
@@ -168,12 +154,12 @@ def _of_a_shape(
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
-def _grouped(pen: LayerPen, layer: Layer, filters: ir.Value) -> tuple[int, list[int]]:
-    """Return the number of groups and the shape of filters [groups, ...]."""
+def _grouped(pen: LayerPen, layer: Layer, filters: ir.Value) -> list[int]:
+    """Return the shape of filters [groups, ...]."""
     shape = pen.shape_of(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
     prove(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
-    return sizes[0], sizes
+    return sizes
 
 
 def _reshaped(pen: LayerPen, value: ir.Value, shape: Sequence[int]) -> ir.Value:
@@ -192,17 +178,17 @@ def _max_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Value
     if len(layer.outputs) < 2 or not pen.is_read(1):
         return [pen.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
     rank = rank_of(pen, layer, sources[0])
-    (axis,) = integers(layer, "axis", [0])
+    (axis,) = layer.integers("axis", [0])
     # ONNX counts positions through the whole tensor.
     prove(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = pen.multi("MaxPool", sources, attributes, outputs=2)
-    wide = text(layer, "index_element_type", "i64") == "i64"
+    wide = layer.text("index_element_type", "i64") == "i64"
     return [data, positions if wide else pen.cast(positions, INT32)]
 
 
 def _average_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     pool = _pool(pen, layer, sources[0])
-    counts = not boolean(layer, "exclude-pad") and pool.pads
+    counts = not layer.boolean("exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
     prove(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
     return pen.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
@@ -229,8 +215,8 @@ def _pool(pen: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
     ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
     """
-    kernel, rounding = integers(layer, "kernel"), text(layer, "rounding_type", "floor")
-    prove(rounding in ("floor", "ceil", "ceil_torch"), f"{layer} has rounding_type = {rounding!r}")
+    kernel = layer.integers("kernel")
+    rounding = layer.word("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
     sizes = _sizes(pen, data, len(kernel))
     window = _Window.of(layer).padded(kernel, sizes)
     pads = window.is_same or any(window.begins) or any(window.ends)
@@ -303,7 +289,7 @@ class _Axis:
 
 def _adaptive_average(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
-    outputs = [int(size) for size in constant(pen, layer, wanted, "size").reshape(-1)]
+    outputs = axes_of(pen, layer, wanted, "size")
     if all(size == 1 for size in outputs):
         return pen.op("GlobalAveragePool", [data])
     shape = (pen.shape_of(data) or ())[2:]
@@ -316,12 +302,13 @@ def _adaptive_average(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) 
 
 
 _form = partial(LayerForm, types=FLOATS)
+_transposed = partial(_convolution, operator="ConvTranspose")
 
 WINDOWS: Final = (
     _form(layer="Convolution", versions=opsets(1), write=_convolution),
-    _form(layer="GroupConvolution", versions=opsets(1), write=_group_convolution),
+    _form(layer="GroupConvolution", versions=opsets(1), write=partial(_convolution, first=3)),
     _form(layer="ConvolutionBackpropData", versions=opsets(1), write=_transposed),
-    _form(layer="GroupConvolutionBackpropData", versions=opsets(1), write=_group_transposed),
+    _form(layer="GroupConvolutionBackpropData", versions=opsets(1), write=partial(_transposed, first=3)),
     _form(layer="MaxPool", versions=opsets(1, 8, 14), write=_max_pool),
     _form(layer="AvgPool", versions=opsets(1, 14, 16), write=_average_pool),
     _form(layer="AdaptiveAvgPool", versions=opsets(8), write=_adaptive_average),

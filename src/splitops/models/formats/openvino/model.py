@@ -8,10 +8,10 @@ operators, their attributes) is kept as it was read, so that a rewritten model l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
@@ -112,6 +112,46 @@ class Layer:
     def attribute(self, name: str) -> str | None:
         """Return an attribute of the operation as text; None where it is absent."""
         return None if self.data is None else self.data.get(name)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return an attribute in small letters; ModelError where it has no default and is absent."""
+        stated = self.attribute(name)
+        if stated is None and default is None:
+            raise ModelError(f"{self} has no {name}")
+        return default or "" if stated is None else stated.lower()
+
+    def word(self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None) -> Any:
+        """Return an attribute that is one of some words, or what a mapping has for it."""
+        stated = self.text(name, default)
+        if stated not in words:
+            raise ModelError(f"{self} has {name} = {stated!r}; supported: {', '.join(words)}")
+        return words[stated] if isinstance(words, Mapping) else stated
+
+    def boolean(self, name: str, *, default: bool | None = None) -> bool:
+        """Return an attribute that is true or false."""
+        words = {"true": True, "1": True, "false": False, "0": False}
+        found: bool = self.word(name, words, None if default is None else str(default).lower())
+        return found
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
+        """Return an attribute that lists integers; without a default, none where it is absent."""
+        stated = self.attribute(name)
+        if stated is None and default is not None:
+            return list(default)
+        try:
+            return [int(part) for part in (stated or "").split(",") if part.strip()]
+        except ValueError as error:
+            raise ModelError(f"{self} has {name} = {stated!r}") from error
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return an attribute that is a number."""
+        stated = self.attribute(name)
+        if stated is None and default is not None:
+            return default
+        try:
+            return float(stated or "")
+        except ValueError as error:
+            raise ModelError(f"{self} has {name} = {stated!r}") from error
 
     def output(self, port: int) -> Port | None:
         """Return the output port of this id."""
