@@ -55,9 +55,13 @@ class Backend(Protocol):
     """
 
     name: str
-    capabilities: Capabilities
     symbols: tuple[type, ...] = ()
     """The types of the library's symbolic integers, which stand for sizes while it traces; mostly none."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it gives: of a library of :data:`BACKENDS`, what its row says."""
+        return _ROWS[self.name].capabilities
 
     def shape(self, array: Any) -> tuple[Any, ...]:
         """Return the shape of an array.
@@ -104,6 +108,7 @@ class Backend(Protocol):
         ...
 
 
+_ROWS: Final = {row.name: row for row in (*BACKENDS, ARRAY_API, DLPACK)}
 _OF_TYPE: dict[type, Backend] = {}
 _REGISTERED: dict[type, Backend] = {}
 
@@ -117,9 +122,8 @@ def backend_of(array: Any) -> Backend:
     backend = find_backend(type(array))
     if backend is None:
         cls = type(array)
-        known = ", ".join(entry.name for entry in (*BACKENDS, ARRAY_API, DLPACK))
         got = f"{cls.__module__}.{cls.__qualname__}"
-        raise ArrayError(f"data is a {got}, but the array libraries are {known}")
+        raise ArrayError(f"data is a {got}, but the array libraries are {', '.join(_ROWS)}")
     return backend
 
 

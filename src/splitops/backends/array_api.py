@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
@@ -24,7 +23,6 @@ _STANDARD: Final = (
 
 class _ArrayApi(Backend):
     name = "array API"
-    capabilities = capabilities_of("array API")
 
     def element_type(self, array: Any) -> ElementType | None:
         namespace = array.__array_namespace__()

@@ -147,11 +147,6 @@ DLPACK: Final = Entry(
 """Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
 
 
-def capabilities_of(name: str) -> Capabilities:
-    """Return what the table says of one of its backends."""
-    return next(entry.capabilities for entry in (*BACKENDS, ARRAY_API, DLPACK) if entry.name == name)
-
-
 def capability_rows(named: dict[str, Capabilities]) -> tuple[tuple[str, ...], ...]:
     """Return a table of capabilities as text: a heading, then one row for each backend.
 

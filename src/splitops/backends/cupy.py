@@ -12,7 +12,6 @@ import cupy
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.gpu import cupy_kernels
 from splitops.backends.gpu.layout import launches, pitch_of, rows_of
 from splitops.backends.memory import check_disjoint, fitting, memory_at
@@ -25,7 +24,6 @@ _ALIGNMENT: Final = 128
 
 class _CuPy(Backend):
     name = "cupy"
-    capabilities = capabilities_of("cupy")
 
     def numbers(self, array: Any) -> npt.NDArray[Any]:
         numbers: npt.NDArray[Any] = cupy.asnumpy(array)  # waits for the device, once

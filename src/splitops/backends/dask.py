@@ -10,7 +10,6 @@ import numpy.typing as npt
 from dask.array import Array
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
@@ -18,7 +17,6 @@ from splitops.native import SplitPlan
 
 class _Dask(Backend):
     name = "dask"
-    capabilities = capabilities_of("dask")
 
     def numbers(self, array: Array) -> npt.NDArray[Any]:
         raise ArrayError("axis or lengths are a Dask array: compute() them first, no split does so by itself")

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.numpy import BACKEND as NUMPY
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
@@ -24,7 +23,6 @@ _CPU: Final = 1
 
 class _DLPack(Backend):
     name = "DLPack"
-    capabilities = capabilities_of("DLPack")
 
     def shape(self, array: Any) -> tuple[int, ...]:
         return self.numbers(array).shape

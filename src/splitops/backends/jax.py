@@ -14,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 
 
 class _Jax(Backend):
     name = "jax"
-    capabilities = capabilities_of("jax")
     symbols: tuple[type, ...] = (type(jax.export.symbolic_shape("n")[0]),)
     undecided = jax.core.InconclusiveDimensionOperation
     """What JAX raises for a question that symbolic sizes answer in more than one way."""

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.memory import check_disjoint, fitting
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
@@ -21,7 +20,6 @@ Array = npt.NDArray[Any]
 
 class _NumPy(Backend):
     name = "numpy"
-    capabilities = capabilities_of("numpy")
 
     def shape(self, array: Array) -> tuple[int, ...]:
         return array.shape

@@ -8,14 +8,12 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 
 
 class _Sparse(Backend):
     name = "sparse"
-    capabilities = capabilities_of("sparse")
 
     def numbers(self, array: Any) -> npt.NDArray[Any]:
         numbers: npt.NDArray[Any] = array.todense()  # axis or lengths: a few numbers

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from splitops.backends import Backend, backend_of
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
@@ -16,7 +15,6 @@ from splitops.native import SplitPlan
 
 class _Xarray(Backend):
     name = "xarray"
-    capabilities = capabilities_of("xarray")
 
     def numbers(self, array: Any) -> npt.NDArray[Any]:
         inside = array.data

@@ -90,9 +90,9 @@ def call(
 
         if any(isinstance(value, np.ndarray | torch.Tensor) for value in arguments.values()):
             parts = call_apart(schema, data, arguments, copy, out)
-            return list(parts) if schema.gives_sequence else tuple(parts)
-        name, version, domain = schema.name, schema.since_version, schema.domain
-        parts = call_whole(name, version, domain, data, arguments, copy, out)
+        else:
+            name, version, domain = schema.name, schema.since_version, schema.domain
+            parts = call_whole(name, version, domain, data, arguments, copy, out)
         return list(parts) if schema.gives_sequence else tuple(parts)
     data, backend = array_and_backend(data)
     return run(find_plan(schema, backend, data, arguments), backend, data, copy, out)

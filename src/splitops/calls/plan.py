@@ -9,7 +9,7 @@ import numpy as np
 
 from splitops.backends import Backend
 from splitops.calls.arguments import bind_call, data_fact
-from splitops.calls.symbolic import Symbols, is_exact, plan_symbolic
+from splitops.calls.symbolic import hidden, is_exact, plan_symbolic, specialised
 from splitops.errors import ArrayError, shown
 from splitops.native import Plan, SplitPlan
 from splitops.spec.operators import schema as find_schema
@@ -56,12 +56,12 @@ def plan_array(schema: OperatorSchema, data: np.ndarray[Any, Any], arguments: Ma
 def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]) -> SplitPlan:
     """Plan a call on an array of any library, sizes that are symbolic while it traces included."""
     shape = backend.shape(data)
-    symbols = Symbols(backend.symbols)
-    binding = bind_call(schema, data_fact(data), symbols.hide(schema, arguments))
-    if symbols.lengths is None and (is_exact(shape) or binding.division is None):
+    known, lengths = hidden(schema, arguments, backend.symbols)
+    binding = bind_call(schema, data_fact(data), known)
+    if lengths is None and (is_exact(shape) or binding.division is None):
         return plan_request(binding.request())
     try:
-        symbolic = plan_symbolic(binding, shape, symbols.lengths)
+        symbolic = plan_symbolic(binding, shape, lengths)
     except getattr(backend, "undecided", ()) as error:
         text = (
             f"{schema}: {backend.name} cannot tell the sizes of the parts of the symbolic shape "
@@ -73,7 +73,7 @@ def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
     # A rule is broken: binding exact sizes says which.
     try:
         sizes = tuple(size if size is None else int(size) for size in shape)
-        exact = symbols.specialise(arguments)
+        exact = {name: specialised(value, backend.symbols) for name, value in arguments.items()}
     except Exception as error:  # the library has no size at hand
         text = f"{schema}: not every size that the symbolic shape {shown(shape)} stands for can be split so"
         raise ArrayError(text) from error

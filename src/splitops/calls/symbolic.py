@@ -37,46 +37,31 @@ def is_exact(shape: tuple[Any, ...]) -> bool:
     return all(type(size) is int for size in shape)
 
 
-class Symbols:
-    """The symbolic integers among the arguments of one call.
+def hidden(
+    schema: OperatorSchema, arguments: Mapping[str, Any], symbols: tuple[Any, ...]
+) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
+    """Return the arguments for binding, and the lengths where some of them are symbolic.
 
-    Attributes:
-        lengths: the lengths as they were given, where one of them is symbolic; otherwise None.
+    Of such lengths, binding gets what is known. A symbolic axis, count or chunk cannot stay symbolic: it says
+    which parts there are.
     """
+    names, lengths = {source.name for source in schema.lengths}, None
+    known: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name in names and isinstance(value, list | tuple) and any(isinstance(e, symbols) for e in value):
+            lengths = tuple(value)
+            sizes = tuple(None if isinstance(entry, symbols) else entry for entry in lengths)
+            known[name] = Fact(ELEMENT_TYPES["int64"], (len(sizes),), sizes)
+        else:
+            known[name] = specialised(value, symbols) if symbols else value
+    return known, lengths
 
-    def __init__(self, types: tuple[type, ...]) -> None:
-        self._types: tuple[Any, ...] = types
-        self.lengths: tuple[Any, ...] | None = None
 
-    def hide(self, schema: OperatorSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments for binding, lengths of which some are symbolic as what is known of them.
-
-        A symbolic axis, count or chunk cannot stay symbolic: it says which parts there are.
-        """
-        if not self._types:
-            return dict(arguments)
-        lengths = {source.name for source in schema.lengths}
-        return {name: self._hide(value, name in lengths) for name, value in arguments.items()}
-
-    def _hide(self, value: Any, lengths: bool) -> Any:
-        if isinstance(value, self._types):
-            return int(value)
-        if not isinstance(value, list | tuple) or not any(isinstance(entry, self._types) for entry in value):
-            return value
-        if not lengths:
-            return [int(entry) if isinstance(entry, self._types) else entry for entry in value]
-        self.lengths = tuple(value)
-        hidden = tuple(None if isinstance(entry, self._types) else entry for entry in value)
-        return Fact(ELEMENT_TYPES["int64"], (len(hidden),), hidden)
-
-    def specialise(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with each symbolic integer as the number that it has at hand."""
-        return {name: self._specialise(value) for name, value in arguments.items()}
-
-    def _specialise(self, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [self._specialise(entry) for entry in value]
-        return int(value) if isinstance(value, self._types) else value
+def specialised(value: Any, symbols: tuple[Any, ...]) -> Any:
+    """Return an argument with each symbolic integer as the number that it has at hand."""
+    if isinstance(value, list | tuple):
+        return [specialised(entry, symbols) for entry in value]
+    return int(value) if isinstance(value, symbols) else value
 
 
 def plan_symbolic(

@@ -59,8 +59,8 @@ def canonical(model: ir.OpenVINOModel) -> str:
     ],
 )
 def test_partial_shapes(text: str, shape: tuple[int | Range, ...] | None) -> None:
-    assert parse_shape(text, "shape", NOWHERE) == shape
-    assert parse_shape(format_shape(shape), "shape", NOWHERE) == shape
+    assert parse_shape(text, NOWHERE) == shape
+    assert parse_shape(format_shape(shape), NOWHERE) == shape
 
 
 @given(
@@ -73,7 +73,7 @@ def test_partial_shapes(text: str, shape: tuple[int | Range, ...] | None) -> Non
     st.data(),
 )
 def test_shapes_match_their_sizes_and_no_others(dims: list[int | Range], data: st.DataObject) -> None:
-    partial = parse_shape(format_shape(tuple(dims)), "shape", NOWHERE)
+    partial = parse_shape(format_shape(tuple(dims)), NOWHERE)
     assert partial == tuple(dims)
     shape = tuple(
         dim

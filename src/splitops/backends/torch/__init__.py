@@ -16,7 +16,6 @@ import torch
 from torch.autograd import forward_ad
 
 from splitops.backends import Backend
-from splitops.backends.capabilities import capabilities_of
 from splitops.backends.memory import fitting
 from splitops.backends.torch import copying
 from splitops.backends.torch.bridge import to_numpy
@@ -27,7 +26,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 class _Torch(Backend):
     name = "torch"
-    capabilities = capabilities_of("torch")
     symbols = (torch.SymInt,)
 
     def shape(self, array: torch.Tensor) -> tuple[Any, ...]:
@@ -63,9 +61,7 @@ class _Torch(Backend):
         sizes, axis = plan.sizes, plan.axis
         if not sizes:
             return ()
-        end = plan.offsets[-1] + sizes[-1]
-        if end != plan.shape[axis]:
-            array = array.narrow(axis, 0, end)
+        array = _up_to_last(plan, array)
         if plan.squeeze and not torch.compiler.is_exporting():
             return tuple(array.unbind(axis))
         parts: tuple[torch.Tensor, ...] = torch.split_with_sizes(array, sizes, axis)
@@ -74,13 +70,9 @@ class _Torch(Backend):
 
     def copies(self, plan: SplitPlan, array: torch.Tensor) -> tuple[torch.Tensor, ...]:
         _check_splittable(plan, array)
-        sizes, axis = plan.sizes, plan.axis
-        if not sizes:
+        if not plan.sizes:
             return ()
-        end = plan.offsets[-1] + sizes[-1]
-        if end != plan.shape[axis]:
-            array = array.narrow(axis, 0, end)
-        return copying.split_copy(array, sizes, axis, plan.squeeze)
+        return copying.split_copy(_up_to_last(plan, array), plan.sizes, plan.axis, plan.squeeze)
 
     def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         _check_splittable(plan, array)
@@ -108,6 +100,12 @@ _ELEMENT_TYPES: Final = {
     for name, dtype in vars(torch).items()
     if isinstance(dtype, torch.dtype) and name in ELEMENT_TYPES and not ELEMENT_TYPES[name].packed
 }
+
+
+def _up_to_last(plan: SplitPlan, array: torch.Tensor) -> torch.Tensor:
+    """Return an array without what lies behind its last part."""
+    end = plan.offsets[-1] + plan.sizes[-1]
+    return array if end == plan.shape[plan.axis] else array.narrow(plan.axis, 0, end)
 
 
 def _check_splittable(plan: SplitPlan, array: torch.Tensor) -> None:

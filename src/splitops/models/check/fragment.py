@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from splitops.errors import ModelError, SplitError, Where
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.formats.openvino.document import DEFAULT_LIMITS, parse
+from splitops.models.formats.openvino.document import parse
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.models.known import may_be
@@ -34,7 +34,7 @@ def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
 
     Axis and lengths, which a lone layer takes from others, are unknown.
     """
-    element = parse(content, DEFAULT_LIMITS, where)
+    element = parse(content, where)
     kind = element.get("type")
     if element.tag != "layer" or kind not in FAMILY["openvino"]:
         known = " or ".join(FAMILY["openvino"])

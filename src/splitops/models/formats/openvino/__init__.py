@@ -19,21 +19,18 @@ from __future__ import annotations
 
 from splitops.models.formats.openvino.builder import Builder, Output
 from splitops.models.formats.openvino.constants import Constant, Weights
-from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.names import input_names, output_names, port_name
 from splitops.models.formats.openvino.reader import from_bytes, opened, read
 from splitops.models.formats.openvino.writer import to_bytes, write
 
 __all__ = [
-    "DEFAULT_LIMITS",
     "Builder",
     "Constant",
     "Edge",
     "Endpoint",
     "Graph",
     "Layer",
-    "Limits",
     "OpenVINOModel",
     "Output",
     "Port",

@@ -80,7 +80,7 @@ class Builder:
         """
         kind = _element_type(element_type)
         layer = self._next("Parameter", name)
-        partial = parse_shape(shape, "shape", layer.where) if isinstance(shape, str) else shape
+        partial = parse_shape(shape, layer.where) if isinstance(shape, str) else shape
         data = {"shape": format_shape(partial), "element_type": kind.openvino or ""}
         output = Output(Endpoint(layer.id, 0), kind, partial)
         tensor_names = (name,) if names is None else tuple(names)

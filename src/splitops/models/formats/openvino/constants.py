@@ -86,7 +86,7 @@ class Constant:
         """Prove, without reading them, that the bytes exist and fit the shape."""
         if len(self.shape) > MAX_RANK:
             raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
-        count = checked_count(self.shape, self.element_type.bits, "shape", where)
+        count = checked_count(self.shape, self.element_type.bits, where)
         if self.offset + self.size > self.weights.size:
             raise ModelError(
                 f"the constant takes bytes {self.offset} to {self.offset + self.size}, "
@@ -154,7 +154,7 @@ def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
 
 
 def _decode_strings(content: memoryview, shape: tuple[int, ...], where: Where) -> npt.NDArray[Any]:
-    count = checked_count(shape, 0, "shape", where)
+    count = checked_count(shape, 0, where)
     header = 4 * (count + 2)
     numbers = np.frombuffer(content[:header], "<i4").astype(np.int64)
     ends = numbers[1:]

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree
 
 from splitops.errors import ModelError, Where
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much of a file is believed before it is an error.
-
-    Attributes:
-        bytes: size of the XML. The largest published models take some tens of megabytes.
-        elements: number of XML elements and attributes.
-        depth: nesting of XML elements; a body inside a body takes three levels.
-    """
-
-    bytes: int = 1 << 28
-    elements: int = 1 << 21
-    depth: int = 128
-
-
-DEFAULT_LIMITS: Final = Limits()
+MAX_BYTES: Final = 1 << 28
+"""Of the XML. The largest published models take some tens of megabytes."""
+_MAX_ELEMENTS: Final = 1 << 21
+"""Elements and attributes."""
+_MAX_DEPTH: Final = 128
+"""Nesting of elements; a body inside a body takes three levels."""
 
 
 class _Builder(ElementTree.TreeBuilder):
     """Builds the tree and counts: an error is raised before the memory is taken."""
 
-    def __init__(self, limits: Limits, where: Where) -> None:
+    def __init__(self, where: Where) -> None:
         super().__init__()
-        self._limits = limits
         self._where = where
         self._elements = 0
         self._depth = 0
@@ -40,12 +27,10 @@ class _Builder(ElementTree.TreeBuilder):
     def start(self, tag: Any, attrs: Any, /) -> Any:
         self._elements += 1 + len(attrs)
         self._depth += 1
-        if self._depth > self._limits.depth:
-            raise ModelError(f"the XML is nested more than {self._limits.depth} levels deep", self._where)
-        if self._elements > self._limits.elements:
-            raise ModelError(
-                f"the XML has more than {self._limits.elements} elements and attributes", self._where
-            )
+        if self._depth > _MAX_DEPTH:
+            raise ModelError(f"the XML is nested more than {_MAX_DEPTH} levels deep", self._where)
+        if self._elements > _MAX_ELEMENTS:
+            raise ModelError(f"the XML has more than {_MAX_ELEMENTS} elements and attributes", self._where)
         return super().start(tag, attrs)
 
     def end(self, tag: Any, /) -> Any:
@@ -53,15 +38,15 @@ class _Builder(ElementTree.TreeBuilder):
         return super().end(tag)
 
 
-def parse(content: bytes, limits: Limits, where: Where) -> ElementTree.Element:
+def parse(content: bytes, where: Where) -> ElementTree.Element:
     """Parse an XML document."""
     from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped]
     from defusedxml.ElementTree import DefusedXMLParser  # type: ignore[import-untyped]
 
-    if len(content) > limits.bytes:
-        raise ModelError(f"the XML has {len(content)} bytes, more than {limits.bytes}", where)
+    if len(content) > MAX_BYTES:
+        raise ModelError(f"the XML has {len(content)} bytes, more than {MAX_BYTES}", where)
     parser = DefusedXMLParser(
-        target=_Builder(limits, where), forbid_dtd=True, forbid_entities=True, forbid_external=True
+        target=_Builder(where), forbid_dtd=True, forbid_entities=True, forbid_external=True
     )
     try:
         parser.feed(content)

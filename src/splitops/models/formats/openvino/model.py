@@ -183,7 +183,7 @@ class Layer:
         text = self.attribute("shape")
         if text is None:
             raise ModelError(f"{self} has no shape", where)
-        return parse_shape(text, "shape", where)
+        return parse_shape(text, where)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from splitops.errors import ModelError, Where
 from splitops.ground.reading import DataFolder, place_of, read_whole
 from splitops.models.formats.openvino.constants import Constant, Weights
-from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits, parse
+from splitops.models.formats.openvino.document import MAX_BYTES, parse
 from splitops.models.formats.openvino.model import (
     Edge,
     Endpoint,
@@ -29,39 +29,18 @@ VERSIONS: Final = (10, 11)
 _INT32_MAX: Final = (1 << 31) - 1
 
 
-def read(
-    xml_path: str | os.PathLike[str],
-    bin_path: str | os.PathLike[str] | None = None,
-    *,
-    allow_links: bool = False,
-    limits: Limits = DEFAULT_LIMITS,
-) -> OpenVINOModel:
+def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINOModel:
     """Read a model.
 
-    Args:
-        xml_path: the ``.xml`` file.
-        bin_path: the file of the constants; None is the ``.bin`` beside the ``.xml``. It may be missing where
-            no constant needs it.
-            It stays open, and a constant is read when it is needed: do not change it while the model is in
-            use.
-        allow_links: whether the ``.bin`` beside the ``.xml`` may be a link that leads out of the folder.
-        limits: how large the XML may be.
-
-    Returns:
-        The model: every edge, port, shape and range of constants is proved, none of the constants is read.
-
-    Raises:
-        ModelError: a file is missing, malformed, truncated or contradicts itself; the layer is named.
+    The ``.bin`` beside it may be missing where no constant needs it. It stays open, and a constant is read
+    when it is needed: do not change it while the model is in use. It may be a link out of the folder if
+    ``allow_links``. Every edge, port, shape and range of constants is proved; an error names the layer.
     """
-    where = place_of(xml_path)
-    xml_path = Path(xml_path)
-    content = read_whole(xml_path, limit=limits.bytes, where=where)
-    if bin_path is not None:
-        weights_path = Path(bin_path)
-    else:
-        folder = DataFolder(xml_path.parent, allow_links)
-        weights_path = folder.file(xml_path.with_suffix(".bin").name, where)
-    return _Reader(where, weights_path, explicit=bin_path is not None).read(parse(content, limits, where))
+    where = place_of(path)
+    content = read_whole(Path(path), limit=MAX_BYTES, where=where)
+    folder = DataFolder(Path(path).parent, allow_links)
+    weights = folder.file(Path(path).with_suffix(".bin").name, where)
+    return _Reader(where, weights).read(parse(content, where))
 
 
 def opened(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool = False) -> OpenVINOModel:
@@ -69,23 +48,19 @@ def opened(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool =
     return model if isinstance(model, OpenVINOModel) else read(model, allow_links=allow_links)
 
 
-def from_bytes(xml: bytes, weights: bytes = b"", *, limits: Limits = DEFAULT_LIMITS) -> OpenVINOModel:
+def from_bytes(xml: bytes, weights: bytes = b"") -> OpenVINOModel:
     """Read a model from the contents of its two files."""
     where = Where()
-    return _Reader(where, weights).read(parse(xml, limits, where))
+    return _Reader(where, weights).read(parse(xml, where))
 
 
 class _Reader:
     """One model being read: its weights, opened by the first constant that has bytes."""
 
-    def __init__(self, where: Where, weights: Path | bytes, *, explicit: bool = False) -> None:
+    def __init__(self, where: Where, weights: Path | bytes) -> None:
         self._where = where
         self._source = weights
-        self._weights: Weights | None = None
-        if isinstance(weights, bytes):
-            self._weights = Weights(weights)
-        elif explicit:
-            self._weights = _open(weights, "", where)
+        self._weights = Weights(weights) if isinstance(weights, bytes) else None
 
     def read(self, root: Element) -> OpenVINOModel:
         if root.tag != "net":
@@ -169,19 +144,15 @@ class _Reader:
         offset, size = (_number(layer, name, where) for name in ("offset", "size"))
         if self._weights is None and size > 0:
             assert isinstance(self._source, Path)
-            self._weights = _open(self._source, "the constant needs its bytes, but ", where)
+            try:
+                self._weights = Weights(self._source)
+            except ModelError as error:
+                raise ModelError(f"the constant needs its bytes, but {error.message}", where) from error
         constant = Constant(element_type, exact, self._weights or Weights(b""), offset, size)
         if size == 0:
             constant = replace(constant, weights=Weights(b""), offset=0)
         constant.prove(where)
         return constant
-
-
-def _open(path: Path, reason: str, where: Where) -> Weights:
-    try:
-        return Weights(path)
-    except ModelError as error:
-        raise ModelError(f"{reason}{error.message}", where) from error
 
 
 def _number(layer: Layer, name: str, where: Where) -> int:

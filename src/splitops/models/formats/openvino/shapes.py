@@ -54,13 +54,13 @@ def _parsed(form: re.Pattern[str], text: str, what: str, where: Where, minimum: 
     return value
 
 
-def parse_shape(text: str, what: str, where: Where) -> Shape | None:
+def parse_shape(text: str, where: Where) -> Shape | None:
     """Read a partial shape; None is an unknown rank.
 
     Examples:
-        >>> parse_shape("2..6,?,4", "shape", Where())
+        >>> parse_shape("2..6,?,4", Where())
         (Range(lo=2, hi=6, name=None), Range(lo=0, hi=None, name=None), 4)
-        >>> parse_shape("", "shape", Where()), parse_shape("...", "shape", Where())
+        >>> parse_shape("", Where()), parse_shape("...", Where())
         ((), None)
     """
     text = text.strip().removeprefix("[").removesuffix("]").strip()
@@ -69,22 +69,22 @@ def parse_shape(text: str, what: str, where: Where) -> Shape | None:
     if not text:
         return ()
     if text.count(",") >= MAX_RANK:
-        raise ModelError(f"{what} has more than {MAX_RANK} dimensions", where)
-    return tuple(_dimension(part.strip(), what, where) for part in text.split(","))
+        raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
+    return tuple(_dimension(part.strip(), where) for part in text.split(","))
 
 
-def _dimension(text: str, what: str, where: Where) -> Dim:
+def _dimension(text: str, where: Where) -> Dim:
     if text in {"?", "-1"}:
         return UNKNOWN
     match = _RANGE.fullmatch(text)
     if match is None:
-        return _parsed(_SIZE, text, f"a dimension of {what}", where, minimum=0)
+        return _parsed(_SIZE, text, "a dimension of shape", where, minimum=0)
     lo = int(match[1] or 0)
     hi = int(match[2]) if match[2] else None
     if hi is not None and hi >= _INT64_MAX:
         hi = None  # OpenVINO's own way to say unbounded
     if lo > _INT64_MAX or (hi is not None and hi < lo):
-        raise ModelError(f"a dimension of {what}, {text!r}, holds no size", where)
+        raise ModelError(f"a dimension of shape, {text!r}, holds no size", where)
     return lo if lo == hi else Range(lo, hi)
 
 
@@ -120,9 +120,9 @@ def matches(shape: tuple[int, ...], partial: Shape | None) -> bool:
     )
 
 
-def checked_count(shape: Sequence[int], bits: int, what: str, where: Where) -> int:
+def checked_count(shape: Sequence[int], bits: int, where: Where) -> int:
     """Return the number of elements of an exact shape that NumPy can hold."""
     # NumPy multiplies the dimensions that are not zero even where the array is empty.
     if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > _INT64_MAX:
-        raise ModelError(f"{what} = {list(shape)} is larger than any memory", where)
+        raise ModelError(f"shape = {list(shape)} is larger than any memory", where)
     return math.prod(shape)
