@@ -22,6 +22,15 @@ terms = st.tuples(coefficients, st.sampled_from(SYMBOLS), st.sampled_from([1, 1,
 sums = st.tuples(st.lists(terms, max_size=4), coefficients)
 
 
+def symbols_in(name: str) -> frozenset[str]:
+    """The symbols that an expression is made of."""
+    found: set[str] = set()
+    for atom in names._read(name):
+        ceiling = names._CEIL.fullmatch(atom)
+        found |= symbols_in(names._operand(ceiling)) if ceiling else {atom} - {""}
+    return frozenset(found)
+
+
 def stated(made: tuple[list[Term], Fraction]) -> str | int | None:
     """A sum, made with the functions under test, term by term."""
     total: str | int | None = _scaled(1, made[1])
@@ -98,7 +107,7 @@ def test_a_quotient_is_rounded_up(
     whole = names.evaluate(name, sizes)
     if isinstance(quotient, str) and whole is not None:
         assert names.evaluate(quotient, sizes) == ceil(Fraction(whole, divisor))
-        assert names.symbols_in(quotient) == names.symbols_in(name)
+        assert symbols_in(quotient) == symbols_in(name)
 
 
 @given(sums)
@@ -106,7 +115,7 @@ def test_the_symbols_of_a_sum_are_those_that_it_needs(made: tuple[list[Term], Fr
     name = stated(made)
     if not isinstance(name, str):
         return
-    needed = names.symbols_in(name)
+    needed = symbols_in(name)
     assert needed <= {symbol for _, symbol, _ in made[0]}
     sizes = dict.fromkeys(needed, 720)  # which every denominator divides
     assert names.evaluate(name, sizes) is not None
@@ -211,7 +220,7 @@ def test_an_expression_has_its_number(text: str, sizes: dict[str, int], expected
 )
 def test_any_other_text_is_one_symbol(text: str) -> None:
     """It stands for a size of its own and is never taken apart."""
-    assert names.symbols_in(text) == frozenset({text} - {""})
+    assert symbols_in(text) == frozenset({text} - {""})
     if text:
         assert names.evaluate(text, {text: 11}) == 11
         assert names.multiply(text, 1) == text
@@ -238,7 +247,7 @@ def test_a_name_has_a_greatest_length() -> None:
     assert names.ceil_divide(atom, 2) == f"ceil({atom}/2)"
     assert names.ceil_divide(atom + "x", 2) is None
     at_limit = "N + " + longest[4:]
-    assert names.symbols_in(at_limit) == {"N", longest[4:]}
+    assert symbols_in(at_limit) == {"N", longest[4:]}
     beyond = at_limit + "x"  # not even read: texts come from files
-    assert names.symbols_in(beyond) == {beyond}
+    assert symbols_in(beyond) == {beyond}
     assert names.evaluate(beyond, {beyond: 3}) == 3

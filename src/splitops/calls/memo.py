@@ -59,7 +59,10 @@ def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
                 return known[0]
     if key is not None:
         # Another thread may change lengths meanwhile: the plan is remembered by copies, of which it is made.
-        arguments = {name: _copied(value) for name, value in arguments.items()}
+        arguments = {
+            name: value.copy() if isinstance(value, list | np.ndarray) else value
+            for name, value in arguments.items()
+        }
         key = _call_key(schema, backend, data, arguments)
     plan = plan_data(schema, backend, data, arguments)
     if key is not None and _is_exact(key[_SHAPE], plan, data):
@@ -67,19 +70,11 @@ def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
     return plan
 
 
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, list | np.ndarray) else value
-
-
 def _is_exact(shape: Any, plan: SplitPlan, data: Any) -> bool:
     """Return whether a plan is small and holds for all data of its type and shape."""
     exact = _ONLY_INT.issuperset(map(type, shape)) and plan.shape == shape
-    return exact and len(plan.sizes) <= MAX_REMEMBERED and not _has_objects(data)
-
-
-def _has_objects(data: Any) -> bool:
-    """Return whether data hold objects, whose values tell the element type."""
-    return getattr(data.dtype, "kind", "") == "O"
+    # Of objects, the values tell the element type.
+    return exact and len(plan.sizes) <= MAX_REMEMBERED and getattr(data.dtype, "kind", "") != "O"
 
 
 def _call_key(

@@ -56,17 +56,13 @@ class _Drawing:
         self.margin = 16 if self.narrow else 40
         self.cells = cells(layout, _CELLS)
         self.canvas = Canvas(self._heading())
-        self.y = 96.0
+        self.y = 30.0 if self.narrow else 44.0
 
     def document(self) -> str:
-        if self.narrow:
-            self.y = 30.0
-            self._write(self._heading(), 15, 20, weight="600")
-            self._write(self._summary(), 12, 17, fill=FAINT)
-            self.y += 12
-        else:
-            self.canvas.text(self.margin, 44, self._heading(), size=20, weight="600")
-            self.canvas.text(self.margin, 66, self._summary(), size=13, fill=FAINT)
+        (size, line), (small, lower) = ((15, 20), (12, 17)) if self.narrow else ((20, 22), (13, 18))
+        self._write(self._heading(), size, line, weight="600")
+        self._write(self._summary(), small, lower, fill=FAINT)
+        self.y += 12
         if self.cells:
             self._block()
             self._memory()
@@ -192,13 +188,9 @@ class _Drawing:
         caption = "Memory, from the first element on"
         if not contiguous:
             caption += f": one turn of all parts for each of the {self.layout.outer:,} steps before the axis"
-        if self.narrow:
-            self._write(caption, 13, 18, weight="600")
-            self.y -= 18
-        else:
-            self.canvas.text(self.margin, self.y, caption, size=13, weight="600")
+        self._write(caption, 13, 18, weight="600")
         size = 12 if self.narrow else 10
-        x, y = float(self.margin), self.y + 12
+        x, y = float(self.margin), self.y - 6
         for _ in range(repeats):
             widths = _widths(shown, room / repeats - 4)
             for cell, width in zip(shown, widths, strict=True):

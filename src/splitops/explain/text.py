@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from splitops.explain.axis import Cell, cells, proportional
@@ -19,17 +18,8 @@ class Span(NamedTuple):
 Line = list[Span]
 
 
-@dataclass(frozen=True, slots=True)
-class _Characters:
-    top: str
-    bottom: str
-    vertical: str
-    horizontal: str
-    dots: str
-
-
-_UNICODE = _Characters("┌┬┐", "└┴┘", "│", "─", "…")
-_ASCII = _Characters("+++", "+++", "|", "-", "..")
+_UNICODE = ("┌┬┐", "└┴┘", "│", "─", "…")
+_ASCII = ("+++", "+++", "|", "-", "..")
 _CELLS = 64
 
 
@@ -58,7 +48,7 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
                 └────┴─────────┴─────────────┘
         part      0       1           2
     """
-    chars = _ASCII if ascii_only else _UNICODE
+    top, bottom, vertical, horizontal, _ = _ASCII if ascii_only else _UNICODE
     gutter = _gutter(layout)
     margin = max(len(line) for line in (*gutter, "part")) + 2
     room = max(8, width - margin - len(str(layout.size)))
@@ -70,15 +60,15 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
     widths = proportional([cell.size for cell in shown], minimums, room - len(shown) - 1)
     height = 3 if gutter else 1
     lines = [[Span(" " * margin + "offset")], [Span(" " * margin + _ruler(shown, widths))]]
-    lines.append([Span(" " * margin + _border(chars.top, chars.horizontal, widths))])
+    lines.append([Span(" " * margin + _border(top, horizontal, widths))])
     for row in range(height):
         left = gutter[row] if row < len(gutter) else ""
-        line = [Span(left.ljust(margin) + chars.vertical)]
+        line = [Span(left.ljust(margin) + vertical)]
         for cell, cell_width in zip(shown, widths, strict=True):
             text = _size(cell) if row == (height - 1) // 2 else ""
-            line += [Span(text.center(cell_width), cell.first), Span(chars.vertical)]
+            line += [Span(text.center(cell_width), cell.first), Span(vertical)]
         lines.append(line)
-    lines.append([Span(" " * margin + _border(chars.bottom, chars.horizontal, widths))])
+    lines.append([Span(" " * margin + _border(bottom, horizontal, widths))])
     below = " ".join(label.center(cell_width) for label, cell_width in zip(labels, widths, strict=True))
     lines.append([Span("part".ljust(margin + 1) + below)])
     return lines
@@ -89,7 +79,7 @@ def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
 
     Parts that are not contiguous alternate; as many repetitions are drawn as fit, then dots.
     """
-    dots = _ASCII.dots if ascii_only else _UNICODE.dots
+    *_, dots = _ASCII if ascii_only else _UNICODE
     shown = [cell for cell in _fitting(layout, width // 2) if cell.size]
     if not shown or layout.outer * layout.inner == 0:
         return [Span("empty")]

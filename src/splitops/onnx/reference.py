@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
 _DOMAINS = ("", "ai.onnx")
+_NUMBERS = (1, 2, 6, 7)
+"""The numbers of ``AttributeProto``'s types FLOAT, INT, FLOATS and INTS."""
 
 
 def reference_ops() -> list[type[OpRun]]:
@@ -102,7 +104,7 @@ def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) ->
     ``linked`` are the values of the function's attributes, to which attributes refer; one that the caller
     leaves out is absent.
     """
-    from onnx import AttributeProto
+    from onnx import helper
 
     found: dict[str, object] = {}
     for attribute in node.attribute:
@@ -110,14 +112,8 @@ def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) ->
             value = (linked or {}).get(attribute.ref_attr_name)
             if value is not None:
                 found[attribute.name] = value
-        elif attribute.type == AttributeProto.INT:
-            found[attribute.name] = int(attribute.i)
-        elif attribute.type == AttributeProto.INTS:
-            found[attribute.name] = [int(value) for value in attribute.ints]
-        elif attribute.type == AttributeProto.FLOAT:
-            found[attribute.name] = float(attribute.f)
-        elif attribute.type == AttributeProto.FLOATS:
-            found[attribute.name] = [float(value) for value in attribute.floats]
+        elif attribute.type in _NUMBERS:
+            found[attribute.name] = helper.get_attribute_value(attribute)
         else:
             raise ModelError(
                 f"attribute {attribute.name!r} of {node.op_type} holds no numbers",

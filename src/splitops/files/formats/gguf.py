@@ -20,7 +20,7 @@ from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.folders import PIECE, piece_name
 from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import StoredTensor, Unit
+from splitops.files.tensors import StoredTensor, Unit, row_major
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 _MAGIC: Final = b"GGUF"
@@ -137,12 +137,9 @@ class _Gguf:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         code = tensor.code if tensor.code in _NUMBERS else _CODES.get(str(tensor.element_type))
-        swapped = tensor.dtype is not None and not tensor.dtype.isnative
-        if code is None or swapped or (tensor.fortran and not tensor.both_orders):
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that GGUF does not have")
         if len(tensor.shape) > _MAX_RANK:
             raise FileError(f"{tensor.label} has rank {len(tensor.shape)}; GGUF has at most {_MAX_RANK}")
-        return tensor._replace(code=code, fortran=False)
+        return row_major(tensor, code, "GGUF")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
@@ -161,11 +158,9 @@ class _Gguf:
         return Layout((file,), places((0, start + offset) for offset in offsets))
 
     def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         return self.read(source)
 
     def like_shard(self, like: Contents, number: int, count: int) -> Contents:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         if count > _MAX_PIECES:
             raise FileError(f"a GGUF model has at most {_MAX_PIECES} files, but this size needs {count}")
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
@@ -183,11 +178,9 @@ class _Gguf:
         return Contents(self, (), (), {"entries": (*entries, *split)})
 
     def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         return len(tensor.name.encode()) + 24 + 8 * len(tensor.shape) + _alignment(like) - 1
 
     def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         return None
 
 

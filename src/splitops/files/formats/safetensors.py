@@ -27,7 +27,7 @@ from splitops.files.folders import INDEX, PIECE, index_text, open_beside, piece_
 from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import size_of
-from splitops.files.tensors import StoredTensor, unit_of
+from splitops.files.tensors import StoredTensor, row_major, unit_of
 from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -99,13 +99,7 @@ class _Safetensors:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         code = tensor.code if tensor.code in _TYPES else _CODES.get(str(tensor.element_type))
-        swapped = tensor.dtype is not None and not tensor.dtype.isnative
-        if code is None or swapped or (tensor.fortran and not tensor.both_orders):
-            order = ", Fortran order" if tensor.fortran else ""
-            raise FileError(
-                f"{tensor.label} is of type {tensor.code}{order}, which safetensors does not have"
-            )
-        return tensor._replace(code=code, fortran=False)
+        return row_major(tensor, code, "safetensors")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         names = [tensor.name for tensor in tensors]
@@ -149,19 +143,15 @@ class _Safetensors:
         return Layout((TargetFile(name, size, ((0, head),)),), made)
 
     def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         return joined(shards_of(source, allow_links=allow_links)[0], source)
 
     def like_shard(self, like: Contents, number: int, count: int) -> Contents:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         return like
 
     def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         return len(_quoted(tensor.name).encode()) + len(_listed(tensor.shape)) + _ENTRY
 
     def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
-        """See :class:`~splitops.files.formats.ShardedFormat`."""
         text = index_text(where, total)
         return TargetFile(stem + INDEX, len(text), ((0, text),))
 

@@ -83,20 +83,6 @@ def ceil_divide(name: str | int, divisor: int) -> str | int | None:
     return _bounded(f"ceil({operand}/{divisor})")
 
 
-def symbols_in(name: str) -> frozenset[str]:
-    """Return the symbols that an expression is made of.
-
-    Examples:
-        >>> sorted(symbols_in("ceil(N/2) + M - 1"))
-        ['M', 'N']
-    """
-    found: set[str] = set()
-    for atom in _read(name):
-        match = _CEIL.fullmatch(atom)
-        found |= symbols_in(_operand(match)) if match else {atom} - {""}
-    return frozenset(found)
-
-
 def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
     """Return the value of an expression, None where a symbol has no size or the value is not an integer.
 

@@ -17,6 +17,7 @@ from onnx import TensorProto, numpy_helper
 
 from splitops.errors import ModelError, Where, shown
 from splitops.ground.reading import DataFolder, open_regular, read_range
+from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_BYTES: Final = (1 << 63) - 1
@@ -142,10 +143,7 @@ def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = 
         data = tensor.raw_data
     else:
         return _converted(tensor, where)
-    if element_type.packed:
-        return _converted(_with_raw_data(tensor, bytes(data)), where)
-    dtype = element_type.numpy.newbyteorder("<")
-    array: npt.NDArray[Any] = np.ndarray(tuple(tensor.dims), dtype, buffer=data or bytes(1))
+    array = unpack(data, element_type, tensor.dims)
     array.flags.writeable = False
     return array
 
@@ -247,10 +245,6 @@ def _entry_count(elements: int, element_type: ElementType) -> int:
     if element_type.bits in (2, 4):
         return -(-elements * element_type.bits // 8)
     return elements
-
-
-def _with_raw_data(tensor: TensorProto, data: bytes) -> TensorProto:
-    return TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
 
 
 def _converted(tensor: TensorProto, where: Where) -> npt.NDArray[Any]:
