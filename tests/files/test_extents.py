@@ -146,7 +146,7 @@ def run(tasks, sources, expected, folder):
         by_source = {index: file.fileno() for index, file in files.items()}
         by_target = {index: file.fileno() for index, file in targets.items()}
         for task in reversed(tasks):
-            extents = [e for each in task for e in each.extents]
+            extents = list(task.extents)
             checksums = engine.copy(task, by_source, by_target)
             scratch = {index: bytearray(len(content)) for index, content in expected.items()}
             assert checksums == obeyed(extents, sources, scratch)

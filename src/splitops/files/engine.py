@@ -8,15 +8,16 @@ such as small tensors, are written together. The bytes are moved by :mod:`splito
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from splitops.files.extents import Extent, Extents, Table, contiguous, joined
+from splitops.files.extents import Extent, Extents, Table, joined, numbers_from
 from splitops.native.files import copy_extents
 
 TASK_BYTES: Final = 256 << 20
@@ -34,26 +35,47 @@ _MAX_GAP: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """Extents of equal counts that are copied together: run r of each, then run r + 1.
+class Passes:
+    """Extents in passes: those of a pass have equal counts, and are copied together, run after run of each.
 
     Attributes:
-        extents: in the order of their targets.
-        block_rows: how many runs of each a thread takes at a time.
+        extents: pass after pass, those of one in the order of their targets.
+        sizes: of each pass, how many extents it has.
+        block_rows: of each, how many runs of each extent a thread takes at a time.
     """
 
     extents: Extents
-    block_rows: int
+    sizes: Table
+    block_rows: Table
 
     @property
-    def count(self) -> int:
-        """How many runs each extent has."""
-        return int(self.extents.table[0, 7])
+    def firsts(self) -> Table:
+        """The position of the first extent of each pass."""
+        found: Table = np.cumsum(self.sizes) - self.sizes
+        return found
 
     @property
-    def row_bytes(self) -> int:
-        """The bytes of one run of each."""
-        return int(self.extents.table[:, 6].sum())
+    def counts(self) -> Table:
+        """How many runs each extent of a pass has."""
+        found: Table = self.extents.table[self.firsts, 7]
+        return found
+
+    @property
+    def row_bytes(self) -> Table:
+        """Of each pass, the bytes of one run of each extent."""
+        run = self.extents.table[:, 6]
+        found: Table = np.add.reduceat(run, self.firsts) if len(self.sizes) else self.sizes
+        return found
+
+    def rows(self, passes: Table, first: Table, end: Table) -> Passes:
+        """Return the runs ``first`` to ``end`` of some passes."""
+        sizes = self.sizes[passes]
+        table = self.extents.table[numbers_from(self.firsts[passes], sizes)]
+        skipped = np.repeat(first, sizes)
+        table[:, 1] += skipped * table[:, 2]
+        table[:, 4] += skipped * table[:, 5]
+        table[:, 7] = np.repeat(end - first, sizes)
+        return Passes(Extents(table), sizes, self.block_rows[passes])
 
 
 class CopyError(Exception):
@@ -77,7 +99,11 @@ class CopyError(Exception):
 # What the passes are ------------------------------------------------------------------------------------
 
 
-def passes(extents: Iterable[Extent], memory: int) -> list[Pass]:
+_Some = tuple[Table, Table, Table]
+"""Extents, the number of the pass of each, in order, and how many runs each pass takes at a time."""
+
+
+def passes(extents: Iterable[Extent], memory: int) -> Passes:
     """Group extents so that each byte of the sources is read about once.
 
     Args:
@@ -88,73 +114,79 @@ def passes(extents: Iterable[Extent], memory: int) -> list[Pass]:
     block = max(1, min(_BLOCK, memory // 4))
     run, one = found[:, 6], found[:, 7] == 1
     small, short = one & (run < block), ~one & (run < _LONG_RUN)
-    alone: list[Extent] = []
-    ends: list[Extent] = []
-    for extent in Extents(found[~small & ~short]):
-        if extent.runs > 1:
-            alone += _columns(extent)
-            continue
-        alone.append(_blocks(extent, block))
-        if extent.run % block:
-            ends.append(_end(extent, extent.run % block))
-    made = [Pass(Extents.of([extent]), max(1, min(extent.runs, _BLOCK // extent.run))) for extent in alone]
-    made += _grouped(found[short], memory)
-    made += _together(np.concatenate([found[small], Extents.of(ends).table]), block)
-    made.sort(key=lambda found: found.extents.table[0, :2].tolist())
-    return made
+    whole, ends = _blocks(found[one & ~small], block)
+    some = [
+        _alone(np.concatenate([whole, _columns(found[~one & ~short])])),
+        _grouped(found[short], memory),
+        _together(np.concatenate([found[small], ends]), block),
+    ]
+    table = np.concatenate([each[0] for each in some])
+    sizes = np.concatenate([np.bincount(number, minlength=len(rows)) for _, number, rows in some])
+    block_rows = np.concatenate([rows for _, _, rows in some])
+    made = Passes(Extents(table), sizes, block_rows)
+    first = table[made.firsts]
+    order = np.lexsort((first[:, 1], first[:, 0]))
+    return made.rows(order, np.zeros_like(order), made.counts[order])
 
 
-def _blocks(extent: Extent, block: int) -> Extent:
-    """Return the whole blocks of one stretch as rows."""
-    return extent._replace(stride=block, target_stride=block, run=block, runs=extent.run // block)
+def _blocks(found: Table, block: int) -> tuple[Table, Table]:
+    """Return the whole blocks of stretches as rows, and what is behind them."""
+    whole, ends = found.copy(), found.copy()
+    size = found[:, 6] % block
+    whole[:, [2, 5, 6]], whole[:, 7] = block, found[:, 6] // block
+    ends[:, [1, 4]] += (found[:, 6] - size)[:, None]
+    ends[:, [2, 5, 6]] = size[:, None]
+    return whole, ends[size > 0]
 
 
-def _end(extent: Extent, size: int) -> Extent:
-    """Return the last bytes of one stretch."""
-    done = extent.run - size
-    return contiguous(extent.source, extent.offset + done, extent.target, extent.target_offset + done, size)
+def _columns(found: Table) -> Table:
+    """Return extents of long runs as columns of at most a block."""
+    counts = -(-found[:, 6] // _BLOCK)
+    begin = numbers_from(np.zeros_like(counts), counts) * _BLOCK
+    columns = np.repeat(found, counts, axis=0)
+    columns[:, [1, 4]] += begin[:, None]
+    columns[:, 6] = np.minimum(_BLOCK, columns[:, 6] - begin)
+    return columns
 
 
-def _together(found: Table, block: int) -> Iterator[Pass]:
-    """Yield stretches of less than a block, neighbours in a target in one pass: it costs more to write."""
+def _alone(found: Table) -> _Some:
+    """Return a pass for each extent."""
+    return found, np.arange(len(found)), np.clip(_BLOCK // found[:, 6], 1, found[:, 7])
+
+
+def _together(found: Table, block: int) -> _Some:
+    """Return stretches of less than a block, neighbours in a target in one pass: it costs more to write."""
     found = found[np.lexsort((found[:, 4], found[:, 3]))]
     blocks = (np.cumsum(found[:, 6]) - found[:, 6]) // block
-    new = (np.diff(found[:, 3]) != 0) | (np.diff(blocks) != 0)
-    for group in np.split(found, np.flatnonzero(new) + 1) if len(found) else ():
-        yield Pass(Extents(group), 1)
+    number = _counted_up((np.diff(found[:, 3]) != 0) | (np.diff(blocks) != 0), len(found))
+    return found, number, np.ones(len(np.unique(number)), np.int64)
 
 
-def _columns(extent: Extent) -> Iterator[Extent]:
-    """Yield an extent of long runs as columns of at most a block."""
-    for begin in range(0, extent.run, _BLOCK):
-        yield extent._replace(
-            offset=extent.offset + begin,
-            target_offset=extent.target_offset + begin,
-            run=min(_BLOCK, extent.run - begin),
-        )
+def _counted_up(new: npt.NDArray[np.bool_], count: int) -> Table:
+    """Return the numbers of runs of so many things, of which all but the first say whether a run begins."""
+    return np.cumsum(np.concatenate(([0], new)))[:count]
 
 
-def _grouped(extents: Table, memory: int) -> Iterator[Pass]:
-    """Yield rows of short runs, those that share rows of a source or of a target in one pass."""
+def _grouped(extents: Table, memory: int) -> _Some:
+    """Return rows of short runs, those that share rows of a source or of a target in one pass."""
     if not len(extents):
-        return
+        return _alone(extents)
     group = _groups(extents, memory)
     order = np.lexsort((extents[:, 4], extents[:, 3], group))
     extents, group = extents[order], group[order]
     (reading, _), (writing, _) = _lanes(extents, group, _MAX_GAP), _lanes(_inverse(extents), group, 0)
     used, stride = reading[:, 3], reading[:, 4]
-    rows = np.zeros(group[-1] + 1, np.int64)
-    np.add.at(rows, reading[:, 0], np.where(used * 2 >= stride, stride, used))  # with small gaps
-    np.add.at(rows, writing[:, 0], writing[:, 3])
+    row = np.zeros(group[-1] + 1, np.int64)
+    np.add.at(row, reading[:, 0], np.where(used * 2 >= stride, stride, used))  # with small gaps
+    np.add.at(row, writing[:, 0], writing[:, 3])
     files = np.maximum(np.bincount(reading[:, 0]), np.bincount(writing[:, 0]))
-    each = np.split(extents, np.flatnonzero(np.diff(group)) + 1)
-    for table, row, count in zip(each, rows.tolist(), files.tolist(), strict=True):
-        if row > memory:  # files that all meet in rows too wide to hold: each extent by itself
-            for extent in Extents(table):
-                yield Pass(Extents.of([extent]), max(1, min(extent.runs, memory // (2 * extent.stride))))
-        else:
-            wanted = 2 * max(_BLOCK, count * _PIECE)
-            yield Pass(Extents(table), max(1, min(wanted, memory) // row))
+    wanted = np.minimum(2 * np.maximum(_BLOCK, files * _PIECE), memory)
+    wide = (row > memory)[group]  # files that all meet in rows too wide to hold: each extent by itself
+    number = _counted_up((np.diff(group) != 0) | wide[1:], len(group))
+    first = np.unique(number, return_index=True)[1]
+    alone = np.minimum(extents[first, 7], memory // (2 * extents[first, 2]))
+    rows = np.where(wide[first], alone, (wanted // row)[group[first]])
+    return extents, number, np.maximum(1, rows)
 
 
 def _groups(extents: Table, memory: int) -> Table:
@@ -162,21 +194,20 @@ def _groups(extents: Table, memory: int) -> Table:
 
     A group is so small that each file gets a piece at a time, unless the rows would be short.
     """
-    parents = list(range(len(extents)))
-
-    def root(index: int) -> int:
-        while parents[index] != index:
-            parents[index] = parents[parents[index]]
-            index = parents[index]
-        return index
-
     widest = min(memory // 4, max(_MAX_GAP, int(extents[:, 6].min()) * (memory // (2 * _PIECE))))
     one = np.zeros(len(extents), np.int64)
-    for found, gap in ((extents, _MAX_GAP), (_inverse(extents), 0)):
-        first: dict[int, int] = {}
-        for index, lane in enumerate(_lanes(found, one, gap, widest)[1].tolist()):
-            parents[root(index)] = root(first.setdefault(lane, index))
-    return np.unique([root(index) for index in range(len(extents))], return_inverse=True)[1]
+    sides = [
+        _lanes(found, one, gap, widest)[1] for found, gap in ((extents, _MAX_GAP), (_inverse(extents), 0))
+    ]
+    orders = [(np.argsort(lane, kind="stable"), lane) for lane in sides]
+    starts = [np.flatnonzero(np.concatenate(([True], np.diff(lane[order]) != 0))) for order, lane in orders]
+    least, before = np.arange(len(extents)), np.empty(0, np.int64)
+    while not np.array_equal(least, before):  # of each extent the first one that it is known to go with
+        before = least
+        for (order, lane), start in zip(orders, starts, strict=True):
+            least = np.minimum.reduceat(least[order], start)[lane]
+        least = least[least]
+    return np.unique(least, return_inverse=True)[1]
 
 
 def _inverse(extents: Table) -> Table:
@@ -198,25 +229,28 @@ def _lanes(extents: Table, number: Table, gap: int, widest: int | None = None) -
         The lanes as the core takes them, in the order of the passes; and the lane of each extent.
     """
     order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0], number))
-    columns = np.column_stack((number, extents[:, [0, 7, 2, 1, 6]]))[order]
-    lanes: list[list[int]] = []
-    numbers = []
-    before, base, end = (-1, -1, -1, -1), 0, 0
-    for of, source, runs, stride, offset, run in columns.tolist():
-        near = offset <= end + gap if gap else offset == end
-        if (
-            before != (of, source, runs, stride)
-            or not near
-            or offset + run - base > min(stride, widest or stride)
-        ):
-            before, base, end = (of, source, runs, stride), offset, offset
-            lanes.append([of, source, base, 0, stride])
-        end = max(end, offset + run)
-        lanes[-1][3] = end - base
-        numbers.append(len(lanes) - 1)
+    keys = np.column_stack((number, extents[:, [0, 7, 2]]))[order]
+    offset, end = extents[order, 1], extents[order, 1] + extents[order, 6]
+    new = (np.diff(keys, axis=0) != 0).any(1)
+    new |= offset[1:] > end[:-1] + gap if gap else offset[1:] != end[:-1]
+    first = np.flatnonzero(np.concatenate(([True], new)))[: len(order)]
+    most = np.minimum(keys[:, 3], widest or keys[:, 3])[first]
+    wide = np.maximum.reduceat(end, first) - offset[first] > most if len(order) else most > 0
+    behind = np.append(first[1:], len(order))
+    more = [first]
+    for begin, stop, width in zip(
+        first[wide].tolist(), behind[wide].tolist(), most[wide].tolist(), strict=True
+    ):
+        reached = np.maximum.accumulate(end[begin:stop]).tolist()
+        at = begin
+        while (at := begin + bisect_right(reached, int(offset[at]) + width, at + 1 - begin)) < stop:
+            more.append(np.array([at]))
+    first = np.sort(np.concatenate(more))
+    counts = np.diff(np.append(first, len(order)))
+    used = np.maximum.reduceat(end, first) - offset[first] if len(order) else first
     lane = np.empty(len(order), np.int64)
-    lane[order] = numbers
-    return np.array(lanes, np.int64).reshape(-1, 5), lane
+    lane[order] = np.repeat(np.arange(len(first)), counts)
+    return np.column_stack((keys[first][:, :2], offset[first], used, keys[first, 3])), lane
 
 
 def _stretches(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
@@ -233,31 +267,31 @@ def _stretches(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
     return np.stack((of[first], file[first], offset[first], used, used), 1), lane
 
 
-def tasks(found: Iterable[Pass], size: int = TASK_BYTES) -> list[list[Pass]]:
+def tasks(found: Passes, size: int = TASK_BYTES) -> list[Passes]:
     """Cut passes between rows into tasks of about a size; each can be done without the others, and again."""
-    made: list[list[Pass]] = [[]]
+    made: list[list[tuple[int, int, int]]] = [[]]
     left = size
-    for each in found:
+    columns = (found.counts.tolist(), found.row_bytes.tolist(), found.block_rows.tolist())
+    for number, (count, row_bytes, block_rows) in enumerate(zip(*columns, strict=True)):
         first = 0
-        while first < each.count:
+        while first < count:
             if left <= 0:
                 made.append([])
                 left = size
             # Whole blocks, so that a cut does not make two small ones.
-            blocks = max(1, left // (each.row_bytes * each.block_rows))
-            end = min(each.count, first + blocks * each.block_rows)
-            piece = each.extents if end - first == each.count else each.extents.rows(first, end)
-            made[-1].append(Pass(piece, each.block_rows))
-            left -= (end - first) * each.row_bytes
+            blocks = max(1, left // (row_bytes * block_rows))
+            end = min(count, first + blocks * block_rows)
+            made[-1].append((number, first, end))
+            left -= (end - first) * row_bytes
             first = end
-    return [task for task in made if task]
+    return [found.rows(*np.array(task, np.int64).T) for task in made if task]
 
 
 # Doing them ---------------------------------------------------------------------------------------------
 
 
 def copy(
-    task: Sequence[Pass],
+    task: Passes,
     sources: Mapping[int, int],
     targets: Mapping[int, int],
     *,
@@ -283,7 +317,7 @@ def copy(
 
 
 def checksums(
-    task: Sequence[Pass],
+    task: Passes,
     files: Mapping[int, int],
     *,
     written: bool = True,
@@ -303,12 +337,12 @@ def checksums(
         CopyError: a file cannot be read, or has lost its end; ``writing`` is False for targets, too.
     """
     if written:
-        task = [Pass(each.extents.inverse(), each.block_rows) for each in task]
+        task = Passes(task.extents.inverse(), task.sizes, task.block_rows)
     return _run(task, files, None, threads, tick)
 
 
 def _run(
-    task: Sequence[Pass],
+    task: Passes,
     sources: Mapping[int, int],
     targets: Mapping[int, int] | None,
     threads: int,
@@ -332,32 +366,29 @@ def _run(
 class _Tables:
     """A task as :mod:`splitops.native.files` takes it."""
 
-    def __init__(self, task: Sequence[Pass]) -> None:
-        self._passes: list[tuple[int, int]] = []
+    def __init__(self, task: Passes) -> None:
+        self._passes: list[Table] = []
         self._moves: list[Table] = []
         self._sources: list[Table] = []
         self._targets: list[Table] = []
         self._positions: list[Table] = []
         """Of each move, the position of its extent in the task."""
-        firsts = list(itertools.accumulate((len(each.extents) for each in task), initial=0))
-        lone = [at for at, each in enumerate(task) if each.count == 1]
-        others = [at for at, each in enumerate(task) if each.count > 1]
-        for some, lanes in ((lone, _stretches), (others, _lanes)):
-            if some:
-                self._add([task[at] for at in some], [firsts[at] for at in some], lanes)
+        lone = task.counts == 1
+        for some, lanes in ((lone, _stretches), (~lone, _lanes)):
+            if some.any():
+                self._add(task, some, lanes)
 
     def _add(
         self,
-        passes: Sequence[Pass],
-        firsts: Sequence[int],
+        task: Passes,
+        some: npt.NDArray[np.bool_],
         lanes: Callable[[Table, Table, int], tuple[Table, Table]],
     ) -> None:
-        """Add passes: of each the position of its first extent in the task. Their lanes are made so."""
-        tables = [each.extents.table for each in passes]
-        number = np.repeat(np.arange(len(tables)) + len(self._passes), [len(table) for table in tables])
-        position = [np.arange(first, first + len(each)) for first, each in zip(firsts, tables, strict=True)]
-        self._passes += [(each.count, each.block_rows) for each in passes]
-        table = np.concatenate(tables)
+        """Add some passes of a task. Their lanes are made so."""
+        position = np.flatnonzero(np.repeat(some, task.sizes))
+        number = sum(map(len, self._passes)) + np.repeat(np.arange(some.sum()), task.sizes[some])
+        self._passes.append(np.column_stack((task.counts, task.block_rows))[some])
+        table = task.extents.table[position]
         (read, of), (written, to) = lanes(table, number, _MAX_GAP), lanes(_inverse(table), number, 0)
         order = np.lexsort((table[:, 4], to))
         table, of, to = table[order], of[order], to[order]
@@ -366,14 +397,14 @@ class _Tables:
         self._moves.append(np.stack((sources + of, column, targets + to, target_column, table[:, 6]), 1))
         self._sources.append(read)
         self._targets.append(written)
-        self._positions.append(np.concatenate(position)[order])
+        self._positions.append(position[order])
 
     def arguments(
         self, sources: Sequence[int], targets: Sequence[int] | None
     ) -> tuple[Table, Table, Table, Table]:
         """Return the first arguments of ``copy_extents``, whose files count in these lists."""
         return (
-            np.array(self._passes, np.int64).reshape(-1, 2),
+            np.concatenate([np.empty((0, 2), np.int64), *self._passes]),
             _counted(self._sources, sources),
             _counted(self._targets, targets),
             np.concatenate([np.empty((0, 5), np.int64), *self._moves]),

@@ -15,7 +15,7 @@ from typing import Final
 from splitops.errors import FileError, shown_path
 from splitops.files import engine
 from splitops.files.descriptors import allocate, make_durable, write_all
-from splitops.files.engine import CopyError, Pass
+from splitops.files.engine import CopyError, Passes
 from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import LocalFile, reason
@@ -60,7 +60,7 @@ class ExtentCopies:
         if memory < _MIN_MEMORY:
             raise FileError(f"{memory} bytes of memory are too few: at least {_MIN_MEMORY} are needed")
         found = engine.tasks(engine.passes(self.extents, memory // engine.THREADS))
-        return [ExtentTask(tuple(task)) for task in found]
+        return [ExtentTask(task) for task in found]
 
     def identity(self) -> str:
         """Return what differs for other copies."""
@@ -97,12 +97,12 @@ class ExtentCopies:
 class ExtentTask:
     """Passes that are done at a time; see :mod:`splitops.files.tasks`."""
 
-    passes: tuple[Pass, ...]
+    passes: Passes
 
     @property
     def extents(self) -> Extents:
         """All extents, in the order of the checksums."""
-        return Extents.all([each.extents for each in self.passes])
+        return self.passes.extents
 
     @property
     def sources(self) -> list[int]:
@@ -117,17 +117,17 @@ class ExtentTask:
     @property
     def bytes(self) -> int:
         """The bytes that are copied."""
-        return sum(each.row_bytes * each.count for each in self.passes)
+        return self.extents.bytes
 
     @property
     def cut(self) -> object:
         """How many rows and extents each pass has."""
-        return [(each.count, each.block_rows, len(each.extents)) for each in self.passes]
+        return [each.tolist() for each in (self.passes.counts, self.passes.block_rows, self.passes.sizes)]
 
     @property
     def checksums(self) -> int:
         """How many extents there are."""
-        return sum(len(each.extents) for each in self.passes)
+        return len(self.extents)
 
     def copy(self, files: Files, tick: Tick = no_tick) -> list[int]:
         """Copy, and return the checksum of each extent.

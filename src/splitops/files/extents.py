@@ -112,18 +112,20 @@ class Extents(Sequence[Extent]):
         """Return the extents that copy the bytes back."""
         return Extents(self.table[:, [3, 4, 5, 0, 1, 2, 6, 7]])
 
-    def rows(self, first: int, end: int) -> Extents:
-        """Return the runs ``first`` to ``end`` of each extent."""
-        table = self.table.copy()
-        table[:, 1] += first * table[:, 2]
-        table[:, 4] += first * table[:, 5]
-        table[:, 7] = end - first
-        return Extents(table)
-
 
 def contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
     """Return the extent of one stretch of bytes."""
     return Extent(source, offset, size, target, target_offset, size, size, 1)
+
+
+def numbers_from(first: Table, counts: Table) -> Table:
+    """Return so many numbers from each first one on, one after the other.
+
+    Examples:
+        >>> numbers_from(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
+    """
+    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
 def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:

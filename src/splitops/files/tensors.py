@@ -7,6 +7,7 @@ import gc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -89,8 +90,9 @@ class StoredTensor(NamedTuple):
 
 def stretches_of(tensors: Sequence[StoredTensor]) -> Table:
     """Return where the bytes of tensors are: of each a row of the file, the offset and the size."""
-    columns = zip(*((each.file, each.offset, each.size) for each in tensors), strict=True)
-    return np.array([np.array(column, np.int64) for column in columns], np.int64).reshape(3, -1).T
+    fields = map(StoredTensor._fields.index, ("file", "offset", "size"))
+    columns = [np.fromiter(map(itemgetter(field), tensors), np.int64, len(tensors)) for field in fields]
+    return np.column_stack(columns)
 
 
 def array_tensor(

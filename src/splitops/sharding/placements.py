@@ -6,12 +6,13 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from splitops.errors import PlanError, shown
-from splitops.files.extents import Extent, Extents, Table, stretches_to
+from splitops.files.extents import Extent, Extents, Table, numbers_from, stretches_to
 from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.files.tensors import StoredTensor, stretches_of
 from splitops.sharding.boxes import Box, prove_boxes
@@ -42,8 +43,9 @@ def numbered(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
         >>> [part.tolist() for part in map(np.array, numbered("abac"))]
         [[0, 1, 0, 2], [0, 1, 3]]
     """
-    known: dict[Hashable, int] = {}
-    numbers = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+    every = list(keys)
+    known = {key: number for number, key in enumerate(dict.fromkeys(every))}
+    numbers = np.fromiter(map(known.__getitem__, every), np.int64, len(every))
     return numbers, np.unique(numbers, return_index=True)[1].tolist()
 
 
@@ -61,9 +63,8 @@ def spread(
     """
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
-    first = (np.cumsum(counts) - counts)[form] - (np.cumsum(rows) - rows)
     table = Extents.of([extent for each in forms for extent in each]).table
-    table = table[np.repeat(first, rows) + np.arange(rows.sum())]
+    table = table[numbers_from((np.cumsum(counts) - counts)[form], rows)]
     table[:, 0] = np.repeat(sources, rows)
     table[:, 3] = np.repeat(np.broadcast_to(target, len(rows)), rows)
     table[:, 4] += np.repeat(places, rows)
@@ -89,8 +90,10 @@ class Placements:
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, Cut]]]:
         """Of each tensor the number of its kind, and of each kind one: they share type, shape and cut."""
-        found = zip(map(id, self.cuts), self.tensors, strict=True)
-        numbers, firsts = numbered((cut, tensor.shape, tensor.code) for cut, tensor in found)
+        shapes, codes = (
+            map(itemgetter(StoredTensor._fields.index(f)), self.tensors) for f in ("shape", "code")
+        )
+        numbers, firsts = numbered(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
 
     def members(self, kinds: Iterable[bool]) -> list[Table]:
