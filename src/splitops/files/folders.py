@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from json.encoder import encode_basestring as _quoted
 from pathlib import Path
 from typing import Final
 
@@ -144,6 +144,7 @@ def others_of(
 
 def index_text(where: Mapping[str, str], total: int) -> bytes:
     """Return the index of safetensors files: of each tensor the file, and the bytes of all."""
-    rows = ",\n".join(f"    {_quoted(name)}: {_quoted(file)}" for name, file in sorted(where.items()))
-    stated = f"{{\n{rows}\n  }}" if rows else "{}"
+    named = {name: where[name] for name in sorted(where)}
+    rows = json.dumps(named, ensure_ascii=False, separators=(",\n    ", ": "))[1:-1]
+    stated = f"{{\n    {rows}\n  }}" if rows else "{}"
     return f'{{\n  "metadata": {{\n    "total_size": {total}\n  }},\n  "weight_map": {stated}\n}}\n'.encode()

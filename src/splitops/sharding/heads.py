@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from splitops.errors import PlanError
+from splitops.files.tensors import numbered
 from splitops.sharding.cuts import Recipe, cut_axis, whole_ranks
 from splitops.sharding.expressions import Names
 from splitops.sharding.placements import Placements
@@ -30,16 +31,16 @@ def cut_heads(placements: Placements, matched: Sequence[ShardRule], names: Names
         matched: of each tensor, its rule.
         names: how many heads there are, and their size.
     """
-    seen: set[tuple[int, str, tuple[int, ...]]] = set()
+    modules = [tensor.name.rpartition(".")[0].rpartition(".")[2] for tensor in placements.tensors]
+    _, firsts = numbered(zip(map(id, matched), placements.kinds[0].tolist(), modules, strict=True))
     told: dict[int, str] = {}
-    for tensor, rule, cut in zip(placements.tensors, matched, placements.cuts, strict=True):
-        heads = _HEADS.get(tensor.name.rpartition(".")[0].rpartition(".")[2])
+    for index in firsts:
+        tensor, rule, cut = placements.tensors[index], matched[index], placements.cuts[index]
+        heads = _HEADS.get(modules[index])
         if heads is None or cut.axis is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue
-        key = rule.number, heads, tensor.shape
-        if rule.number in told or key in seen:
+        if rule.number in told:
             continue
-        seen.add(key)
         pack = names.value(rule.says.get("pack", 1))
         size = tensor.shape[cut.axis]
         unit = _unit(size * pack, heads, names)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from splitops.errors import PlanError, shown
 from splitops.files.extents import Extent, Extents, Table, numbers_from, stretches_to
 from splitops.files.formats import Contents, TargetFile, format_named
-from splitops.files.tensors import StoredTensor, stretches_of
+from splitops.files.tensors import StoredTensor, column, numbered, stretches_of
 from splitops.sharding.boxes import Box, prove_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile
 from splitops.sharding.cuts import Cut
@@ -34,19 +33,6 @@ def laid_file(
     form = format_named("safetensors")
     laid = form.lay_out(tensors, Contents(form, (), (), metadata), name)
     return laid.files[0], laid.places[:, 1]
-
-
-def numbered(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
-    """Return a number for each key, equal ones alike, and the position of the first of each number.
-
-    Examples:
-        >>> [part.tolist() for part in map(np.array, numbered("abac"))]
-        [[0, 1, 0, 2], [0, 1, 3]]
-    """
-    every = list(keys)
-    known = {key: number for number, key in enumerate(dict.fromkeys(every))}
-    numbers = np.fromiter(map(known.__getitem__, every), np.int64, len(every))
-    return numbers, np.unique(numbers, return_index=True)[1].tolist()
 
 
 def spread(
@@ -90,9 +76,7 @@ class Placements:
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, Cut]]]:
         """Of each tensor the number of its kind, and of each kind one: they share type, shape and cut."""
-        shapes, codes = (
-            map(itemgetter(StoredTensor._fields.index(f)), self.tensors) for f in ("shape", "code")
-        )
+        shapes, codes = column(self.tensors, "shape"), column(self.tensors, "code")
         numbers, firsts = numbered(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
 

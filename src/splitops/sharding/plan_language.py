@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from splitops.errors import PlanError, SplitError, brief, shown
-from splitops.files.tensors import StoredTensor
+from splitops.files.tensors import StoredTensor, column, numbered
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
@@ -112,54 +113,44 @@ def cuts_of(
     """
     globs = Globs(glob for rule in rules for glob in rule.match)
     owners = [rule for rule in rules for _ in rule.match]
-    matched = []
-    for tensor in tensors:
-        found = globs.find(tensor.name)
-        if found is None:
-            raise PlanError(
-                f'no rule matches {tensor.label}: end the plan with match = "*", replicate = true'
-            )
-        matched.append((owners[found[0]], found[1]))
-    counts = _placed_counts(matched)
-    known: dict[tuple[int, tuple[int, ...]], Cut] = {}
+    found = [globs.first(tensor.name) for tensor in tensors]
+    if None in found:
+        label = tensors[found.index(None)].label
+        raise PlanError(f'no rule matches {label}: end the plan with match = "*", replicate = true')
+    chosen = [owners[number] for number in found if number is not None]
+    texts: list[str | None] = [None] * len(tensors)  # what `place` names
+    counts: Counter[int] = Counter()
+    placing = {rule.number: rule.says["place"] for rule in rules if "place" in rule.says}
+    for index, rule in enumerate(chosen if placing else ()):
+        if isinstance(placing.get(rule.number), str):
+            _, captures = globs.find(tensors[index].name) or (0, {})
+            texts[index] = text = captures[placing[rule.number]]
+            counts[rule.number] = max(counts[rule.number], int(text) + 1 if _is_number(text) else 0)
+    alike, firsts = numbered(zip(map(id, chosen), column(tensors, "shape"), texts, strict=True))
     cuts = []
-    for tensor, (rule, captures) in zip(tensors, matched, strict=True):
-        key = rule.number, tensor.shape
-        cut = known.get(key)
-        if cut is None:
-            try:
-                named = rule.says.get("place")
-                if named is not None:
-                    cuts.append(_placed(named, captures, counts.get(rule.number, 0), ranks))
-                    continue
-                recipe = _recipe(rule, tensor.shape, names)
-                size = tensor.shape[recipe.axis] if recipe else 0
-                cut = known[key] = cut_axis(recipe, size, ranks) if recipe else whole(ranks)
-            except SplitError as error:
-                raise PlanError(f"{tensor.label}, {rule.label}: {error.message}") from error
-        cuts.append(cut)
-    return [rule for rule, _ in matched], cuts
+    for index in firsts:
+        tensor, rule = tensors[index], chosen[index]
+        try:
+            if rule.number in placing:
+                cuts.append(_placed(placing[rule.number], texts[index], counts[rule.number], ranks))
+                continue
+            recipe = _recipe(rule, tensor.shape, names)
+            cuts.append(cut_axis(recipe, tensor.shape[recipe.axis], ranks) if recipe else whole(ranks))
+        except SplitError as error:
+            raise PlanError(f"{tensor.label}, {rule.label}: {error.message}") from error
+    return chosen, [cuts[kind] for kind in alike.tolist()]
 
 
-def _placed_counts(matched: Sequence[tuple[ShardRule, dict[str, str]]]) -> dict[int, int]:
-    """Return of each rule with ``place`` how many entries its captured numbers count."""
-    counts: dict[int, int] = {}
-    for rule, captures in matched:
-        if "place" not in rule.says:
-            continue
-        text = captures.get(str(rule.says["place"]), "")
-        if text.isascii() and text.isdigit() and len(text) < 10:
-            counts[rule.number] = max(counts.get(rule.number, 0), int(text) + 1)
-    return counts
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _placed(named: int | str, captures: Mapping[str, str], count: int, ranks: int) -> Cut:
+def _placed(named: int | str, text: str | None, count: int, ranks: int) -> Cut:
     if isinstance(named, int):
         if named >= ranks:
             raise PlanError(f"place = {named} of {ranks} ranks, from 0 on")
         return placed(named, ranks, ranks)
-    text = captures[named]
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    if text is None or not _is_number(text):
         raise PlanError(f"place = {shown(named)}, which is {shown(text)} and no number")
     return placed(int(text), count, ranks)
 

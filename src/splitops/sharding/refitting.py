@@ -18,7 +18,7 @@ from splitops.files.extents import contiguous
 from splitops.files.folders import INDEX
 from splitops.files.formats import TargetFile
 from splitops.files.plans import FilePlan
-from splitops.files.tensors import StoredTensor, without_collector
+from splitops.files.tensors import StoredTensor, numbered, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.copies import prove_equal
@@ -26,7 +26,7 @@ from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import Copied, Form, Fusions, rules_of
 from splitops.sharding.globs import matched
-from splitops.sharding.placements import Laid, laid_file, numbered, spread
+from splitops.sharding.placements import Laid, laid_file, spread
 from splitops.sharding.planning import Runnable, open_checkpoint
 from splitops.sharding.tables import known_fusions
 

@@ -27,7 +27,7 @@ from splitops.files.folders import INDEX, PIECE, index_text, open_beside, piece_
 from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import size_of
-from splitops.files.tensors import StoredTensor, row_major, unit_of
+from splitops.files.tensors import StoredTensor, column, row_major, stretches_of, unit_of
 from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -102,28 +102,25 @@ class _Safetensors:
         return row_major(tensor, code, "safetensors")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        names = [tensor.name for tensor in tensors]
+        names = list(column(tensors, "name"))
         if len({_METADATA, *names}) <= len(names):
             [(twice, _)] = Counter([_METADATA, *names]).most_common(1)
             tensor = tensors[names.index(twice)]
             raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
         order = sorted(range(len(tensors)), key=names.__getitem__)  # that of the bytes in UTF-8
-        order.sort(key=[-_RANKS[tensor.code] for tensor in tensors].__getitem__)
+        order.sort(key=[-_RANKS[code] for code in column(tensors, "code")].__getitem__)
         ordered = [tensors[index] for index in order]
-        total = sum(tensor.size for tensor in ordered)
+        total = sum(column(ordered, "size"))
         if total > _MAX_DATA:
             raise FileError(f"{shown(name)} would have {total} bytes of tensors, more than a file can have")
-        sizes = np.array([tensor.size for tensor in ordered], np.int64)
+        sizes = stretches_of(ordered)[:, 2]
         ends = np.cumsum(sizes)
         begins = ends - sizes
-        quoted, shapes = (
-            map(_quoted, map(names.__getitem__, order)),
-            (_listed(each.shape) for each in ordered),
-        )
-        rows = zip(quoted, ordered, shapes, begins.tolist(), ends.tolist(), strict=True)
+        quoted, shapes = map(_quoted, column(ordered, "name")), map(_listed, column(ordered, "shape"))
+        rows = zip(quoted, column(ordered, "code"), shapes, begins.tolist(), ends.tolist(), strict=True)
         entries = [
-            f'{key}:{{"dtype":"{each.code}","shape":{shape},"data_offsets":[{begin},{end}]}}'
-            for key, each, shape, begin, end in rows
+            f'{key}:{{"dtype":"{code}","shape":{shape},"data_offsets":[{begin},{end}]}}'
+            for key, code, shape, begin, end in rows
         ]
         metadata = like.metadata if like.format is self else {}
         if metadata:
@@ -185,13 +182,13 @@ def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, C
                 continue
             said = f"is in {shown(stated[tensor.name])}" if tensor.name in stated else "is nowhere"
             raise FileError(f"{tensor.label} is in {shown(name)}, but {said} by {source.name}")
-    held = {tensor.name for found in contents.values() for tensor in found.tensors}
+    held = {name for found in contents.values() for name in column(found.tensors, "name")}
     missing = next((name for name in stated if name not in held), None)
     if missing is not None:
         raise FileError(
             f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
         )
-    size = sum(tensor.size for found in contents.values() for tensor in found.tensors)
+    size = sum(sum(column(found.tensors, "size")) for found in contents.values())
     if total is None or total == size:
         return contents, []
     return contents, [f"{source.name} has total_size = {shown(total)}, and its tensors have {size} bytes"]
@@ -228,13 +225,13 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
         for key, value in contents.metadata.items():
             if metadata.setdefault(key, value) != value:
                 raise FileError(f"{name} has another value for {shown(key)} in its metadata than other files")
-        if not names.isdisjoint(tensor.name for tensor in contents.tensors):
+        if not names.isdisjoint(column(contents.tensors, "name")):
             tensor = next(tensor for tensor in contents.tensors if tensor.name in names)
             other = next(
                 other for other, each in found.items() if tensor.name in {t.name for t in each.tensors}
             )
             raise FileError(f"{tensor.label} is in {shown(other)} and in {shown(name)}")
-        names.update(tensor.name for tensor in contents.tensors)
+        names.update(column(contents.tensors, "name"))
         tensors += [tensor.in_file(len(sources)) for tensor in contents.tensors]
         sources += contents.sources
     return Contents(FORMAT, tuple(tensors), tuple(sources), metadata)
