@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir as ir
 import pytest
 from onnx import helper
 from simplify_helpers import (
@@ -18,6 +19,7 @@ from simplify_helpers import (
     simplified,
 )
 
+from splitops.models.graph import onnx_editor
 from splitops.models.simplify import simplify
 
 BRANCHES = """g (float[4, 6] x, bool c) => (float[4, 6] y) {
@@ -248,3 +250,22 @@ def test_what_was_made_for_a_node_goes_with_it_however_long_the_way() -> None:
         read = f"a{index}" if index else "a"
         model.graph.node.insert(1, helper.make_node("Identity", [read], [f"a{index + 1}"]))
     assert every_operator(simplify(model)) == ["Identity"]
+
+
+def test_readers_of_many_parts_go_with_few_looks_at_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[ir.Value] = []
+    ask = onnx_editor.is_read
+    monkeypatch.setattr(onnx_editor, "is_read", lambda value: looks.append(value) or ask(value))
+    count = 200
+    names = [f"a{index}" for index in range(count)]
+    model = parse("g (float[400] x) => (float[2] y) { y = Identity(x) }", 13)
+    split = helper.make_node("Split", ["x"], names, axis=0)
+    relus = [helper.make_node("Relu", [name], [f"r{name}"]) for name in names[:-1]]
+    last = helper.make_node("Identity", [names[-1]], ["y"])
+    del model.graph.node[:]
+    model.graph.node.extend([split, *relus, last])
+    editor = onnx_editor.OnnxEditor(ir.from_proto(model))
+    for node in [node for node in editor.model.graph if node.op_type == "Relu"]:
+        editor.remove(node)
+    assert [node.op_type for node in editor.model.graph] == ["Split", "Identity"]
+    assert count <= len(looks) <= 3 * count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from splitops.models.graph.onnx import (
     graphs_of,
     has_defaults,
     initializer,
+    is_read,
     known,
     opset_imports,
     owners_of,
@@ -72,6 +74,7 @@ class OnnxEditor(Editor):
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self._merged: dict[bool, frozenset[SiteKey]] = {}
+        self._read_last: dict[ir.Node, int] = {}  # of nodes, the position of an output
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
@@ -102,12 +105,21 @@ class OnnxEditor(Editor):
 
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
-        if any(value.uses() or value.is_graph_output() for value in node.outputs) or node.domain not in _ONNX:
+        if node.domain not in _ONNX or self._has_readers(node):
             return True
         if node.op_type in _NEVER_FAIL:
             return False
         facts = [known(value) for value in node.outputs]
         return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
+
+    def _has_readers(self, node: ir.Node) -> bool:
+        """Return whether an output is read; of thousands, the one that was read last time is looked at first."""
+        count, first = len(node.outputs), self._read_last.get(node, 0)
+        for index in chain(range(first, count), range(first)):
+            if is_read(node.outputs[index]):
+                self._read_last[node] = index
+                return True
+        return False
 
     def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
         """Return whether onnxruntime takes a Split for another one, see :func:`merged_sites`."""
