@@ -113,7 +113,7 @@ class OnnxEditor(Editor):
         return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
 
     def _has_readers(self, node: ir.Node) -> bool:
-        """Return whether an output is read; of thousands, the one that was read last time is looked at first."""
+        """Return whether an output is read: first the one that was read last time, of thousands."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
             if is_read(node.outputs[index]):
