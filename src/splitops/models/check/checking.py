@@ -136,17 +136,12 @@ def _rule_findings(site: Site) -> Iterator[Finding]:
     if error is None:
         yield from _undeclared_parts(site)
         return
-    severity = Severity.ERROR
-    source = site.schema.source
-    fix = None
-    if isinstance(error, RuleError):
-        if site.conditional and error.rule in _SIZE_RULES:
-            severity = Severity.WARNING
-        fix = _fix(site, error.rule)
-    yield finding_of(error, severity=severity, fix=fix, source=source)
+    rule = error.rule if isinstance(error, RuleError) else None
+    severity = Severity.WARNING if site.conditional and rule in _SIZE_RULES else Severity.ERROR
+    yield finding_of(error, severity=severity, fix=_fix(site, rule), source=site.schema.source)
 
 
-def _fix(site: Site, rule: Rule) -> str | None:
+def _fix(site: Site, rule: Rule | None) -> str | None:
     count, written = site.schema.count_attribute, site.as_written
     if rule is Rule.LENGTHS_MISSING and count is not None:
         return f"add {count} = the number of declared outputs"
@@ -248,14 +243,15 @@ def _contradictions(found: Found, sites: Iterable[Site]) -> Iterator[Finding]:
                 continue
             if before.type is not None and after.type is not None and before.type != after.type:
                 message = f"output {value.name!r} is declared as {before.type}, but it is {after.type}"
-                yield _contradiction("stated.type", Severity.ERROR, site, message)
+                code, severity = "stated.type", Severity.ERROR
             elif not may_be(before.shape, after.shape):
                 message = f"output {value.name!r} is declared as {before}, but it is {after}"
-                yield _contradiction("stated.shape", Severity.WARNING, site, message)
-
-
-def _contradiction(code: str, severity: Severity, site: Site, message: str) -> Finding:
-    return Finding(code=code, severity=severity, operator=site.operator, where=site.where, message=message)
+                code, severity = "stated.shape", Severity.WARNING
+            else:
+                continue
+            yield Finding(
+                code=code, severity=severity, operator=site.operator, where=site.where, message=message
+            )
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:

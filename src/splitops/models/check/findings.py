@@ -40,8 +40,8 @@ class Finding:
     """
 
     code: str
-    severity: Severity
-    operator: str
+    severity: Severity = Severity.ERROR
+    operator: str = ""
     where: Where = NOWHERE
     message: str
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -74,6 +74,4 @@ def finding_of(
             fix=fix,
             source=source,
         )
-    return Finding(
-        code="model.invalid", severity=severity, operator="", where=error.where, message=error.message
-    )
+    return Finding(code="model.invalid", severity=severity, where=error.where, message=error.message)

@@ -21,12 +21,13 @@ def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
     """Yield what is wrong with the version of a well-formed model, and with its declared dimensions."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version}; the versions are 1 to {IR_VERSION}"
-        yield _finding(message, where, Severity.ERROR)
+        yield Finding(code="model.invalid", where=where, message=message)
     unknown = unknown_opset(model, where)
     if unknown is not None:
         opset, newest = unknown
         message = f"opset {opset} is newer than those of the installed onnx, 1 to {newest}"
-        yield _finding(f"{message}: what changed since is not known", where, Severity.WARNING)
+        message += ": what changed since is not known"
+        yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)
     for path, graph in located_graphs(model):
         values = (*graph.input, *graph.value_info, *graph.output)
         yield from _negative_sizes(values, replace(where, graph=path))
@@ -46,7 +47,6 @@ def misread_sequences(model: ir.Model, where: Where) -> Iterator[Finding]:
             ):
                 yield Finding(
                     code="model.invalid",
-                    severity=Severity.ERROR,
                     operator=f"{node.op_type}-{version.since}",
                     where=replace(where, graph=path, node=label(node)),
                     message=f"{shown(value.name)} is a sequence, and {node.op_type} takes none",
@@ -66,7 +66,7 @@ def _negative_sizes(values: Iterable[ValueInfoProto], where: Where) -> Iterator[
                 message = (
                     f"dimension {axis} of {shown(value.name)} is declared as {size}, and taken as unknown"
                 )
-                yield _finding(message, where, Severity.WARNING)
+                yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)
 
 
 def _sizes(type_: TypeProto) -> Iterator[int]:
@@ -78,7 +78,3 @@ def _sizes(type_: TypeProto) -> Iterator[int]:
             yield from _sizes(type_.sequence_type.elem_type)
         case "optional_type":
             yield from _sizes(type_.optional_type.elem_type)
-
-
-def _finding(message: str, where: Where, severity: Severity) -> Finding:
-    return Finding(code="model.invalid", severity=severity, operator="", where=where, message=message)

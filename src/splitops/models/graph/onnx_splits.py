@@ -135,9 +135,19 @@ class _Writer:
         return pen.op("Reshape", [given, pen.integers([1])], hint="axis")
 
     def _given_lengths(self) -> ir.Value:
-        lengths = _given_lengths(self.node, self.site, self.pen)
-        assert lengths is not None
-        return lengths
+        """Return the value that holds the lengths, one of the pen where a function's caller gives them."""
+        site, pen = self.site, self.pen
+        for source in site.schema.lengths:
+            if source.given is Given.INPUT:
+                value = self.node.inputs[site.schema.input_index(source.name)]
+                assert value is not None
+                return value
+            if source.name in site.references:
+                kind, reference = ir.AttributeType.INTS, site.references[source.name]
+                made = pen.reference("value_ints", kind, reference, "lengths")
+                note(made, Tensor(ELEMENT_TYPES["int64"]))
+                return made
+        raise NotImplementedError("a split without lengths")
 
     def slices(self) -> list[ir.Value | None]:
         """Write a Slice for each part that is read, with bounds as they are given or computed."""
@@ -191,22 +201,3 @@ class _Writer:
         ]
         pen.replace(self.node, parts)
         return parts
-
-
-def _given_lengths(node: ir.Node, site: Site, pen: OnnxPen) -> ir.Value | None:
-    """Return the value that holds the lengths of a split node; None where it has none as a value.
-
-    Lengths that a function's caller gives as an attribute become one of the pen.
-    """
-    for source in site.schema.lengths:
-        if source.given is Given.INPUT:
-            index = site.schema.input_index(source.name)
-            value = node.inputs[index] if index < len(node.inputs) else None
-            if value is not None:
-                return value
-        elif source.name in site.references:
-            kind, reference = ir.AttributeType.INTS, site.references[source.name]
-            made = pen.reference("value_ints", kind, reference, "lengths")
-            note(made, Tensor(ELEMENT_TYPES["int64"]))
-            return made
-    return None

@@ -12,15 +12,8 @@ from onnx import AttributeProto, NodeProto
 
 from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.known import MAX_ELEMENTS, Known, Tensor
-from splitops.models.movers.mover import OnnxNode
+from splitops.models.known import MAX_ELEMENTS, Tensor
 from splitops.spec.elements.types import element_type_of, from_onnx
-
-
-def read_node(node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known]) -> OnnxNode:
-    """Return a node of the ONNX domain, of an opset, as the rules read it."""
-    stated = {name: attribute.value for name, attribute in attributes.items()}
-    return OnnxNode(node.op_type, opset, stated, inputs)
 
 
 def node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[AttributeProto] = ()) -> NodeProto:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx import TensorProto, helper
 
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.infer.onnx_reading import node_proto, read_node
+from splitops.models.infer.onnx_reading import node_proto
 from splitops.models.known import (
     MAX_ELEMENTS,
     Entry,
@@ -46,7 +46,8 @@ def followed(
         return outputs
     if rule is not None:
         try:
-            told = rule(read_node(node, attributes, opset, inputs))
+            values = {name: attribute.value for name, attribute in attributes.items()}
+            told = rule(OnnxNode(node.op_type, opset, values, inputs))
         except _UNFIT:
             pass  # too little is known, or the numbers do not fit one another: the node fails then
         else:

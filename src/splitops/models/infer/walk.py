@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -315,8 +314,10 @@ class Walk:
         )
         for value, known in zip(graph.inputs, _filled(inputs, len(graph.inputs)), strict=True):
             self._set(inner, value, known)
-        with self._deeper():
-            return self._graph(inner, graph)
+        self.depth += 1
+        found = self._graph(inner, graph)
+        self.depth -= 1
+        return found
 
     def _may_enter(self, path: str) -> bool:
         """Return whether a graph is to be walked (again)."""
@@ -326,14 +327,6 @@ class Walk:
         if self.recording:
             self.walked.add(path)
         return True
-
-    @contextmanager
-    def _deeper(self) -> Iterator[None]:
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
 
     def _if(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> list[Known]:
         branches = [self._body(scope, step, graph, []) for step, graph in subgraphs(node)]
@@ -402,25 +395,17 @@ class Walk:
     ) -> list[Known]:
         """Walk a body until what goes into a round holds for every round; the last walk alone is recorded."""
         state = [without_value(known) for known in start]
-        with self._unrecorded():
-            for number in range(_ROUNDS):
-                after = body(state)[first : first + len(start)]
-                after = [*after, *[None] * (len(start) - len(after))]
-                joined = [without_value(join(a, b)) for a, b in zip(state, after, strict=True)]
-                if joined == state:
-                    break
-                state = [widened(a, b) for a, b in zip(state, joined, strict=True)] if number else joined
-            else:
-                state = [None] * len(start)
+        recording, self.recording = self.recording, False
+        for number in range(_ROUNDS):
+            after = _filled(body(state)[first : first + len(start)], len(start))
+            joined = [without_value(join(a, b)) for a, b in zip(state, after, strict=True)]
+            if joined == state:
+                break
+            state = [widened(a, b) for a, b in zip(state, joined, strict=True)] if number else joined
+        else:
+            state = [None] * len(start)
+        self.recording = recording
         return body(state)
-
-    @contextmanager
-    def _unrecorded(self) -> Iterator[None]:
-        before, self.recording = self.recording, False
-        try:
-            yield
-        finally:
-            self.recording = before
 
     # Functions
 
@@ -443,8 +428,9 @@ class Walk:
         scope = _Frame(where, opset_imports(function), None, attributes, conditional, function=True)
         for value, known in zip(function.inputs, _filled(inputs, len(function.inputs)), strict=True):
             self._set(scope, value, known)
-        with self._deeper():
-            self._nodes(scope, function)
+        self.depth += 1
+        self._nodes(scope, function)
+        self.depth -= 1
         return [scope.get(value) for value in function.outputs]
 
 
