@@ -47,13 +47,7 @@ class Surely(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a condition must know of the model around a split node.
-
-    Attributes:
-        outputs: the names of the model's outputs.
-        merged: the splits that onnxruntime merges with others.
-        opset: the operator set of ONNX that the model imports; None for OpenVINO IR.
-    """
+    """What a condition must know of the model around a split node; IR has no opset."""
 
     outputs: frozenset[str] = frozenset()
     merged: frozenset[SiteKey] = frozenset()
@@ -475,13 +469,9 @@ def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of the vocabulary.
+    """One word of the vocabulary, with its method of :class:`Vocabulary`.
 
-    Attributes:
-        text: how it is written; ``N`` stands for a number, ``[...]`` for a list.
-        meaning: what it says of a split.
-        test: its method of :class:`Vocabulary`.
-        known: of a list, the entries that it may have; None where they are numbers.
+    In its text, ``N`` stands for a number, and ``[...]`` for a list: of known entries, or of numbers.
     """
 
     text: str
@@ -508,14 +498,7 @@ WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A word of a limit, with its number or list.
-
-    Attributes:
-        text: what the limit says.
-        word: the word.
-        argument: the number or list; None where there is none.
-        negated: whether it says the opposite.
-    """
+    """What a limit says: a word with its number or list, or the opposite."""
 
     text: str
     word: Word

@@ -28,17 +28,10 @@ class RuntimeMessage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of one code.
+    """The explanation of one code: of a rule of the operators, or of a limit of a runtime.
 
-    Attributes:
-        code: the code.
-        meaning: what it means, in one sentence.
-        example: of a rule, a line of Python that breaks it; of a limit, a split that meets it.
-        error: what the line of Python prints.
-        fix: what to do.
-        command: the command that fixes it, where one does; ``{model}`` stands for the file.
-        messages: what runtimes print.
-        limit: the limit of a runtime; None for a rule of the operators.
+    The example is a line of Python that breaks the rule, with the error that it prints, or a split that meets
+    the limit. In the command that fixes it, ``{model}`` stands for the file.
     """
 
     code: str

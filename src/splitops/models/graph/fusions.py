@@ -490,15 +490,9 @@ def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _Channels:
-    """What a convolution reads: a part of a split of the channels, or a Slice that becomes one.
+    """What a convolution reads: a part of a split of the channels, or a Slice (``node``) that becomes one.
 
-    Attributes:
-        convolution: the convolution.
-        node: the split or Slice.
-        whole: what all parts have in common: the split, or the data of the Slices.
-        index: which part.
-        count: of how many.
-        span: the positions of the channels.
+    All parts have a ``whole`` in common: the split, or the data of the Slices.
     """
 
     convolution: ir.Node

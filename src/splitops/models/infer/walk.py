@@ -126,14 +126,10 @@ class _Frame:
 
 
 class Walk:
-    """One walk through one model.
+    """One walk through the nodes of one model; what ``on_site`` raises of a split node ends it.
 
-    Args:
-        model: its nodes, of either format.
-        where: its place; its ``model``.
-        on_site: called with every split node; what it raises ends the walk.
-        as_openvino: of OpenVINO IR, whether splits are inferred as OpenVINO itself infers them.
-        given: what is known of inputs of the model, beside what it declares of them.
+    Splits of IR can be inferred as OpenVINO itself infers them. What is ``given`` is known of inputs,
+    beside what the model declares of them.
     """
 
     def __init__(
