@@ -103,6 +103,15 @@ def test_a_dry_run_says_which_tensor_goes_where(model: Path, tmp_path: Path) -> 
     }
 
 
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["written", "dry run"])
+def test_a_small_file_of_the_folder_may_be_larger_than_the_limit(model, tmp_path, dry):
+    (model / "tokenizer.json").write_text(json.dumps("x" * 9000))
+    said = run("split", model, "--max-size", "8KB", "--out", tmp_path / "out", *dry)
+    assert "is larger than" not in said
+    found = json.loads(run("split", model, "--max-size", "8KB", "--out", tmp_path / "two", "--json", *dry))
+    assert found["larger"] == []
+
+
 def test_what_fits_is_one_file_without_an_index(model: Path, tmp_path: Path) -> None:
     run("split", model / "model.safetensors", "--max-size", "1G", "--out", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.safetensors"]

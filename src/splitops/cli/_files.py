@@ -240,7 +240,7 @@ def show_whole(
     for part in plan.parts:
         held[part.path].append(part.tensor)
     digests = dict(zip(held, getattr(result, "sha256", ()), strict=False))
-    larger = [path for path, size in result.files if max_size is not None and size > max_size]
+    larger = [path for path, size in result.files if max_size is not None and size > max_size and held[path]]
     dry = isinstance(result, DryRun)
     if as_json:
         found: list[dict[str, Any]] = [
