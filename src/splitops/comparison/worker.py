@@ -32,7 +32,7 @@ import json
 import math
 import os
 import runpy
-import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -234,8 +234,8 @@ def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
     """Fork a process for each request, and say how it ended; return in these processes alone.
 
     A request brings standard input, output and error, and a socket. There the process says its number, and
-    its parent says how it has ended. It is reaped when the other end is closed: until then no other process
-    gets its number.
+    its parent, which is forked for it alone, says how it has ended. It is reaped when the other end is
+    closed: until then no other process gets its number.
     """
     if not adapter.PRELOAD:
         os._exit(0)
@@ -243,40 +243,31 @@ def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     requests.send(b"ready")
-    selector = selectors.DefaultSelector()
-    selector.register(requests, selectors.EVENT_READ)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        for key, _ in selector.select():
-            if key.fileobj is requests:
-                message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
-                if not message:  # nobody asks any more
-                    os._exit(0)
-                number = os.fork()
-                if number == 0:
-                    known = selector.get_map().values()
-                    others = {other.fd for other in known} | {other.data[1] for other in known if other.data}
-                    requests.detach()
-                    selector.close()
-                    for descriptor in others:
-                        os.close(descriptor)
-                    _settle(json.loads(message), descriptors)
-                    return
-                for descriptor in descriptors[:3]:
-                    os.close(descriptor)
-                selector.register(os.pidfd_open(number), selectors.EVENT_READ, (number, descriptors[3]))
-            else:
-                number, status = key.data
-                selector.unregister(key.fileobj)
-                os.close(key.fd)
-                if key.fd == status:
-                    os.waitpid(number, 0)
-                    continue
-                end = os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
-                assert end is not None
-                code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
-                with contextlib.suppress(OSError):
-                    os.write(status, str(code).encode())
-                selector.register(status, selectors.EVENT_READ, (number, status))
+        message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
+        if not message:  # nobody asks any more
+            os._exit(0)
+        if os.fork() == 0:
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+    requests.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    number = os.fork()
+    if number == 0:
+        _settle(json.loads(message), descriptors)
+        return
+    *pipes, status = descriptors
+    for descriptor in pipes:
+        os.close(descriptor)
+    end = os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+    assert end is not None
+    code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+    with contextlib.suppress(OSError):
+        os.write(status, str(code).encode())
+        os.read(status, 1)
+    os._exit(0)
 
 
 def _settle(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from splitops.comparison import protocol
@@ -20,15 +19,7 @@ PERTURBATIONS: Final = (85, 170)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Where an implementation comes from.
-
-    Attributes:
-        adapter: its name.
-        command: what starts its process.
-        setting: what differs from the defaults of its settings.
-        variables: of its environment.
-        forks: whether the command takes the number of a socket, see :class:`Nursery`.
-    """
+    """Where an implementation comes from; ``forks`` says whether the command fits a :class:`Nursery`."""
 
     adapter: str
     command: Sequence[str]
@@ -44,11 +35,7 @@ class Absent(Exception):  # noqa: N818 - an answer
 class Asker:
     """Asks an implementation; its process starts with the first question, and again when it has ended.
 
-    Args:
-        launch: the implementation.
-        allowance: what it may take.
-        perturbation: what new memory is filled with; None is not at all.
-        nursery: forks its processes, where it can.
+    New memory is filled with the perturbation. A nursery forks the processes, where it can.
     """
 
     def __init__(
@@ -70,9 +57,7 @@ class Asker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -81,38 +66,26 @@ class Asker:
         return self._process is not None
 
     def start(self) -> dict[str, Any]:
-        """Start the process and return what it says of itself.
-
-        Raises:
-            Absent: the implementation is not installed.
-            Ended: it does not start, or speaks no protocol of ours.
-        """
+        """Start the process and return what it says of itself."""
         self.stop()
         self._process = Process(self._launch.command, self._allowance, self._variables, self._nursery)
         try:
-            found = protocol.read(
-                self._process.ask(protocol.start(self._launch.setting), self._allowance.start)
-            )
+            said = self._process.ask(protocol.start(self._launch.setting), self._allowance.start)
+            found = protocol.read(said)
+            if found["message"] == "absent":
+                raise Absent(found["reason"])
             if found["message"] == "answer":
                 raise ProtocolError("it answers before it has started")
         except ProtocolError as error:
             self.stop()
             raise Ended("protocol", str(error)) from error
-        except Ended:
+        except (Ended, Absent):
             self.stop()
             raise
-        if found["message"] == "absent":
-            self.stop()
-            raise Absent(found["reason"])
         return found
 
     def ask(self, case: Case, model: Path | None = None) -> Outcome:
-        """Ask a case, and return the result of it.
-
-        Args:
-            case: the question.
-            model: the file that is asked in the place of the case's own model.
-        """
+        """Ask a case, or another model in the place of its own, and return the result of it."""
         try:
             if self._process is None:
                 self.start()
@@ -162,8 +135,7 @@ class Asker:
 
     def kill(self) -> None:
         """End the process; a thread that is asking it hears of it."""
-        process = self._process
-        if process is not None:
+        if (process := self._process) is not None:
             process.kill()
 
     def stop(self) -> None:

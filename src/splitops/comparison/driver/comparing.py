@@ -145,17 +145,19 @@ def reported(run: Run, failed: Sequence[Peer] = (), tell: Callable[[str], None] 
 def _told(run: Run, tell: Callable[[str], None]) -> bool:
     """Run everything, and return whether it was stopped before its end."""
     started = time.monotonic()
-    peers = {column.peer.name: column.peer for column in run.columns}
-    left = dict.fromkeys(peers, len(run.cases))
+    left = {column.peer.name: len(run.cases) for column in run.columns}
     total = sum(left.values())
+
+    def known(column: Column, case: Case, final: bool) -> None:
+        peer = column.peer
+        left[peer.name] -= final
+        progress(total - sum(left.values()), f"{peer.name} {case.id}")
+        if final and not left[peer.name]:
+            tell(_line(peer, run.cases, run.verdicts[peer.name], time.monotonic() - started))
+
     try:
         with telling("compare", total) as progress:
-            for step in run.steps():
-                left[step.peer] -= step.final
-                progress(total - sum(left.values()), f"{step.peer} {step.case}")
-                if step.final and not left[step.peer]:
-                    seconds = time.monotonic() - started
-                    tell(_line(peers[step.peer], run.cases, run.verdicts[step.peer], seconds))
+            run.ask(known)
     except KeyboardInterrupt:
         return True
     return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import secrets
-import selectors
 import signal
 import socket
 import subprocess
@@ -23,7 +23,7 @@ from splitops.comparison.protocol import MAX_LINE
 from splitops.comparison.records import Outcome
 
 _TICK: Final = 0.1
-"""Seconds between two looks at the memory."""
+"""Seconds between two looks at the memory, and at a process whose output stays open."""
 _GRACE: Final = 1.0
 """Seconds that a process has to end when nobody asks any more, or once its output is closed."""
 _GONE: Final = 10.0
@@ -37,7 +37,10 @@ _LOOKS: Final = 8
 _SIZE: Final = 20
 _ENV_END: Final = 48
 """Where the size of the memory and the end of the variables stand in /proc/PID/stat, behind the name."""
-_CHUNK: Final = 1 << 20
+_PIPE: Final = 1 << 15
+"""So many bytes are written at once."""
+_HEARD: Final = 2
+"""So many lines that nobody asked for are kept; the first is wrong."""
 _TAIL: Final = 1 << 12
 
 
@@ -57,11 +60,7 @@ class Allowance:
 
 
 class Ended(Exception):  # noqa: N818 - an outcome
-    """The process is of no more use.
-
-    Attributes:
-        outcome: the result of it.
-    """
+    """The process is of no more use; its ``outcome`` says why."""
 
     def __init__(self, kind: str, text: str, signal_name: str | None = None) -> None:
         super().__init__(text)
@@ -72,13 +71,17 @@ class _Forked:
     """A process that a nursery has forked, as far as :class:`Process` looks at a ``subprocess.Popen``."""
 
     def __init__(self, pipes: Sequence[int], status: socket.socket) -> None:
-        self.stdin, self.stdout, self.stderr = (
-            os.fdopen(descriptor, mode, buffering=0)
-            for descriptor, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)
-        )
+        self.stdin = os.fdopen(pipes[0], "wb")
+        self.stdout, self.stderr = os.fdopen(pipes[1], "rb"), os.fdopen(pipes[2], "rb")
         self.status = status
         self.pid = int(status.recv(64))
         self._returned: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, if it did, as ``subprocess.Popen.poll``."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
 
     def wait(self, timeout: float | None = None) -> int:
         """Return how it ended, as ``subprocess.Popen.wait``."""
@@ -86,7 +89,7 @@ class _Forked:
             self.status.settimeout(timeout)
             try:
                 said = self.status.recv(64)
-            except TimeoutError as error:
+            except (TimeoutError, BlockingIOError) as error:
                 raise subprocess.TimeoutExpired("a forked process", timeout or 0) from error
             self._returned = int(said or -signal.SIGKILL)  # a nursery is killed with all that it forked
         return self._returned
@@ -95,10 +98,7 @@ class _Forked:
 class Nursery:
     """A process in which an implementation is imported, and that forks others in which it is too.
 
-    Args:
-        command: what starts the process of the implementation; it takes the number of a socket behind it.
-        allowance: what an implementation may take.
-        environment: variables beside those of this process.
+    The command takes the number of a socket behind it.
     """
 
     def __init__(self, command: Sequence[str], allowance: Allowance, environment: Mapping[str, str]) -> None:
@@ -114,12 +114,7 @@ class Nursery:
             self._process = _started([*command, str(number)], variables, pipe, pass_fds=(number,))
 
     def fork(self, folder: str, variables: Mapping[str, str]) -> _Forked | None:
-        """Return a new process; None where the implementation cannot be imported before a fork.
-
-        Args:
-            folder: where it works.
-            variables: of its environment, beside those of the nursery.
-        """
+        """Return a new process; None where the implementation cannot be imported before a fork."""
         inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pipes = (inputs[1], outputs[0], errors[0])
@@ -152,16 +147,9 @@ class Nursery:
 
 
 class Process:
-    """A running implementation.
+    """A running implementation; threads hear what it says, and what it prints.
 
-    Args:
-        command: what starts it.
-        allowance: what it may take.
-        environment: variables beside those of this process.
-        nursery: forks it, where it can.
-
-    Attributes:
-        folder: where it works; gone once the process is stopped.
+    Its ``folder``, where it works, is gone once it is stopped. A nursery forks it, where it can.
     """
 
     def __init__(
@@ -177,60 +165,45 @@ class Process:
         self.folder = Path(self._home.name)
         own = {**environment, "TMPDIR": self._home.name, _TOKEN + self._token: "1"}
         forked = None if nursery is None else nursery.fork(self._home.name, own)
-        self._process: _Forked | subprocess.Popen[bytes]
+        self._process: Any
         try:
             self._process = forked or _started(command, own, subprocess.PIPE, cwd=self.folder)
         except OSError as error:
             self._home.cleanup()
             raise Ended("crash", f"it cannot be started: {error.strerror}") from error
-        self._exit = _exit_of(self._process)
-        self._selector = selectors.DefaultSelector()
-        for pipe in (self._process.stdout, self._process.stderr, self._exit):
-            self._selector.register(pipe, selectors.EVENT_READ)  # type: ignore[arg-type]
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._lines: list[bytes] = []
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._printed = b""
-        self._exited = self._closed = False
-
-    @property
-    def printed(self) -> str:
-        """The end of what it printed."""
-        return self._printed.decode(errors="replace")
+        self._closed = False
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._hear, self._listen)]
+        for thread in self._threads:
+            thread.start()
 
     def ask(self, message: bytes, seconds: float) -> bytes:
-        """Send a message and return the line that answers it.
-
-        Raises:
-            Ended: it does not answer.
-        """
+        """Send a message and return the line that answers it."""
         deadline = time.monotonic() + seconds
-        looked = time.monotonic()
-        rest = memoryview(message)
-        while not self._lines:
-            rest = self._write(rest)
-            now = time.monotonic()
-            if now >= deadline:
+        if len(message) <= _PIPE:  # which is empty, or the question before had no answer
+            self._write(message)
+        else:
+            threading.Thread(target=self._write, args=(message,), daemon=True).start()
+        while True:
+            left = deadline - time.monotonic()
+            line = self._next(min(_TICK, left)) if left > 0 else None
+            if line is not None:
+                return line
+            if left <= 0:
                 raise Ended("hang", f"no answer in {seconds:g} s")
-            self._read(min(_TICK, deadline - now))
-            if self._lines:
-                break
-            self._prove_open()
-            if now - looked >= _TICK:
-                looked = now
-                self._weigh()
-        return self._lines.pop(0)
+            if self._process.poll() is not None:  # and something else keeps its output open
+                raise self._end()
+            self._weigh()
 
-    def after(self) -> Outcome | None:
-        """Return what the process did after its last answer, which belongs to the same case."""
+    def after(self, seconds: float = 0) -> Outcome | None:
+        """Return what the process did in some time after its last answer, which belongs to the same case."""
         try:
-            self._read(0)
-            if self._lines or self._size:
-                said = (self._lines or self._chunks)[0][:60]
-                raise Ended("protocol", f"it says more than it was asked: {said!r}")
-            self._prove_open()
+            line = self._next(seconds)
+            if line is not None:
+                raise Ended("protocol", f"it says more than it was asked: {line[:60]!r}")
+            if self._process.poll() is not None:
+                raise self._end()
         except Ended as ended:
             return ended.outcome
         return None
@@ -239,17 +212,11 @@ class Process:
         """Say that nobody asks any more, and return what it did after its last answer; then stop it."""
         found = self.after()
         if found is None:
-            assert self._process.stdin is not None
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-            deadline = time.monotonic() + _GRACE
-            while not self._exited and not self._lines and time.monotonic() < deadline:
-                with contextlib.suppress(Ended):
-                    self._read(_TICK)
-            if self._lines or self._size:
-                found = self.after()
-            elif self._exited and self._process.wait() < 0:
-                found = self._end().outcome
+            found = self.after(_GRACE)
+            if found is not None and found.signal is None and (self._closed or found.kind == "crash"):
+                found = None  # it ends as it should
         return found
 
     def kill(self) -> None:
@@ -260,83 +227,56 @@ class Process:
         """End the process and all that it started, and take its files away."""
         self.kill()
         self._process.wait()
-        self._selector.close()
-        os.close(self._exit)
+        for thread in self._threads:
+            thread.join(_GRACE)
         if isinstance(self._process, _Forked):
             self._process.status.close()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         self._home.cleanup()
 
-    def _write(self, rest: memoryview) -> memoryview:
-        if not rest:
-            return rest
-        pipe = self._process.stdin
-        assert pipe is not None
-        try:
-            rest = rest[os.write(pipe.fileno(), rest[:_CHUNK]) :]
-        except BlockingIOError:
-            pass
-        except OSError:  # nobody reads any more: the exit says why
-            rest = rest[:0]
-        known = pipe in self._selector.get_map()
-        if rest and not known:
-            self._selector.register(pipe, selectors.EVENT_WRITE)
-        elif known and not rest:
-            self._selector.unregister(pipe)
-        return rest
+    def _write(self, message: bytes) -> None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads any more: the exit says why
+            while message:
+                message = message[os.write(self._process.stdin.fileno(), message) :]
 
-    def _read(self, seconds: float) -> None:
-        """Take what there is, waiting so long for it."""
-        for key, _ in self._selector.select(seconds):
-            if key.fileobj is self._process.stdout:
-                self._take()
-            elif key.fileobj is self._process.stderr:
-                self._listen()
-            elif key.fileobj == self._exit:
-                self._exited = True
-        if self._exited:  # what it said before, at most what a pipe holds
-            self._take()
-            self._listen()
-
-    def _take(self) -> None:
-        data = self._data(self._process.stdout)
-        first, *more = data.split(b"\n")
-        self._chunks.append(first)
-        self._size += len(first)
-        if more:
-            self._lines += [b"".join(self._chunks), *more[:-1]]
-            self._chunks, self._size = [more[-1]], len(more[-1])
-        if self._size > MAX_LINE:
-            raise Ended("protocol", f"a message has more than {MAX_LINE >> 20} MB")
+    def _hear(self) -> None:
+        """Put what it says into the queue; of a flood the beginning, and an empty line at its end."""
+        with self._process.stdout as pipe:
+            while line := pipe.readline(MAX_LINE + 2):
+                if self._lines.qsize() < _HEARD and (line.endswith(b"\n") or len(line) > MAX_LINE):
+                    self._lines.put(line)
+        self._lines.put(b"")
 
     def _listen(self) -> None:
-        self._printed = (self._printed + self._data(self._process.stderr))[-_TAIL:]
+        with self._process.stderr as pipe:
+            while content := pipe.read1():
+                self._printed = (self._printed + content)[-_TAIL:]
 
-    def _data(self, pipe: Any) -> bytes:
-        try:
-            data = os.read(pipe.fileno(), _CHUNK)
-        except BlockingIOError:
-            return b""
-        if not data and pipe in self._selector.get_map():
-            self._selector.unregister(pipe)
-            self._closed |= pipe is self._process.stdout
-        return data
-
-    def _prove_open(self) -> None:
-        """Say why the output is closed, if it is: the process ends, or it does not."""
-        if self._closed and not self._exited:
-            try:
-                self._process.wait(_GRACE)
-            except subprocess.TimeoutExpired as error:
-                raise Ended("protocol", "it has closed its output") from error
-        if self._closed or self._exited:
+    def _next(self, seconds: float) -> bytes | None:
+        """Return the next line, without its end; None where there is none in some time."""
+        if self._closed:
             raise self._end()
+        try:
+            line = self._lines.get(timeout=seconds) if seconds else self._lines.get_nowait()
+        except queue.Empty:
+            return None
+        if len(line) > MAX_LINE:
+            raise Ended("protocol", f"a message has more than {MAX_LINE >> 20} MB")
+        self._closed = not line
+        if self._closed:
+            raise self._end()
+        return line[:-1]
 
     def _end(self) -> Ended:
-        status = self._process.wait()
-        lines = [line for line in self.printed.splitlines() if line.strip()]
+        """Return why the output is closed: the process ends, or it does not."""
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return Ended("protocol", "it has closed its output")
+        self._threads[1].join(_TICK)  # it has printed why, most likely
+        printed = self._printed.decode(errors="replace")
+        lines = [line for line in printed.splitlines() if line.strip()]
         said = f": {lines[-1].strip()}" if lines else ""
         if status >= 0:
             return Ended("crash", f"its process ends with status {status}{said}")
@@ -368,13 +308,6 @@ def _started(
         start_new_session=True,
         **more,
     )
-
-
-def _exit_of(process: _Forked | subprocess.Popen[bytes]) -> int:
-    """Return what becomes readable when a process ends."""
-    if isinstance(process, _Forked):
-        return os.dup(process.status.fileno())
-    return os.pidfd_open(process.pid)
 
 
 def _kill(group: int, token: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from splitops.comparison.cases import build, named
 from splitops.comparison.driver.asking import PERTURBATIONS, Asker
@@ -24,21 +24,8 @@ Verdicts = dict[str, dict[str, Verdict]]
 Told = tuple[Case, Verdict, Outcome]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One verdict that is known.
-
-    Attributes:
-        peer: name of the column.
-        case: id of the case.
-        verdict: what is said.
-        final: whether nothing more is asked of it.
-    """
-
-    peer: str
-    case: str
-    verdict: Verdict
-    final: bool
+Tell = Callable[[Column, Case, bool], None]
+"""Hears of a verdict that is known, and whether nothing more is asked of it."""
 
 
 class _Stopped(Exception):  # noqa: N818 - no error
@@ -46,14 +33,9 @@ class _Stopped(Exception):  # noqa: N818 - no error
 
 
 class Run:
-    """One comparison.
+    """One comparison, in which so many threads ask; each finding is shrunk for some seconds, or not at all.
 
-    Args:
-        cases: the questions.
-        columns: the peers.
-        allowance: what each may take.
-        shrink_seconds: for each finding; 0 leaves it as it is.
-        jobs: so many threads ask.
+    Its ``verdicts`` are known so far: first as they are seen, then as they are confirmed.
     """
 
     def __init__(
@@ -67,9 +49,11 @@ class Run:
     ) -> None:
         self.cases = cases
         self.columns = columns
+        self.verdicts: Verdicts = {column.peer.name: {} for column in columns}
+        self._final: Verdicts = {column.peer.name: {} for column in columns}
         self._allowance = allowance
         self._shrink_seconds = shrink_seconds
-        self._steps: queue.SimpleQueue[Step | BaseException] = queue.SimpleQueue()
+        self._tell: Tell = lambda column, case, final: None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._askers: set[Asker] = set()
@@ -77,73 +61,52 @@ class Run:
         self._nurseries: dict[str, Nursery] = {}
         self._most_idle = 2 * jobs
         self._futures: list[Future[None]] = []
-        self._verdicts: Verdicts = {column.peer.name: {} for column in columns}
-        self._final: Verdicts = {column.peer.name: {} for column in columns}
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="splitops-compare")
 
-    @property
-    def verdicts(self) -> Mapping[str, Mapping[str, Verdict]]:
-        """What is known so far."""
-        return self._verdicts
-
-    def steps(self) -> Iterator[Step]:
-        """Ask everything; yield each verdict when it is known, first as it is seen, then as it is confirmed.
-
-        Leaving the loop early, or an interrupt in it, stops everything; what is known is kept.
-        """
+    def ask(self, tell: Tell) -> None:
+        """Ask everything, first those that make no models; an interrupt stops it and keeps what is known."""
+        self._tell = tell
         try:
-            yield from self._phase([column for column in self.columns if not column.transforms])
-            yield from self._phase([column for column in self.columns if column.transforms])
+            for transforms in (False, True):
+                for column in self.columns:
+                    if column.transforms is transforms:
+                        self._submit(self._ask_all, column)
+                running = self._running()
+                while running:
+                    wait(running, return_when=FIRST_EXCEPTION)
+                    running = self._running()  # also what these have submitted
+                    for future in filter(Future.done, self._futures):
+                        future.result()
         finally:
             self._stop()
 
-    def _phase(self, columns: Sequence[Column]) -> Iterator[Step]:
-        left = len(columns) * len(self.cases)
-        for column in columns:
-            self._submit(lambda column=column: self._ask_all(column))  # type: ignore[misc]
-        while left:
-            step = self._steps.get()
-            if isinstance(step, BaseException):
-                raise step
-            self._verdicts[step.peer][step.case] = step.verdict
-            if step.final:
-                self._final[step.peer][step.case] = step.verdict
-            left -= step.final
-            yield step
+    def _submit(self, work: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # where nothing is asked any more
+            self._futures.append(self._pool.submit(work, *arguments))
 
-    def _submit(self, work: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                work()
-            except _Stopped:
-                pass
-            except BaseException as error:  # of ours: it ends the comparison, in the thread of the caller
-                self._steps.put(error)
+    def _running(self) -> list[Future[None]]:
+        return [future for future in self._futures if not future.done()]
 
-        self._futures.append(self._pool.submit(run))
+    def _say(self, column: Column, case: Case, verdict: Verdict, *, final: bool) -> None:
+        with self._lock:
+            for known in (self.verdicts, self._final)[: 1 + final]:
+                known[column.peer.name][case.id] = verdict
+            self._tell(column, case, final)
 
     def _stop(self) -> None:
-        """Stop every process and thread, and keep the verdicts that are on their way."""
+        """Stop every process and thread."""
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        while True:
+        while running := self._running():
             with self._lock:
                 askers = list(self._askers)
             for asker in askers:
                 asker.kill()
-            running = [future for future in self._futures if not future.done()]
-            if not running:
-                break
             wait(running, timeout=0.05)
-        for asker in askers:
+        for asker in self._askers:
             asker.stop()
         for nursery in self._nurseries.values():
             nursery.stop()
-        with suppress(queue.Empty):
-            while True:
-                step = self._steps.get_nowait()
-                if isinstance(step, Step):
-                    self._verdicts[step.peer][step.case] = step.verdict
 
     @contextmanager
     def _lent(self, column: Column) -> Iterator[Asker]:
@@ -195,9 +158,9 @@ class Run:
                 verdict, outcome = self._judged(column, asker, case)
                 if same_process and not asker.running:  # its end may have been on its way before
                     late = self._late(column, before)
-                self._tell(column, before, late)
+                self._told(column, before, late)
                 before = case, verdict, outcome
-            self._tell(column, before, asker.finish())
+            self._told(column, before, asker.finish())
 
     def _judged(self, column: Column, asker: Asker, case: Case) -> tuple[Verdict, Outcome]:
         if self._stopped.is_set():
@@ -210,26 +173,23 @@ class Run:
                 raise _Stopped
         return judge(case, outcome, lambda path: self._rerun(case, path)), outcome
 
-    def _tell(self, column: Column, found: Told | None, late: Outcome | None) -> None:
+    def _told(self, column: Column, found: Told | None, late: Outcome | None) -> None:
         if found is None:
             return
         case, verdict, outcome = found
         if late is not None:
             outcome = replace(late, text=f"after its answer: {late.text}")
             verdict = judge(case, outcome, lambda _: None)
-        final = not verdict.is_finding
-        self._steps.put(Step(column.peer.name, case.id, verdict, final))
-        if not final:
-            self._submit(lambda: self._confirm(column, case, verdict, outcome))
+        self._say(column, case, verdict, final=not verdict.is_finding)
+        if verdict.is_finding:
+            self._submit(self._confirm, column, case, verdict, outcome)
 
     def _confirm(self, column: Column, case: Case, verdict: Verdict, outcome: Outcome) -> None:
-        if self._says_nothing(column, case, verdict):
-            self._steps.put(Step(column.peer.name, case.id, verdict, True))
-            return
-        verdict = confirmed(verdict, outcome, lambda index: self._alone(column, case, index))
-        if verdict.counts and case.record is not None and self._shrink_seconds > 0:
-            verdict = replace(verdict, shrunk=self._shrunk(column, case, verdict))
-        self._steps.put(Step(column.peer.name, case.id, verdict, True))
+        if not self._says_nothing(column, case, verdict):
+            verdict = confirmed(verdict, outcome, lambda index: self._alone(column, case, index))
+            if verdict.counts and case.record is not None and self._shrink_seconds > 0:
+                verdict = replace(verdict, shrunk=self._shrunk(column, case, verdict))
+        self._say(column, case, verdict, final=True)
 
     def _says_nothing(self, column: Column, case: Case, verdict: Verdict) -> bool:
         """Whether the baseline of a rejection is known to fail, so that the rejection will not count."""
@@ -279,7 +239,7 @@ class Run:
         """Run what was made of a case on the first runtime that was right on it."""
         format_ = "ir" if path.suffix == ".xml" else "onnx"
         for column in self.columns:
-            verdict = self._verdicts[column.peer.name].get(case.id)
+            verdict = self.verdicts[column.peer.name].get(case.id)
             right = verdict is not None and verdict.word is Word.AGREES
             if column.runs and right and format_ in column.peer.formats:
                 with self._lent(column) as asker:
@@ -312,23 +272,15 @@ Again = Callable[[int], tuple[Verdict, Outcome]]
 
 
 def confirmed(verdict: Verdict, outcome: Outcome, again: Again) -> Verdict:
-    """Ask a finding twice more, alone, and return what is then to be said.
-
-    Args:
-        verdict: what is said of the case so far.
-        outcome: what the implementation did.
-        again: asks in the fresh process of a number, from 0 on.
-    """
+    """Ask a finding twice more, alone, and return what is then to be said."""
     alone = [again(index) for index in range(SETTLED)]
     repeated = sum(found.kind == verdict.kind for found, _ in alone)
     if repeated == SETTLED:
         moves = any(not same_values(outcome, other) for _, other in alone)
+        detail = verdict.detail
         if moves and verdict.word in (Word.DIFFERS, Word.WRONGLY_ACCEPTS):
-            detail = (
-                f"{verdict.detail}; the values change with what is in memory: it reads outside the tensor"
-            )
-            verdict = replace(verdict, detail=detail)
-        return replace(verdict, confirmed=SETTLED)
+            detail += "; the values change with what is in memory: it reads outside the tensor"
+        return replace(verdict, detail=detail, confirmed=SETTLED)
     first, second = (found for found, _ in alone)
     if first.kind == second.kind:
         # Damage of a case before it, most likely.
