@@ -29,11 +29,7 @@ def is_installed(name: str) -> bool:
 
 
 def require(name: str) -> None:
-    """Prove that a runtime is installed.
-
-    Raises:
-        ModelError: it is not; the message names the extra that has it.
-    """
+    """Prove that a runtime is installed; the error names the extra that has it."""
     if not is_installed(name):
         raise ModelError(f"engine {name!r} is not installed; pip install splitops[{name}]")
 
@@ -46,17 +42,9 @@ def make_engine(
     profile: bool = False,
     inside: bool = False,
 ) -> Engine:
-    """Return a runtime that is ready to compile models.
+    """Return a runtime that is ready to compile models, in a process of its own where it is isolated.
 
-    Args:
-        name: ``"onnxruntime"`` or ``"openvino"``.
-        options: its own options, see its class.
-        isolate: whether it runs in a process of its own.
-        profile: whether it records the time of each operator.
-        inside: whether this process is that of an isolated engine.
-
-    Raises:
-        ModelError: it is not installed, or has no such option.
+    ``inside`` says that this process is that of an isolated engine.
     """
     require(name)
     if isolate:

@@ -64,11 +64,7 @@ def ended_on(operators: Collection[str], where: Where) -> EmptyTensorError:
 
 
 def prove_full(model: Any, where: Where) -> None:
-    """Prove that a model of OpenVINO has no tensor without elements, as far as its own inference knows.
-
-    Raises:
-        EmptyTensorError: it has one.
-    """
+    """Prove that a model of OpenVINO has no tensor without elements, as far as its own inference knows."""
     found = _empty_tensors(model, _is_empty)
     if found:
         raise EmptyTensorError.of(found, where)
@@ -77,9 +73,7 @@ def prove_full(model: Any, where: Where) -> None:
 class Watch:
     """Tells from the shapes of the inputs whether a run meets a tensor without elements.
 
-    Args:
-        model: a model of OpenVINO, which has none as far as its shapes are known.
-        where: its place.
+    The model has none as far as its shapes are known.
     """
 
     def __init__(self, model: Any, where: Where) -> None:
@@ -92,11 +86,7 @@ class Watch:
         self._model = None if self._suspects == frozenset() else model
 
     def prove(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Prove that a run with inputs of some shapes meets no tensor without elements.
-
-        Raises:
-            EmptyTensorError: it does.
-        """
+        """Prove that a run with inputs of some shapes meets no tensor without elements."""
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
             raise EmptyTensorError.of(given, self._where)
@@ -125,10 +115,7 @@ def _empty_tensors(
 ) -> dict[str, str]:
     """Return the layers that give or read tensors of some shapes, by name, with what they do.
 
-    Args:
-        model: the model.
-        is_met: whether a shape is one of those.
-        suspects: the names of the layers that are looked at; None is all.
+    Where ``suspects`` are named, these alone are looked at.
     """
     found: dict[str, str] = {}
     for layer, output in _outputs_of_data(model, suspects):

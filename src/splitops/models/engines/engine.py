@@ -47,10 +47,11 @@ class EngineError(ModelError):
 class Program:
     """A model, or a region of one, as an engine is given it.
 
-    Attributes: content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the
-        XML. outputs: the names of the outputs that are asked for, in order; of OpenVINO IR they are
-        counted only. where: its place, for errors. weights: ONNX initializers by name that ``content``
-        declares as data of another file; onnxruntime takes
+    Attributes:
+        content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the XML.
+        outputs: the names of the outputs that are asked for, in order; of OpenVINO IR they are counted only.
+        where: its place, for errors.
+        weights: ONNX initializers by name that ``content`` declares as data of another file; onnxruntime takes
             them as they are, without a copy, OpenVINO with the model.
         binary: the constants of OpenVINO IR.
         folder: where ``content`` finds what it declares as data of other files.
@@ -138,11 +139,7 @@ class Engine(Protocol):
 
 
 def check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Prove that an engine has the options that a caller gives.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Prove that an engine has the options that a caller gives."""
     for option in options:
         if option not in known:
             has = ", ".join(sorted(known))

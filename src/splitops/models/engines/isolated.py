@@ -22,17 +22,7 @@ _END: Final = pickle.dumps(None)
 
 
 class IsolatedEngine:
-    """A runtime behind messages; calls from several threads wait for one another.
-
-    Args:
-        name: its name.
-        options: its own options.
-        profile: whether it records the time of each operator.
-
-    Raises:
-        ModelError: it has no such option.
-        EngineError: its process ends.
-    """
+    """A runtime behind messages; calls from several threads wait for one another."""
 
     def __init__(self, name: str, options: Mapping[str, Any], *, profile: bool) -> None:
         self.name = name

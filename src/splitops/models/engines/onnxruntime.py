@@ -32,14 +32,9 @@ _CODE: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 class OnnxRuntime:
     """onnxruntime, on its CPU unless ``providers`` says otherwise.
 
-    Args:
-        options: ``providers`` and ``provider_options`` as ``onnxruntime.InferenceSession`` takes them, and
-            ``session_options``, a mapping: attributes of ``onnxruntime.SessionOptions`` by name, and
-            configuration entries, whose names have a dot.
-        profile: whether sessions record their operators.
-
-    Raises:
-        ModelError: there is no such option.
+    ``providers`` and ``provider_options`` are as ``onnxruntime.InferenceSession`` takes them.
+    ``session_options`` has attributes of ``onnxruntime.SessionOptions`` by name, and configuration entries,
+    whose names have a dot.
     """
 
     name = "onnxruntime"

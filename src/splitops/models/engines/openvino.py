@@ -48,15 +48,9 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
 class OpenVINO:
     """OpenVINO, on its CPU unless ``device_name`` says otherwise.
 
-    Args:
-        options: ``device_name`` and ``config`` as ``openvino.Core.compile_model`` takes them; without another
-            ``INFERENCE_PRECISION_HINT``, float32 is computed as float32.
-        profile: whether requests record their operators.
-        inside: whether this process is that of an isolated engine, which may end; in any other one, ONNX is
-            read by another process (:mod:`splitops.models.engines.openvino_process`).
-
-    Raises:
-        ModelError: there is no such option.
+    ``device_name`` and ``config`` are as ``openvino.Core.compile_model`` takes them; without another
+    ``INFERENCE_PRECISION_HINT``, float32 is computed as float32. ``inside`` says that this process is that of
+    an isolated engine, which may end; in any other one, ONNX is read by another process.
     """
 
     name = "openvino"
@@ -176,11 +170,7 @@ def _self_contained(content: bytes, program: Program) -> bytes:
 
 
 def _prove_sizes(model: Any, program: Program) -> None:
-    """Prove that OpenVINO finds the sizes of parts that we have found, of all splits that are left to it.
-
-    Raises:
-        EngineError: it does not.
-    """
+    """Prove that OpenVINO finds the sizes of parts that we have found, of all splits that are left to it."""
     if not program.sizes:
         return
     found = Counter(

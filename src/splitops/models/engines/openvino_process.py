@@ -31,11 +31,7 @@ class _Process:
         atexit.register(self._close, os.getpid())
 
     def ask(self, *message: Any, where: Where) -> Any:
-        """Return an answer, or in words how the process has ended.
-
-        Raises:
-            EngineError: OpenVINO rejects the model.
-        """
+        """Return an answer, or in words how the process has ended; a rejection by OpenVINO is raised."""
         with self._lock:
             if self._engine is None:
                 from splitops.models.engines.isolated import IsolatedEngine
@@ -76,14 +72,7 @@ def to_ir(
 ) -> tuple[bytes, bytes]:
     """Return an ONNX model as OpenVINO reads it: the XML and the constants of OpenVINO IR.
 
-    Args:
-        source: the serialised model, with its data inside, or its file.
-        where: its place.
-        extensions: the nodes of domain ``openvino`` in it.
-        what: what it is, for messages.
-
-    Raises:
-        EngineError: OpenVINO rejects the model, or crashes on it.
+    The source is serialised, with its data inside, or a file. Nodes of domain ``openvino`` are extensions.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
     answer: tuple[bytes, bytes] | str = _process().ask("to_ir", given, extensions, what, where, where=where)
@@ -95,17 +84,7 @@ def to_ir(
 
 
 def shapes_of(document: bytes, constants: bytes, what: str, where: Where) -> list[Inferred]:
-    """Return the element type and the shape of each output of OpenVINO IR.
-
-    Args:
-        document: the XML.
-        constants: the constants.
-        what: what it is, for messages.
-        where: its place.
-
-    Raises:
-        EngineError: OpenVINO rejects the model, or crashes on it.
-    """
+    """Return the element type and the shape of each output of OpenVINO IR."""
     answer: list[Inferred] | str = _process().ask("shapes", document, constants, where=where)
     if isinstance(answer, str):
         raise EngineError("openvino", f"{answer} while it inferred the shapes of {what}", where)

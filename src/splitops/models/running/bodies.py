@@ -24,11 +24,7 @@ class BodyRuns:
     done: int = 0
 
     def count(self, where: Where | None = None) -> None:
-        """Count one more.
-
-        Raises:
-            ModelError: it is one too many.
-        """
+        """Count one more."""
         self.done += 1
         if self.done > self.most:
             raise ModelError(

@@ -59,11 +59,7 @@ class Declared:
         return own if raw else stored
 
     def accept(self, dtype: np.dtype[Any], shape: tuple[int, ...], where: Where | None = None) -> None:
-        """Prove that an array can be this input, as far as its dtype and shape alone tell.
-
-        Raises:
-            ModelError: it has another element type, rank or size.
-        """
+        """Prove that an array can be this input, as far as its dtype and shape alone tell."""
         expected = self.element_type
         if expected is not None and dtype != expected.numpy and element_type_of(dtype) is not expected:
             found = f"input {shown(self.name)} has element type {element_type_of(dtype) or dtype}"

@@ -23,11 +23,7 @@ _MAX_PROVED: Final = 256
 
 
 class Inputs(Generic[K]):
-    """The inputs of a model.
-
-    Args:
-        declared: what the model says of them, by what its evaluator knows each by.
-    """
+    """The inputs of a model, by what its evaluator knows each by."""
 
     def __init__(self, declared: Sequence[tuple[K, Declared]]) -> None:
         self._declared = declared
@@ -41,19 +37,11 @@ class Inputs(Generic[K]):
         self._proved: set[tuple[object, ...]] = set()
 
     def check(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
-        """Return the values as an evaluator takes them.
+        """Return the values as an evaluator takes them, proved to be what the model declares.
 
         Nothing is converted from one element type to another, and arrays come back as read-only views: what
         is computed as a view of them is read-only too. An input with a default may be left out, and an
         optional one is None then.
-
-        Args:
-            inputs: arrays (or what NumPy makes arrays of) and, for sequences, lists of them.
-            where: the place that errors name; its ``model``.
-
-        Raises:
-            ModelError: an input is unknown, missing, given twice, or has another element type, rank or size
-                than declared; or two inputs give one symbolic dimension different sizes.
         """
         known = self._known(inputs)
         if known in self._proved:

@@ -18,16 +18,8 @@ def stages(
 ) -> Iterator[tuple[bool, list[T]]]:
     """Divide nodes, which are in topological order, into few stages of own and of foreign ones, in turn.
 
-    Args:
-        nodes: the nodes.
-        is_own: whether a node is evaluated here.
-        reads: what a node depends on.
-        makes: what depends on a node.
-        begins: whether a foreign node reads nothing of its own stage.
-
-    Yields:
-        Whether the nodes of a stage are own, and the nodes in their order. What is foreign depends on earlier
-        stages and its own stage alone, so that it is one region.
+    What is foreign depends on earlier stages and its own stage alone, so that it is one region. One that
+    ``begins`` reads nothing of its own stage.
     """
     depth: dict[Hashable, int] = {}  # even: own, odd: foreign
     found: dict[int, list[T]] = {}

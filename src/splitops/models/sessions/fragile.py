@@ -126,10 +126,7 @@ def _is_full(size: Dim, names: Collection[str | None]) -> bool:
 class Watch:
     """Tells from the inputs of a run which of these operators read a tensor without elements.
 
-    Args:
-        read: returns the model.
-        where: its place.
-        always: whether one may read such a tensor where no input is one.
+    ``always`` says that one may read such a tensor where no input is one.
     """
 
     def __init__(self, read: Callable[[], ModelProto], where: Where, *, always: bool) -> None:

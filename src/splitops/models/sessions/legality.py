@@ -147,20 +147,9 @@ class Analysis:
 def analyse(
     model: ModelProto, where: Where, engine: Engine | None = None, *, sizes: bool = False
 ) -> Analysis:
-    """Look at the splits of a model.
+    """Look at the splits of a model, each once; without an engine, at the split nodes alone.
 
-    Args:
-        model: a well-formed model.
-        where: its place.
-        engine: the runtime; None reads the split nodes alone.
-        sizes: whether the sizes of all splits are looked at, which takes inference of all before them.
-
-    Returns:
-        What is found; the sites are each split once, with what the model declares of it.
-
-    Raises:
-        ModelError: the model cannot be read.
-        OperatorError: a split does not exist at the imported opset.
+    ``sizes`` asks for those of all splits, which takes inference of all before them.
     """
     targets = () if engine is None else (Target.load(engine.name),)
     fuses = any(target.by_pattern for target in targets)
@@ -191,12 +180,8 @@ def looked_at(
 ) -> Analysis:
     """Return what splits are to a runtime.
 
-    Args:
-        sites: the splits, each once for every call of a function around it.
-        surroundings: the model around them.
-        editor: the model; None where nothing in it is fused wrongly.
-        engine: the runtime.
-        written: the places of splits whose lengths, if the graph computes them, need no other proof.
+    There is a site for every call of a function around a split. The editor is None where nothing is fused
+    wrongly. Lengths of ``written`` splits, if the graph computes them, need no other proof.
     """
     reasons: dict[Place, str] = {}
     for site in sites:
@@ -235,16 +220,7 @@ def legal_model(
 
     A split that breaks a rule stays as it is. A form that no longer proves its sizes (Slices) is none where
     a run may bring others: the broken rule would go unseen. The model is returned as it is then, and where it
-    cannot be rewritten.
-
-    Args:
-        model: a well-formed model.
-        found: what its splits are to the runtime.
-        where: its place.
-        engine: the runtime.
-
-    Returns:
-        The model, what was rewritten, and what the splits of that model are to the runtime.
+    cannot be rewritten. The last result is what the splits of that model are to the runtime.
     """
     from splitops.models.fix.models import fix_nodes
 
@@ -285,13 +261,7 @@ def _without_claims(model: ModelProto) -> ModelProto:
 
 
 def find_borders(model: ModelProto, found: Analysis, *, count_bodies: bool = False) -> Borders:
-    """Return what of a model a runtime is not given.
-
-    Args:
-        model: a well-formed model.
-        found: what its splits are to the runtime.
-        count_bodies: whether each run of a body is to be counted.
-    """
+    """Return what of a model a runtime is not given; ``count_bodies`` keeps loops here."""
     borders = Borders({**found.fused, **found.reasons})
     if count_bodies:
         borders.operators = _WITH_BODIES

@@ -44,19 +44,9 @@ _LACKING: Final = "no implementation"
 class OnnxProgram(SessionProgram):
     """An ONNX model that is ready to run on an engine.
 
-    Args:
-        model: a path or a model.
-        allow_links: of a path, whether links in its folder may lead out of it.
-        engine, fallback, max_body_runs: as of :class:`SessionProgram`.
-
     Attributes:
         borders: what is evaluated here.
         partition: the regions of the engine; None where it has the whole file.
-
-    Raises:
-        ModelError: the model is not well formed.
-        RuleError: no run can make one of its splits valid.
-        EngineError: the engine rejects it.
     """
 
     def __init__(

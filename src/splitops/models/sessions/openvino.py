@@ -45,18 +45,7 @@ _ATTEMPTS: Final = 8
 
 
 class OpenVINOIRProgram(SessionProgram):
-    """A model of OpenVINO IR that is ready to run on OpenVINO.
-
-    Args:
-        model: a path or a model.
-        allow_links: of a path, whether links in its folder may lead out of it.
-        engine, fallback, max_body_runs: as of :class:`SessionProgram`.
-
-    Raises:
-        ModelError: the model is not well formed.
-        RuleError: no run can make one of its splits valid.
-        EngineError: OpenVINO rejects it.
-    """
+    """A model of OpenVINO IR that is ready to run on OpenVINO."""
 
     def __init__(
         self,

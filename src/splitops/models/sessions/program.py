@@ -40,18 +40,11 @@ class _Prepared(Protocol):
 class SessionProgram(ABC):
     """A model that is ready to run on an engine. What the engine fails at may be evaluated here.
 
-    Args:
-        engine: who runs it; None evaluates all of it here.
-        fallback: whether what the engine rejects or fails at is evaluated here, whatever that is.
-        max_body_runs: how often bodies run at most; None is the usual bound.
-
     Attributes:
         engine: who runs it; None evaluates all of it here.
         rejection: why the engine that was asked for does not.
         last: what the last run of a thread needed.
-        inputs: what the model declares of its inputs.
-        outputs: the names of the outputs.
-        sites: its splits.
+        inputs, outputs, sites: what the model declares.
         reasons: why nodes are evaluated here and not by the engine.
         rewritten: the splits that the engine is given in another form.
     """
@@ -75,11 +68,7 @@ class SessionProgram(ABC):
         self._here: _Prepared | None = None
 
     def _start(self, on_engine: Callable[[Engine], _Prepared], here: Callable[[], _Prepared]) -> None:
-        """Prepare the model for the engine, or to be evaluated here.
-
-        Raises:
-            EngineError: the engine rejects it.
-        """
+        """Prepare the model for the engine, or to be evaluated here."""
         if self.engine is not None:
             try:
                 self._prepared = on_engine(self.engine)
@@ -123,9 +112,7 @@ class SessionProgram(ABC):
     def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
         """Evaluate here what an engine fails at: that knows which rule is broken, or does it right.
 
-        Raises:
-            RuleError: a split is invalid.
-            EngineError: ``error``, since the run here fails too, or is not asked for.
+        The error is raised where the run here fails too, or is not asked for.
         """
         if not (self._fallback or isinstance(error, EmptyTensorError) or error.operator in FAMILY[""]):
             raise error

@@ -95,31 +95,13 @@ def model_evaluator(
     partition: Partition | None = None,
     infer: Infer = nothing_known,
 ) -> Evaluator:
-    """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed.
-
-    Args:
-        model: the model.
-        where: its place.
-        folder: the folder of its external data.
-        partition: what of it goes to a runtime.
-        infer: what infers the types of a model's values.
-
-    Raises:
-        ModelError: no implementation is known of an operator, or a tensor cannot be read.
-        OperatorError: the family's operator does not exist at the imported opset.
-        EngineError: the runtime rejects a region.
-    """
+    """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed."""
     scope = Scope(where, folder, functions_of(model), partition=partition, infer=infer)
     return Evaluator(model.graph, opset_imports(model), scope=scope)
 
 
 def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
-    """Make the evaluator of a single node.
-
-    Raises:
-        ModelError: the node is malformed, or no implementation is known of it.
-        OperatorError: the family's operator does not exist at this opset.
-    """
+    """Make the evaluator of a single node."""
     model = ModelProto(ir_version=10)
     model.opset_import.add(domain=node.domain, version=opset)
     model.graph.node.append(node)
@@ -298,12 +280,7 @@ class Evaluator(ReferenceEvaluator):
         *_: Any,
         **__: Any,
     ) -> Any:
-        """Evaluate the graph.
-
-        Raises:
-            RuleError: a rule of the split family is broken.
-            ModelError: an operator fails.
-        """
+        """Evaluate the graph."""
         results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **self.own_inits}
         results[""] = None  # an absent input
         call = self._guarded if recorder() is None else self._timed
@@ -387,11 +364,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _bound(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:
-    """Return a function with the caller's attributes, or their defaults, where its nodes refer to them.
-
-    Raises:
-        ModelError: the caller declares an attribute that the function does not have.
-    """
+    """Return a function with the caller's attributes, or their defaults, where its nodes refer to them."""
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     unknown = given.keys() - defaults.keys() - set(function.attribute)
     if unknown:

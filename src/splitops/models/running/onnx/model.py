@@ -61,18 +61,9 @@ class Model:
         partition: Partition | None = None,
         infer: Infer = nothing_known,
     ) -> Model:
-        """Prepare a well-formed model.
+        """Prepare a well-formed model, whose external initializers stay in their file.
 
-        Args:
-            proto: the model. External initializers stay in their file.
-            where: its place.
-            folder: the folder of its external data.
-            partition: what of it goes to a runtime; None where nothing does.
-            infer: what infers the types of a model's values: a loop without turns gives what it would.
-
-        Raises:
-            ModelError: it has an operator of which no implementation is known, or a runtime rejects a region.
-            OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
+        ``infer`` tells the types of its values: a loop without turns gives what it would.
         """
         evaluator = model_evaluator(proto, where, folder, partition, infer)
         return cls.by(partial(evaluator.run, None), proto, where)
@@ -115,15 +106,7 @@ class Model:
 
 
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where, DataFolder | None]:
-    """Return a well-formed model whose external initializers stay in their files, its place and their folder.
-
-    Args:
-        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        allow_links: of a path, whether a link in its folder may lead out of it.
-
-    Raises:
-        ModelError: it is not well formed, or cannot be read.
-    """
+    """Return a well-formed model, its place, and the folder in which its external initializers stay."""
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         proto = parse(path, allow_links=allow_links)

@@ -50,13 +50,7 @@ def _same_default(one: Any, other: Any) -> bool:
 
 
 def flattening(name: str, opset: int, newest: Callable[..., OpRun]) -> Callable[..., OpRun]:
-    """Return an implementation that flattens the data to rows first, where this version does so.
-
-    Args:
-        name: an operator of the default domain.
-        opset: the opset that the graph imports.
-        newest: the implementation of the newest version.
-    """
+    """Return an implementation that flattens the data to rows first, where this version does so."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
     return partial(_Flattened, newest=newest)

@@ -149,10 +149,6 @@ class _Constants:
 
     A weight that came into a region from another one would be no constant there: a runtime could not arrange
     it beforehand.
-
-    Args:
-        graph: the graph, its nodes in topological order.
-        is_own: whether a node is evaluated here.
     """
 
     def __init__(self, graph: GraphView, is_own: Callable[[NodeProto], bool]) -> None:
@@ -181,16 +177,7 @@ def _is(node: NodeProto, operator: str) -> bool:
 
 
 class Region:
-    """Nodes that a runtime evaluates together, compiled for the types of what goes in.
-
-    Args:
-        partition: the partition that it is of.
-        graph: the graph that its nodes are of.
-        nodes: the nodes in topological order.
-        inputs: the names of what goes in.
-        outputs: the names of what comes out.
-        constants: the initializers that it reads.
-    """
+    """Nodes that a runtime evaluates together, compiled for the types of what goes in."""
 
     def __init__(
         self,
@@ -217,12 +204,7 @@ class Region:
             self._fixed = self._compiled_for([kind for kind in self._types if kind is not None])
 
     def run(self, *values: Any) -> Sequence[Any]:
-        """Run the region on the values of its inputs.
-
-        Raises:
-            EmptyTensorError: the runtime would end the process.
-            EngineError: the runtime rejects the region or fails.
-        """
+        """Run the region on the values of its inputs."""
         if any(not np.size(values[at]) for at in self._guarded):
             raise ended_on(sorted(set(self._partition.guarded.values())), self.where)
         compiled = self._fixed
@@ -327,11 +309,7 @@ def _is_large(tensor: TensorProto) -> bool:
 
 
 def _type_of(value: Any) -> TypeProto:
-    """Return the type of a value that is about to go in; of a sequence, by its first element.
-
-    Raises:
-        EngineError: it is an empty sequence, or a type that ONNX does not have.
-    """
+    """Return the type of a value that is about to go in; of a sequence, by its first element."""
     if isinstance(value, list) and value:
         return TypeProto(sequence_type=TypeProto.Sequence(elem_type=_type_of(value[0])))
     kind = None if isinstance(value, list) or value is None else element_type_of(value.dtype)

@@ -58,20 +58,7 @@ def holds_split(layer: Layer) -> bool:
 
 
 def evaluate(layer: Layer, inputs: Sequence[Value], run_body: RunBody, where: Where) -> list[Value]:
-    """Evaluate a layer with bodies.
-
-    Args:
-        layer: the layer, one that :func:`is_own`.
-        inputs: the values of its input ports.
-        run_body: runs a body once.
-        where: the place of the layer.
-
-    Returns:
-        The values of its output ports.
-
-    Raises:
-        ModelError: the port map is malformed or of a form that is not supported, or the values do not fit it.
-    """
+    """Evaluate a layer with bodies, one that :func:`is_own`; ``run_body`` runs one of them once."""
     if layer.type == "If":
         branches = read_if(layer, where)
         tag = "then_body" if _boolean(inputs[0], "the condition", where) else "else_body"

@@ -40,20 +40,9 @@ _Results = Mapping[int, Value]
 class Prepared:
     """A model that is ready to run any number of times, from any thread.
 
-    Args:
-        model: the model.
-        engine: who runs the layers that are not evaluated here; None is OpenVINO, asked for where there are
-            any.
-        is_own: which layers of the main graph are evaluated here, each alone; None is all that can be. Those
-            that cannot be are left to the engine, which is then given no tensor without elements.
-        settled: what is known of the main graph before it runs, so that it is compiled now.
-
-    Attributes:
-        is_kept: whether it is prepared for more than one run.
-
-    Raises:
-        ModelError: a split would be left to OpenVINO unproved.
-        EngineError: the engine rejects a region.
+    Layers of the main graph that are own are evaluated here, each alone. The others are left to the engine,
+    by default OpenVINO, which is asked for where there are any and is given no tensor without elements. A
+    model of which something is settled before it runs is compiled now, and kept for more than one run.
     """
 
     def __init__(
@@ -92,27 +81,12 @@ class Prepared:
     def run(
         self, inputs: Mapping[str, npt.ArrayLike], *, max_body_runs: int = MAX_BODY_RUNS
     ) -> dict[str, npt.NDArray[Any]]:
-        """Run the model.
+        """Run the model; see :func:`splitops.run`.
 
         Only layers that an output needs are evaluated. The bodies of If, Loop and TensorIterator are
         evaluated in the same way, once for each iteration; a split is never left to OpenVINO, whatever layer
         it is in. A loop can ask for any number of iterations: what they give is held against the memory
         before it is joined.
-
-        Args:
-            inputs: an array for each Parameter, by any of its tensor names or its layer's name. Its dtype is
-                the NumPy or ml_dtypes type of the element type; codes as uint8 for nf4, u1, u3 and u6;
-                strings of any kind, bytes as UTF-8. Nothing may be masked.
-            max_body_runs: how often the bodies of If, Loop and TensorIterator run at most, all together.
-
-        Returns:
-            The outputs by name (:func:`output_names`). What shares memory with an input or a constant of the
-            model is a read-only view; outputs may share memory with each other.
-
-        Raises:
-            ModelError: an input is missing, unknown or of another type or shape; a layer cannot be evaluated,
-                for example because it needs OpenVINO, which is not installed; bodies run too often.
-            RuleError: a split is invalid, with the layer in its ``where``.
         """
         whole = _Run(self, self._where, BodyRuns(max_body_runs))
         arrays = self._inputs.check(inputs, self._where)
@@ -142,11 +116,7 @@ class Prepared:
             return self._plans[id(graph)]
 
     def engine(self, layers: str) -> Engine:
-        """Return the engine for some layers.
-
-        Raises:
-            ModelError: OpenVINO is not installed.
-        """
+        """Return the engine for some layers."""
         with self._lock:
             if self._engine is None:
                 if not is_installed("openvino"):
@@ -185,11 +155,7 @@ class _Step:
 
 
 class _Plan:
-    """What is the same in every run of a graph: the steps to its Results, and what each of these takes.
-
-    Raises:
-        ModelError: a split would be left to OpenVINO.
-    """
+    """What is the same in every run of a graph: the steps to its Results, and what each of these takes."""
 
     def __init__(
         self,
@@ -276,21 +242,7 @@ class _Run:
         self._body_runs = body_runs
 
     def body(self, layer: Layer, place: Where, tag: str, graph: Graph, fed: Mapping[int, Value]) -> _Results:
-        """Run a body of a layer once.
-
-        Args:
-            layer: the layer.
-            place: its place.
-            tag: the body's tag.
-            graph: the body.
-            fed: the value of each Parameter, by layer id.
-
-        Returns:
-            The value of each Result, by layer id.
-
-        Raises:
-            ModelError: bodies ran too often, or a value is not of its Parameter's type.
-        """
+        """Run a body of a layer once: values of Parameters give values of Results, both by layer id."""
         self._body_runs.count(place)
         path = f"{layer.name}/{tag}"
         inner = Where(place.model, path if place.graph is None else f"{place.graph}/{path}")
@@ -302,10 +254,7 @@ class _Run:
     def results(self, graph: Graph, place: Where, values: dict[Endpoint, Value]) -> _Results:
         """Evaluate the layers of a graph and return the value of each Result, by layer id.
 
-        Args:
-            graph: the main graph, or a body, which can run again.
-            place: its place.
-            values: those of its Parameters; later those that later layers still need.
+        The values are those of its Parameters; later those that later layers still need.
         """
         plan = self._prepared.plan(graph, place)
         again = plan.in_body or self._prepared.is_kept
@@ -380,12 +329,7 @@ def is_own(layer: Layer) -> bool:
 
 
 def evaluated(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
-    """Return the values of the output ports of a layer that :func:`is_own` and has inputs.
-
-    Raises:
-        RuleError: a split is invalid.
-        ModelError: the inputs do not fit the layer, or what they give does not fit into memory.
-    """
+    """Return the values of the output ports of a layer that :func:`is_own` and has inputs."""
     if layer.type in FAMILY["openvino"]:
         return _parts(layer, inputs, where)
     mover = mover_of(layer)

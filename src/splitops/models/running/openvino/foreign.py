@@ -129,14 +129,7 @@ def _anonymous(layer: Layer) -> Layer:
 class Runner:
     """Runs a region by an engine, as often as its graph is run.
 
-    Args:
-        region: the region.
-        engine: gives the engine; it is asked for when a region is compiled first.
-        where: the place of the graph.
-        settled: what is known before the run; None compiles for the shapes of the values.
-
-    Raises:
-        EngineError: the engine rejects the region.
+    It is compiled now for what is settled, else for the shapes of the values; the engine is asked for then.
     """
 
     def __init__(
@@ -167,17 +160,9 @@ class Runner:
         return Given(known.type, known.shape, self._region.graph.by_id[end.layer].constant)
 
     def run(self, values: Mapping[Endpoint, Value], *, again: bool) -> dict[Endpoint, Value]:
-        """Run the region.
-
-        Args:
-            values: what goes in.
-            again: whether to keep what was compiled, for later values of the same types and shapes.
-
-        Returns:
-            What comes out.
+        """Run the region; ``again`` keeps what was compiled, for later values of the same types and shapes.
 
         Raises:
-            ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
             EmptyTensorError: a layer is given a tensor without elements, and gives one that has some.
         """
         if self._settled is None and any(

@@ -44,20 +44,12 @@ class Slicing:
     reverse: bool
 
     def count(self, value: Value, where: Where) -> int:
-        """Return the number of parts of a value.
-
-        Raises:
-            ModelError: the axis is none of the value, or it does not consist of parts of the size.
-        """
+        """Return the number of parts of a value."""
         shape: tuple[int, ...] = value.array.shape
         return self.parts(shape[axis_of(self.axis, len(shape), where)], where)
 
     def parts(self, size: int, where: Where) -> int:
-        """Return the number of parts of an axis.
-
-        Raises:
-            ModelError: the axis does not consist of parts of the size.
-        """
+        """Return the number of parts of an axis, which has to consist of them."""
         stop = size + 1 + self.high
         if self.low > stop or (stop - self.low) % self.size:
             raise ModelError(
@@ -68,11 +60,7 @@ class Slicing:
         return (stop - self.low) // self.size
 
     def part(self, value: Value, iteration: int, where: Where) -> Value:
-        """Return the part for an iteration, a view.
-
-        Raises:
-            ModelError: as :meth:`count`, or there is no such part.
-        """
+        """Return the part for an iteration, a view."""
         count = self.count(value, where)
         if iteration >= count:
             raise ModelError(f"iteration {iteration} slices a value of {count} parts", where)
@@ -118,11 +106,7 @@ class PortMap:
 
 
 def read_if(layer: Layer, where: Where) -> Mapping[str, PortMap]:
-    """Return the port maps of an If, by ``"then_body"`` and ``"else_body"``.
-
-    Raises:
-        ModelError: a port map is malformed, or does what an If does not.
-    """
+    """Return the port maps of an If, by ``"then_body"`` and ``"else_body"``."""
     if not layer.inputs:
         raise ModelError(f"{layer} has no condition", where)
     found = {f"{branch}_body": _read(layer, f"{branch}_", where) for branch in ("then", "else")}
@@ -134,11 +118,7 @@ def read_if(layer: Layer, where: Where) -> Mapping[str, PortMap]:
 
 
 def read_loop(layer: Layer, where: Where) -> PortMap:
-    """Return the port map of a Loop or TensorIterator.
-
-    Raises:
-        ModelError: it is malformed, or of a form that is not evaluated.
-    """
+    """Return the port map of a Loop or TensorIterator."""
     least = _LEAST_INPUTS[layer.type]
     if len(layer.inputs) < least:
         raise ModelError(f"{layer} has {len(layer.inputs)} inputs, but it takes {least} at least", where)
@@ -259,11 +239,7 @@ def _number(element: Element, name: str, where: Where, default: int | None = Non
 
 
 def axis_of(axis: int, rank: int, where: Where) -> int:
-    """Return an axis counted from the first.
-
-    Raises:
-        ModelError: it is out of range.
-    """
+    """Return an axis counted from the first."""
     if not -rank <= axis < rank:
         raise ModelError(f"axis = {axis} of a slice is not an axis of rank {rank}", where)
     return axis % rank
