@@ -27,10 +27,10 @@ from splitops.models.formats import openvino as openvino_ir
 from splitops.models.formats.onnx import structure
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.openvino import to_nodes
+from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.openvino.evaluator import Prepared
-from splitops.models.sessions.legality import types_of_values
 from splitops.models.sessions.predicted import plan_of, predict
 from splitops.splitting import MAX_PARTS
 

@@ -51,8 +51,8 @@ class Program:
         content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the XML.
         outputs: the names of the outputs that are asked for, in order; of OpenVINO IR they are counted only.
         where: its place, for errors.
-        weights: ONNX initializers by name that ``content`` declares as data of another file; onnxruntime takes
-            them as they are, without a copy, OpenVINO with the model.
+        weights: ONNX initializers by name that ``content`` declares as data of another file; onnxruntime
+            takes them as they are, without a copy, OpenVINO with the model.
         binary: the constants of OpenVINO IR.
         folder: where ``content`` finds what it declares as data of other files.
         what: what it is, for messages; a few of its operators by name.

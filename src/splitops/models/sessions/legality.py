@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 from onnx.defs import get_schema, has
 
-from splitops.errors import NOWHERE, SplitError, Where
+from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_fusions, find_limits, fusion_words
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.limits import Outcome, release_numbers
@@ -32,7 +32,6 @@ from splitops.models.formats.onnx.structure import (
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
-from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.fusions import REDUCTIONS, may_be_fused_in
 from splitops.models.graph.model import NodeModel
@@ -40,8 +39,8 @@ from splitops.models.graph.onnx import label
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.sites import split_sites
-from splitops.models.infer.walk import Found, Upstream, Walk
-from splitops.models.known import Known
+from splitops.models.infer.onnx_types import types_of_values
+from splitops.models.infer.walk import Upstream
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.sessions.cones import cone_of_sites
 from splitops.models.sites import Site
@@ -460,14 +459,3 @@ def _constant_numbers(model: ModelProto) -> Mapping[str, _Range]:
             least, most = found.get(name, (number, number))
             found[name] = min(least, number), max(most, number)
     return found
-
-
-def types_of_values(model: ModelProto, where: Where = NOWHERE) -> dict[tuple[str | None, str], TypeProto]:
-    """Return what is known of the types of a model's values, by the path of the graph and the name."""
-    values: Mapping[tuple[str | None, str], Known] = _walked(model, where).by_name()
-    types = ((key, to_type(known)) for key, known in values.items())
-    return {key: kind for key, kind in types if kind is not None}
-
-
-def _walked(model: ModelProto, where: Where) -> Found:
-    return Walk(as_graph(model, where), where, lambda _: None).run().settled()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +11,10 @@ from onnx import ModelProto
 
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
-from splitops.models.formats.onnx.structure import functions_of, model_tensors
-from splitops.models.formats.onnx.tensors import external_extent, is_external
+from splitops.models.formats.onnx.structure import functions_of
+from splitops.models.graph.onnx import INITIALIZERS_OF_THEIR_OWN
 from splitops.models.graph.onnx_model import as_graph
+from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Partition
@@ -31,7 +31,6 @@ from splitops.models.sessions.legality import (
     legal_model,
     located_nodes,
     nodes_made_of,
-    types_of_values,
 )
 from splitops.models.sessions.program import SessionProgram, reject_invalid
 from splitops.onnx.reference import node_label
@@ -62,7 +61,6 @@ class OnnxProgram(SessionProgram):
         self._source = model
         self._allow_links = allow_links
         self._compiled: list[Compiled] = []
-        self._watch: Watch | None = None
         self.partition: Partition | None = None
         self.borders = Borders()
         proto = self._read()
@@ -71,6 +69,8 @@ class OnnxProgram(SessionProgram):
         self.sites = found.sites
         reject_invalid(found.sites, {value.name for value in proto.graph.input})
         self.outputs = tuple(value.name for value in proto.graph.output)
+        if proto.ir_version < INITIALIZERS_OF_THEIR_OWN:
+            self._constants = {tensor.name for tensor in proto.graph.initializer}
         self._start(lambda engine: self._on_engine(proto, engine, found), lambda: self._by_evaluator(proto))
 
     @property
@@ -84,16 +84,6 @@ class OnnxProgram(SessionProgram):
         self._compiled.clear()
         if self.partition is not None:
             self.partition.regions.clear()
-
-    def _does_without(self, error: EngineError) -> bool:
-        return self._fallback or isinstance(error, EmptyTensorError)
-
-    def _replaces_constants(self, inputs: Mapping[str, Any]) -> bool:
-        assert isinstance(self._prepared, Model)
-        return self._prepared.replaces_constants(inputs)
-
-    def _foreseen(self, inputs: Mapping[str, Any]) -> EngineError | None:
-        return None if self._watch is None else self._watch.met(inputs)
 
     def _nodes(self) -> ir.Model:
         return as_graph(self._read(), self._where)
@@ -115,13 +105,13 @@ class OnnxProgram(SessionProgram):
         return self._by_evaluator(self._read())
 
     def _by_evaluator(self, proto: ModelProto) -> Model:
-        return Model.of(proto, self._where, self._folder, infer=types_of_values)
+        return Model.of(proto, self._where)
 
     # Reading
 
     def _read(self) -> ModelProto:
         """Read the model; large weights in other files stay there."""
-        proto, self._where, self._folder = read_to_run(self._source, allow_links=self._allow_links)
+        proto, self._where = read_to_run(self._source, allow_links=self._allow_links)
         return proto
 
     # Preparing
@@ -137,7 +127,7 @@ class OnnxProgram(SessionProgram):
             fragile = fragile_nodes(as_graph(proto, self._where), self._where, {})
             self.borders.add(fragile.met, "onnxruntime.empty-tensor")
             self.borders.guarded = fragile.perhaps
-            self._watch = Watch(self._read, self._where, always=fragile.inside)
+            self._foresee = Watch(self._read, self._where, always=fragile.inside).met
         for _ in range(_ATTEMPTS):
             try:
                 if given is proto and not self.borders:
@@ -173,9 +163,6 @@ class OnnxProgram(SessionProgram):
         """Let an engine read the model from its file; None where it may not, or lacks an operator."""
         if not isinstance(self._source, str | os.PathLike) or self._allow_links:
             return None
-        for tensor in model_tensors(proto):
-            if is_external(tensor):
-                external_extent(tensor, self._where, self._folder)
         outputs = tuple(value.name for value in proto.graph.output)
         try:
             compiled = engine.compile(Program(Path(self._source), outputs, self._where))
@@ -194,10 +181,9 @@ class OnnxProgram(SessionProgram):
             types,
             functions_of(proto),
             proto.ir_version,
-            self._folder,
             self.borders.guarded,
         )
-        model = Model.of(proto, self._where, self._folder, partition, types_of_values)
+        model = Model.of(proto, self._where, partition)
         self.partition = partition
         return model
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -66,6 +67,8 @@ class SessionProgram(ABC):
         self._lock = threading.Lock()
         self._apart: set[Place] = set()  # what is run before others, as what it gives tells
         self._here: _Prepared | None = None
+        self._constants: AbstractSet[str] = frozenset()  # inputs that the engine has taken for constants
+        self._foresee: Callable[[Mapping[str, Any]], EngineError | None] | None = None
 
     def _start(self, on_engine: Callable[[Engine], _Prepared], here: Callable[[], _Prepared]) -> None:
         """Prepare the model for the engine, or to be evaluated here."""
@@ -73,7 +76,7 @@ class SessionProgram(ABC):
             try:
                 self._prepared = on_engine(self.engine)
             except EngineError as error:
-                if not self._does_without(error):
+                if not (self._fallback or isinstance(error, EmptyTensorError)):
                     raise
                 self.rejection, self.engine = error, None
         if self.engine is None:
@@ -82,9 +85,10 @@ class SessionProgram(ABC):
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model; see :meth:`Session.run`."""
         self.last.failure = None
-        if self.engine is None or self._replaces_constants(inputs):
+        replaced = isinstance(inputs, Mapping) and not self._constants.isdisjoint(inputs)
+        if self.engine is None or replaced:
             return self._by_reference().run(inputs, max_body_runs=self._most)
-        foreseen = self._foreseen(inputs)
+        foreseen = None if self._foresee is None else self._foresee(inputs)
         if foreseen is not None:
             return self._rescued(inputs, foreseen)
         while True:
@@ -167,18 +171,6 @@ class SessionProgram(ABC):
     @abstractmethod
     def _nodes(self) -> ir.Model:
         """Return the model as nodes, for reading."""
-
-    def _does_without(self, error: EngineError) -> bool:
-        """Return whether all of a model that the engine rejects is evaluated here."""
-        return self._fallback
-
-    def _replaces_constants(self, inputs: Mapping[str, Any]) -> bool:
-        """Return whether a caller gives what the engine has taken for constant."""
-        return False
-
-    def _foreseen(self, inputs: Mapping[str, Any]) -> EngineError | None:
-        """Return at what the engine would fail; None where nothing is known of it."""
-        return None
 
 
 def reject_invalid(sites: Iterable[Site], inputs: Collection[str]) -> None:

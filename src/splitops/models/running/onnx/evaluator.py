@@ -26,7 +26,6 @@ from onnx.reference.ops import load_op
 
 from splitops.errors import ModelError, SplitError, Where, shown
 from splitops.ground.progress import counted
-from splitops.ground.reading import DataFolder
 from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
@@ -42,6 +41,7 @@ from splitops.models.formats.onnx.structure import (
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
+from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import SLICE_WITH_STEPS, Flatten, Slice, flattening, with_defaults
 from splitops.models.running.onnx.regions import GraphView, Partition, RegionCall, reads
@@ -49,15 +49,8 @@ from splitops.onnx.reference import node_label, reference_ops
 from splitops.spec.elements.types import element_type_of
 
 _FAMILY: Final = {operator.__name__: operator for operator in reference_ops()}
-Infer = Callable[[ModelProto], Mapping[tuple[str | None, str], TypeProto]]
-"""From a model to the types of its values, by the path of the graph and the name."""
 _MAX_BODIES: Final = 10_000
 """Functions times different attributes: calls inside calls can ask for exponentially many."""
-
-
-def nothing_known(model: ModelProto) -> Mapping[tuple[str | None, str], TypeProto]:
-    """Infer nothing of a model's values."""
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +59,17 @@ class Scope:
 
     Attributes:
         where: model and graph path.
-        folder: folder of the model, for external data; None for a model in memory.
         functions: the model-local functions.
         bodies: evaluators of functions that were called already, by function and attributes.
         partition: what goes to a runtime; None where nothing does.
         constants: the initializers of the graphs around that nobody can replace.
-        infer: what infers the types of a model's values, for what did not run.
     """
 
     where: Where
-    folder: DataFolder | None = None
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
     partition: Partition | None = None
     constants: Mapping[str, TensorProto] = field(default_factory=dict)
-    infer: Infer = nothing_known
 
     def inside(self, step: str, constants: Mapping[str, TensorProto]) -> Scope:
         """Return the scope of a graph inside this one, which sees these initializers."""
@@ -91,12 +80,10 @@ class Scope:
 def model_evaluator(
     model: ModelProto,
     where: Where,
-    folder: DataFolder | None = None,
     partition: Partition | None = None,
-    infer: Infer = nothing_known,
 ) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed."""
-    scope = Scope(where, folder, functions_of(model), partition=partition, infer=infer)
+    scope = Scope(where, functions_of(model), partition=partition)
     return Evaluator(model.graph, opset_imports(model), scope=scope)
 
 
@@ -163,9 +150,7 @@ class Evaluator(ReferenceEvaluator):
         self.constants = self._constants()
         if self.scope.partition is not None:
             self._cut(self.scope.partition)
-        initializers = {
-            tensor.name: tensor_array(tensor, self.scope.where, self.scope.folder) for tensor in self.inits_
-        }
+        initializers = {tensor.name: tensor_array(tensor, self.scope.where) for tensor in self.inits_}
         self.inits_ = []
         self.opsets_ = self.known_opsets
         super()._init()
@@ -316,7 +301,7 @@ class Evaluator(ReferenceEvaluator):
             if name and name not in made and kind is not None and kind.onnx_number is not None:
                 model.graph.input.append(make_tensor_value_info(name, kind.onnx_number, value.shape))
         declared: TypeProto = self.output_types[output]
-        return self.scope.infer(model).get((None, self.output_names[output]), declared)
+        return types_of_values(model).get((None, self.output_names[output]), declared)
 
     def _guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call what belongs to a node: our errors get their place, every other one becomes a ModelError."""

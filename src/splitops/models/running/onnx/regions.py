@@ -18,7 +18,6 @@ import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from splitops.errors import Where
-from splitops.ground.reading import DataFolder
 from splitops.models.engines.emptiness import ended_on
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.onnx.structure import FunctionKey, function_key, subgraphs
@@ -78,7 +77,6 @@ class Partition:
         types: what is known of the types of values, by the path of the graph and the name.
         functions: the model-local functions.
         ir_version: that of the model.
-        folder: the folder of the model's external data.
         guarded: the nodes, by the path of the graph and the label, with their operators, on which the engine
             ends the process where they read a tensor without elements.
         domain: that of the nodes that stand for regions: a word that no model can know.
@@ -90,7 +88,6 @@ class Partition:
     types: Mapping[tuple[str | None, str], TypeProto]
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     ir_version: int = 10
-    folder: DataFolder | None = None
     guarded: Mapping[tuple[str | None, str | None], str] = field(default_factory=dict)
     domain: str = field(default_factory=lambda: f"splitops.regions.{secrets.token_hex(16)}")
     regions: dict[str, Region] = field(default_factory=dict)
@@ -276,7 +273,7 @@ class Region:
             elif not _is_large(tensor):
                 stated.CopyFrom(tensor)
                 continue
-            array = tensor_array(tensor, self.where, self._partition.folder)
+            array = tensor_array(tensor, self.where)
             weights[name] = array
             stated.name, stated.data_type = name, tensor.data_type
             stated.dims.extend(tensor.dims)
@@ -287,10 +284,9 @@ class Region:
 
     def _file_of(self, tensor: TensorProto) -> tuple[str, str] | None:
         """Return the folder of external data and its place there, proved; None where a link may lead out."""
-        external_extent(tensor, self.where, self._partition.folder)
+        external_extent(tensor, self.where, None)
         stated = next(entry.value for entry in tensor.external_data if entry.key == "location")
-        marked, location = folder_of(stated)
-        folder = marked or self._partition.folder
+        folder, location = folder_of(stated)
         return None if folder is None or folder.allow_links else (str(folder.path), location)
 
 
