@@ -16,8 +16,6 @@ from splitops.models.graph.onnx import (
     Names,
     fixed_array,
     initializer,
-    is_read,
-    remove_if_unused,
     subgraphs,
 )
 from splitops.models.movers.evaluated import Value
@@ -100,20 +98,6 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Value] | None:
             return None
         found[end] = Value(array, kind)
     return found
-
-
-def remove_unread(value: ir.Value) -> None:
-    """Remove the nodes that make a value which nobody reads any more, as far as they are for it alone."""
-    stack = [value]
-    while stack:
-        node = stack.pop().producer()
-        if node is None or node.graph is None or any(is_read(output) for output in node.outputs):
-            continue
-        sources = [source for source in dict.fromkeys(node.inputs) if source is not None]
-        node.graph.remove(node, safe=True)
-        stack += sources
-        for source in sources:
-            remove_if_unused(source)
 
 
 def _makers(value: ir.Value, limit: int) -> list[ir.Node]:

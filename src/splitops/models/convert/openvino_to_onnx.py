@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 from onnx import ModelProto
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
-from splitops.models.convert.folding import folded, folded_layer, remove_unread
+from splitops.models.convert.folding import folded, folded_layer
 from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_operators import OpsetMover
 from splitops.models.convert.onnx_to_onnx import check_converted, status_of
@@ -136,8 +137,7 @@ class _Writer:
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.fresh(name)
         self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
-        for scope in reversed(self.scopes):
-            scope.clean()
+        RemoveUnusedNodesPass()(self.model)  # what only was read to write other nodes, too
         self._make_empty(where)
 
     def _make_empty(self, where: Where) -> None:
@@ -175,7 +175,6 @@ class _GraphWriter:
         """What stands for the value of each port."""
         self.named: set[ir.Value] = set()
         self.folded: dict[ir.Value, ir.Value] = {}
-        self.read: list[ir.Value] = []
 
     def write(
         self,
@@ -226,13 +225,6 @@ class _GraphWriter:
                 self._reject(node, layer.type, where, error)
         self.graph.outputs.extend(results[id_] for id_ in outputs)
         return results
-
-    def clean(self) -> None:
-        """Remove what only was read to write other nodes."""
-        for value in (*self.folded, *self.read):
-            remove_unread(value)
-        for value in list(self.graph.initializers.values()):
-            remove_if_unused(value)
 
     def _reject(self, node: ir.Node, before: str, where: Where, error: SplitError) -> None:
         """Report a layer, and give it outputs that nothing makes, so that what follows is reported too."""
@@ -361,7 +353,6 @@ class _GraphWriter:
             constants = folded_layer(self.source, layer)
             if constants is None:
                 raise
-            self.read += self._sources(node)
             for port in node.outputs:
                 constant = constants.get(Endpoint(layer.id, port_of(port).id))
                 if constant is not None:
@@ -389,7 +380,6 @@ class _GraphWriter:
         except (ArithmeticError, LookupError, ValueError) as error:
             # Where it declares other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
-        self.read += pen.folded
         made = [found] if isinstance(found, ir.Value) else found
         for port, value in zip(node.outputs, made, strict=True):
             if value is not None:

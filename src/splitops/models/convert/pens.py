@@ -51,8 +51,6 @@ class LayerPen(OnnxPen, ValueReader):
         super().__init__(opset, names, node.name or "")
         self._graph = graph
         self._node = node
-        self.folded: list[ir.Value] = []
-        """The values that were read as constants, and are made of constants by nodes."""
 
     def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the value of a constant, or of what follows from constants alone; else None."""
@@ -60,11 +58,7 @@ class LayerPen(OnnxPen, ValueReader):
         return self._folded(value, MOST_ELEMENTS) if found is None else found
 
     def _folded(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
-        if value.producer() is None:
-            return None
-        found = folded_array(value, self._graph.opset_imports[""], limit=limit)
-        self.folded += [value] if found is not None else []
-        return found
+        return folded_array(value, self._graph.opset_imports[""], limit=limit) if value.producer() else None
 
     def put(self, node: ir.Node) -> None:
         """Add a node, and note the element types of its outputs."""
