@@ -386,3 +386,12 @@ def test_types_are_held_against_onnx_also_where_sizes_are_not() -> None:
     )
     with pytest.raises(ModelError, match="would not be valid"):
         check_converted(model, Where())
+
+
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 27, reason="onnx has no Range-27")
+def test_a_body_with_a_graph_in_it_takes_no_place() -> None:
+    """Its Loop reads values around it by names that only the body has."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 27]>
+        g (float16 s, float16 l, float16 d) => (float16[n] y) { y = Range(s, l, d) }""")
+    with pytest.raises(ModelError, match="Range-27 cannot be moved to opset 12"):
+        convert(model, 12)

@@ -9,8 +9,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnx.inliner
 import onnx_ir as ir
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import NOWHERE
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
@@ -27,6 +29,8 @@ _MOST_EMBEDDED: Final = 1 << 12
 _MOST_FACTORS: Final = 16
 """Of floating-point numbers it reads bounds and scales: more are weights, in which equal nodes may differ."""
 _IR_VERSION: Final = 10
+_BODY: Final = "body"
+"""The domain of an operator that is replaced by its body."""
 
 
 class NoAdapterError(Exception):
@@ -308,43 +312,26 @@ def _body(lone: LoneNode, opset: int) -> Small | None:
                 version, node.SerializeToString(), types
             )
             function = FunctionProto.FromString(content)
-        return Small.of(_inlined(lone, schema, function, version), version)
+        body = _inlined(lone, schema, function, version)
+        if any(attribute.HasField("g") for inner in body.graph.node for attribute in inner.attribute):
+            return None  # it reads values of the graph around it, by names that they have here alone
+        return Small.of(body, version)
     except Exception:  # onnx asks for types that are not known, or its inference rejects
         return None
 
 
 def _inlined(lone: LoneNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
     """Return a node's body as a model, without what nobody reads of it."""
-    node = lone.node
-    attributes = {
-        name: found.default_value for name, found in schema.attributes.items() if found.default_value.type
-    }
-    attributes |= {attribute.name: attribute for attribute in node.attribute}
-    given = [*node.input, *[""] * len(function.input)]
-    names = {"": "", **dict(zip(function.input, given, strict=False))}
-    names |= {formal: actual for formal, actual in zip(function.output, node.output, strict=False) if actual}
-    graph = lone.model(opset).graph
-    del graph.node[:]
-    for inner in function.node:
-        made = graph.node.add(op_type=inner.op_type)
-        made.input.extend(names[name] for name in inner.input)
-        made.output.extend(names.setdefault(name, f"b_{name}") if name else "" for name in inner.output)
-        for attribute in inner.attribute:
-            actual = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-            if actual is not None:
-                made.attribute.add().CopyFrom(actual)
-                made.attribute[-1].name = attribute.name
-    _drop_unread(graph)
-    return onnx.shape_inference.infer_shapes(_model(graph, opset), strict_mode=True)
-
-
-def _drop_unread(graph: onnx.GraphProto) -> None:
-    read = {value.name for value in graph.output}
-    kept = []
-    for node in reversed(graph.node):
-        if read.intersection(filter(None, node.output)):
-            read.update(node.input)
-            kept.append(node)
-    kept = [NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
-    del graph.node[:]
-    graph.node.extend(kept)
+    model = lone.model(opset)
+    defaults = {name: found.default_value for name, found in schema.attributes.items()}
+    function.attribute_proto.extend(value for value in defaults.values() if value.type)
+    open_ = [name for name in function.attribute if not defaults[name].type]
+    del function.attribute[:]
+    function.attribute.extend(open_)
+    function.domain = model.graph.node[0].domain = _BODY
+    model.functions.append(function)
+    model.opset_import.add(domain=_BODY, version=1)
+    inlined = ir.from_proto(onnx.inliner.inline_local_functions(model))
+    RemoveUnusedNodesPass()(inlined)
+    del inlined.opset_imports[_BODY]
+    return onnx.shape_inference.infer_shapes(ir.to_proto(inlined), strict_mode=True)
