@@ -33,21 +33,9 @@ def call_plan(
         # An import form: it runs while torch.compile traces, whatever was loaded before.
         from splitops.backends.torch import BACKEND
 
-        return _checked(plan, BACKEND, data, copy, out)
-    return execute(plan, data, copy=copy, out=out)
-
-
-def execute(
-    plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
-) -> Parts:
-    """Split an array by a plan that was made for any array of its shape; as :func:`run` besides."""
-    data, backend = array_and_backend(data)
-    return _checked(plan, backend, data, copy, out)
-
-
-def _checked(
-    plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None
-) -> Parts:
+        backend: Backend = BACKEND
+    else:
+        data, backend = array_and_backend(data)
     shape = backend.shape(data)
     if shape != plan.shape:
         raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")

@@ -22,11 +22,7 @@ MAX_REMEMBERED: Final = 256
 
 
 class Memo(dict[tuple[Any, ...], _Value]):
-    """The results of earlier calls by what decides them; a full memo begins anew.
-
-    Args:
-        most: how many results it holds.
-    """
+    """The results of earlier calls by what decides them; a full memo begins anew."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most

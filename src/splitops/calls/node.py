@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from splitops.calls.execution import execute
+from splitops.calls.execution import call_plan
 from splitops.calls.memo import MAX_REMEMBERED, Memo
 from splitops.errors import Where
 from splitops.native import Plan
@@ -47,11 +47,7 @@ def read_only(value: _T) -> _T:
 class NodeSplit:
     """One operator as a model's node has it, for any inputs; caches the plans of equal inputs.
 
-    Args:
-        schema: the operator version.
-        attributes: the node's attributes by name: integers, or sequences of integers.
-        outputs: number of outputs that the node declares; None where nothing is declared.
-        where: the place in a model, for messages.
+    Attributes are integers, or sequences of integers. ``outputs`` is the number that it declares, if any.
     """
 
     def __init__(
@@ -83,7 +79,7 @@ class NodeSplit:
         observer = _OBSERVER.get()
         if observer is not None:
             observer(request, plan)
-        return tuple(execute(plan, inputs[0]))
+        return tuple(call_plan(plan, inputs[0]))
 
     def _bound(
         self, inputs: Sequence[npt.NDArray[Any] | None], types: Sequence[ElementType | None] | None
@@ -126,8 +122,8 @@ def evaluate(
 ) -> tuple[npt.NDArray[Any], ...]:
     """Run one operator, given as a model's node has it.
 
-    ``outputs`` is the number that the node declares, if it does. ``types`` are those that dtypes cannot tell,
-    such as OpenVINO's nf4 in uint8. The parts are views: one for each output or element of the sequence.
+    ``types`` are those that dtypes cannot tell, such as OpenVINO's nf4 in uint8. The parts are views: one for
+    each output or element of the sequence.
 
     Examples:
         >>> import numpy as np

@@ -97,16 +97,7 @@ SHAPE = Read("shape", read_shape)
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """What the options of one split ask for.
-
-    Attributes:
-        operator: the operator version, or None for the one that fits the request.
-        axis: the axis, or None where the option is not given.
-        sizes: ``--sizes``.
-        parts: ``--parts``.
-        chunk: ``--chunk``.
-        keepdims: ``--keepdims``; None where it is not given.
-    """
+    """What the options of one split ask for; None where one is not given."""
 
     operator: OperatorSchema | None = None
     axis: int | None = None

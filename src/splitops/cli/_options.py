@@ -23,12 +23,9 @@ else:
 
 
 class Read(_ParamType):
-    """A type of arguments that a function reads.
+    """A type of arguments that a function reads; what it raises is wrong usage.
 
-    Args:
-        name: of the type.
-        read: from the text to the value; what it raises is wrong usage.
-        words: the texts that a shell completes, asked for when it does.
+    ``words`` returns the texts that a shell completes.
     """
 
     def __init__(

@@ -24,13 +24,9 @@ _MAX_ROWS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured of a model's runs.
+    """What was measured of a model's runs, as far as it was asked for.
 
-    Attributes:
-        seconds: of each run that was asked for; empty where none was.
-        profile: the operators; None where they were not asked for.
-        simplified: the median of a run as it is, and simplified; None where that was not asked for, or
-            simplification finds nothing.
+    ``simplified`` is the median of a run as it is, and simplified; None where simplification finds nothing.
     """
 
     seconds: Sequence[float] = ()

@@ -25,9 +25,7 @@ class Split:
     """What one split node does with its data in a run.
 
     Attributes:
-        schema: the operator version.
-        where: the place in the model.
-        plan: what it does; None where only the run knows, and of a node that did not run.
+        plan: None where only the run knows, and of a node that did not run.
         by: who evaluates it; empty for a node that did not run.
         times: how often; None where an engine evaluates it if a branch is taken or a loop turns.
     """
@@ -43,9 +41,7 @@ class Split:
 class Trace:
     """The splits of a run, in the order in which each was made first.
 
-    Attributes:
-        counts: how often each was made here.
-        unlisted: how many more there were, of too many different ones.
+    ``unlisted`` is how many more there were, of too many different ones.
     """
 
     counts: Counter[Split] = field(default_factory=Counter)

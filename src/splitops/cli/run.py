@@ -169,16 +169,13 @@ def _split_json(split: Split) -> dict[str, Any]:
 def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
     from splitops.cli._outputs import statistics
 
-    result = []
     for item in described:
         value = outputs[item["name"]]
-        if item["kind"] == "sequence":
-            elements = zip(item["elements"], value, strict=True)
-            item |= {"elements": [element | statistics(np.asarray(array)) for element, array in elements]}
-        elif item["kind"] == "tensor":
-            item |= statistics(np.asarray(value))
-        result.append(item)
-    return result
+        elements = item.get("elements", [item])
+        for element, array in zip(elements, value if item["kind"] == "sequence" else [value], strict=True):
+            if array is not None:
+                element |= statistics(np.asarray(array))
+    return described
 
 
 def _print_splits(out: Console, splits: list[Split], sites: tuple[Site, ...], unlisted: int) -> None:

@@ -31,10 +31,9 @@ FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', 
 
 
 class Canvas:
-    """A picture, drawn element by element; its size may be known at the end.
+    """A picture, drawn element by element; its size may be known at the end. All texts are plain.
 
-    Args:
-        title: what the picture shows, for those who hear it; plain text, as every text here.
+    The title is what those hear who cannot see it.
     """
 
     def __init__(self, title: str) -> None:

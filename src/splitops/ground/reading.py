@@ -82,9 +82,7 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
 class DataFolder:
     """The folder of a model as it was given, with the other files of the model.
 
-    Attributes:
-        path: the folder.
-        allow_links: whether a link in it may lead out of it.
+    With ``allow_links``, a link in it may lead out of it.
     """
 
     path: Path

@@ -36,14 +36,7 @@ _MAX_RANK: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a .npy file says of its array.
-
-    Attributes:
-        shape: the shape.
-        dtype: the dtype, never one of Python objects.
-        fortran: whether the first index varies fastest.
-        start: where the data begins in the file.
-    """
+    """What a .npy file says of its array, never one of Python objects; its data begins at ``start``."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -139,12 +132,7 @@ def _bounded(file: IO[bytes], width: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MappedArray:
-    """A .npy file mapped into memory, read-only.
-
-    Attributes:
-        header: what the file says of it.
-        data: its bytes, one-dimensional.
-    """
+    """A .npy file mapped into memory, read-only, as bytes."""
 
     header: Header
     data: npt.NDArray[np.uint8]

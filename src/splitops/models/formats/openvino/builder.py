@@ -27,13 +27,7 @@ from splitops.spec.sizes.dims import Shape
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output port of a layer that is being built.
-
-    Attributes:
-        end: its layer and port.
-        element_type: its element type.
-        shape: its shape as declared; None is unknown.
-    """
+    """An output port of a layer that is being built; a shape of None is unknown."""
 
     end: Endpoint
     element_type: ElementType
@@ -42,10 +36,6 @@ class Output:
 
 class Builder:
     """Makes a model: every method adds a layer and returns its outputs, from which later layers take theirs.
-
-    Args:
-        name: the name of the network.
-        version: the IR version, 10 or 11.
 
     Examples:
         >>> import numpy as np

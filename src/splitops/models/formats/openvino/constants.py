@@ -62,12 +62,7 @@ class Constant:
 
     Two constants of the same weights and range share their bytes, in memory and when they are written.
 
-    Attributes:
-        element_type: the type of its elements.
-        shape: its exact shape.
-        weights: what holds its bytes.
-        offset: where they begin there.
-        size: how many they are.
+    They are ``size`` bytes of the weights, from ``offset`` on.
     """
 
     element_type: ElementType

@@ -198,9 +198,6 @@ class Graph:
         edges: the edges in the order of the file.
         attributes: every other attribute of the XML element.
         children: every other XML child, for example ``<rt_info>``.
-
-    Raises:
-        ModelError: the graph is not whole; the layer is named.
     """
 
     name: str = ""
@@ -318,15 +315,12 @@ def _input_names(layer: Layer) -> set[str]:
 
 @dataclass(frozen=True)
 class OpenVINOModel:
-    """A model: its graph and what the file says of itself.
+    """A model, whose inputs are told apart by name: its graph and what the file says of itself.
 
     Attributes:
         graph: the network.
         version: the IR version, 10 or 11.
         file: the name of the file it was read from; None where it was made in memory.
-
-    Raises:
-        ModelError: two inputs cannot be told apart by name.
     """
 
     graph: Graph
