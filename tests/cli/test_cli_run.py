@@ -330,14 +330,14 @@ def bad_files(folder: Path) -> dict[str, str]:
         archive.writestr("data.npy", b"\x93NUMPY\x01\x00v\x00" + text.encode() + bytes(1 << 20))
     return {
         "good.npz:absent": "has no array 'absent'",
-        "liar.npz:data": "no .npy file",
+        "liar.npz:data": "is not a .npy file",
         "liar.npz:short": "malformed",
-        "liar.npz:pickle": "no .npy file",
+        "liar.npz:pickle": "is not a .npy file",
         "broken.npz:data": "malformed",
         "text.npz:data": "malformed .npz",
         "bomb.npz:data": "is truncated",
         "short.npz:data": "is truncated after 88 of 96 bytes",
-        "text.npy": "no .npy file",
+        "text.npy": "is not a .npy file",
         "text.pb": "not a TensorProto",
         "lying.pb": "8 bytes of data",
         "huge.pb": "more than any memory",

@@ -190,7 +190,7 @@ def test_soft_links_are_kept_with_other_datasets(tmp_path, chunks):
             assert file["g/same"][...] == 1
     with h5py.File(tmp_path / "x.h5", "a") as file:
         file["text"] = "hello"
-    with pytest.raises(FileError, match=r"^'.*x\.h5' holds what cannot be kept with other tensors: 'text'"):
+    with pytest.raises(FileError, match=r"^'.*x\.h5' has datasets that new files cannot have: 'text'"):
         splitops.files.split(tmp_path / "x.h5", tmp_path / "out", tensor="a", num_outputs=2, keep_others=True)
     assert not (tmp_path / "out").exists()
 

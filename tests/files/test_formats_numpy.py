@@ -272,7 +272,7 @@ def test_malformed_archives_are_one_error(tmp_path):
     [
         (16, 7, "cannot read .*x.npz:a.*: bad crc-32"),
         (20, 1000, "cannot read .*x.npz:a.*: bad crc-32"),
-        (24, 400_129, "goes on after its data"),
+        (24, 400_129, "has bytes after its data"),
         (24, 0, "cannot read .*x.npz:a.*: bad crc-32"),
     ],
 )
@@ -300,7 +300,7 @@ def test_a_member_over_another_is_rejected(tmp_path):
     content = bytearray((tmp_path / "x.npz").read_bytes())
     [size] = struct.unpack_from("<I", content, content.index(b"PK\x01\x02") + 20)
     (tmp_path / "x.npz").write_bytes(damaged(content, b"PK\x01\x02", 20, size + 1))
-    with pytest.raises(FileError, match="'b' lies over another member"):
+    with pytest.raises(FileError, match="'b' overlaps another member"):
         splitops.files.open(tmp_path / "x.npz")
 
 
@@ -362,10 +362,10 @@ def test_a_cut_inside_of_a_packed_unit_is_rejected(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "offset", "problem"),
     [
-        ((4, 4), 0, "ends at 64"),
-        ((3, 4), 1, "ends at 49"),
-        ((-1, 5), 0, "do not give"),
-        ((-1, -1), 0, "do not give"),
+        ((4, 4), 0, "ends at byte 64"),
+        ((3, 4), 1, "ends at byte 49"),
+        ((-1, 5), 0, "no size for the -1"),
+        ((-1, -1), 0, "no size for the -1"),
         ((-3, 4), 0, "-12 elements"),
     ],
 )

@@ -157,7 +157,7 @@ def test_from_one_format_to_the_other(model: Path, tmp_path: Path) -> None:
 
 def test_an_index_is_opened_as_one_file(model: Path, tmp_path: Path) -> None:
     run("split", model, "--max-size", "4KB", "--out", tmp_path / "out")
-    with pytest.raises(FileError, match="holds 11 tensors"):
+    with pytest.raises(FileError, match="has 11 tensors"):
         splitops.files.plan_split(tmp_path / "out" / INDEX, tmp_path, num_outputs=2)
     weights = splitops.files.open(tmp_path / "out" / INDEX)
     whole = load_file(model / "model.safetensors")
@@ -194,7 +194,7 @@ def lying(out: Path, kind: str) -> str:
         return f"tensor 'n.bias' is in '{files[0].name}' and in '{files[1].name}'"
     if kind == "doubled beside an index":
         shutil.copy(files[0], files[1])
-        return "tensor 'n.bias' is in .*, but is in"
+        return "tensor 'n.bias' is in .*, but .* says"
     if kind == "truncated":
         with files[0].open("r+b") as file:
             file.truncate(files[0].stat().st_size - 1)
@@ -210,7 +210,7 @@ def lying(out: Path, kind: str) -> str:
     (out / INDEX).write_text("[]" if kind == "no index" else json.dumps(index))
     return {
         "climbing": "does not name a file inside the folder",
-        "not there": "tensor 'ghost' is not in",
+        "not there": "says that tensor 'ghost' is in",
         "no index": "has no weight_map",
     }[kind]
 
@@ -250,7 +250,7 @@ def test_files_that_lie_are_one_error_before_anything_is_written(
 def test_gguf_pieces_that_are_missing_or_of_another_model(tmp_path: Path) -> None:
     run("split", gguf_model(tmp_path / "m.gguf"), "--max-size", "4KB", "--out", tmp_path / "out")
     files = sorted((tmp_path / "out").iterdir())
-    assert "open the first" in run("merge", files[1], "--out", tmp_path / "one.gguf", code=1)
+    assert "Open the first" in run("merge", files[1], "--out", tmp_path / "one.gguf", code=1)
     shutil.copy(files[0], files[1])
     assert "appears twice" in run("merge", files[0], "--out", tmp_path / "one.gguf", code=1)
     files[1].unlink()

@@ -137,9 +137,12 @@ def row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool 
     Raises:
         FileError: the format does not have its type (None), or its order.
     """
-    native = swapped or tensor.dtype is None or tensor.dtype.isnative
-    if code is None or not native or (tensor.fortran and not tensor.both_orders):
-        raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that {of} does not have")
+    if code is None:
+        raise FileError(f"{tensor.label} is of type {tensor.code}, which {of} does not have")
+    if not swapped and tensor.dtype is not None and not tensor.dtype.isnative:
+        raise FileError(f"{tensor.label} is big-endian ({tensor.code}), which {of} does not have")
+    if tensor.fortran and not tensor.both_orders:
+        raise FileError(f"{tensor.label} is in Fortran order, which {of} does not have")
     return tensor._replace(code=code, fortran=False)
 
 

@@ -54,8 +54,10 @@ class Contents:
             if len(self.tensors) == 1:
                 return self.tensors[0]
             if not self.tensors:
-                raise FileError(f"{file} holds no tensors")
-            raise FileError(f"{file} holds {len(self.tensors)} tensors: name one of {self._names()}")
+                raise FileError(f"{file} has no tensors")
+            raise FileError(
+                f"{file} has {len(self.tensors)} tensors. Choose one with --tensor: {self._names()}"
+            )
         for tensor in self.tensors:
             if tensor.name == name:
                 return tensor
@@ -197,8 +199,8 @@ def format_named(name: str) -> Format:
         >>> format_named("npy").suffixes
         ('.npy',)
     """
-    if name not in FORMATS:
-        raise FileError(f"{shown(name)} is not a format; these are {', '.join(FORMATS)}")
+    if name not in (*FORMATS, *WRITTEN):
+        raise FileError(f"{shown(name)} is not a format; these are {', '.join(FORMATS)} and raw")
     found: Format = import_module(f"{__name__}.{name}").FORMAT
     return found
 
@@ -220,4 +222,6 @@ def format_of(path: Path) -> Format:
         if ending.endswith(found.suffixes):
             return found
     known = ", ".join(suffix for found in formats for suffix in found.suffixes[:1])
-    raise FileError(f"{shown(path.name)}: the endings of tensor files are {known}; --raw reads any other")
+    raise FileError(
+        f"{shown(path.name)} has no ending of a tensor file: {known}. Read other files with --raw"
+    )

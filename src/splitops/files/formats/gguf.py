@@ -125,7 +125,7 @@ class _Gguf:
             wanted = numbers.get("split.tensors.count")
             if wanted not in (None, len(tensors)):
                 raise FileError(
-                    f"{source.name} and its other pieces have {len(tensors)} tensors, not {wanted}"
+                    f"{source.name} and its other files have {len(tensors)} tensors, not {wanted}"
                 )
         names: set[str] = set()
         for tensor in tensors:
@@ -211,10 +211,10 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self.at + size
         if end > _MAX_HEADER:
-            raise _MalformedError(f"its header would go on at byte {end}; {_MAX_HEADER} are read at most")
+            raise _MalformedError(f"its header extends past byte {_MAX_HEADER}, the most that is read")
         if end > self._source.size:
             raise _MalformedError(
-                f"its header would go on at byte {end}, but the file has {self._source.size}"
+                f"its header extends to byte {end}, but the file has {self._source.size} bytes"
             )
         if end > self._begin + len(self._chunk):
             self._begin = self.at
@@ -237,7 +237,7 @@ class _Reader:
         try:
             return self.take(self.number("Q")).decode()
         except UnicodeDecodeError as error:
-            raise _MalformedError("a name in its header is not text") from error
+            raise _MalformedError("a name in its header is not text in UTF-8") from error
 
     def value(self, kind: int, depth: int = 0) -> None:
         """Skip a value."""
@@ -252,12 +252,12 @@ class _Reader:
                 return
             if count > _MAX_ITEMS:
                 raise _MalformedError(
-                    f"an array in its header has {count} items; {_MAX_ITEMS} are read at most"
+                    f"an array in its header has {count} items, more than the limit of {_MAX_ITEMS}"
                 )
             for _ in range(count):
                 self.value(inner, depth + 1)
         else:
-            raise _MalformedError(f"a value in its header is of the unknown type {kind}")
+            raise _MalformedError(f"a value in its header has the unknown type {kind}")
 
 
 def _read(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
@@ -273,7 +273,7 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
         raise _MalformedError("this is not a GGUF file")
     version = reader.number("I")
     if version not in _VERSIONS:
-        raise _MalformedError(f"version {version} of GGUF is not known; a big-endian file is not read either")
+        raise _MalformedError(f"GGUF version {version} is not supported, and neither are big-endian files")
     tensor_count, entry_count = reader.number("Q"), reader.number("Q")
     entries: dict[str, _Entry] = {}
     for _ in _counted(entry_count, source):
@@ -295,12 +295,10 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     for tensor in stated.values():
         if tensor.offset != end:
             raise _MalformedError(
-                f"{tensor.label} is at {tensor.offset} of the data, not at {end} behind the others"
+                f"{tensor.label} begins at byte {tensor.offset} of the data, but the next free one is {end}"
             )
-        if start + end + tensor.size > source.size:
-            raise _MalformedError(
-                f"{tensor.label} ends at byte {start + end + tensor.size}, but the file has {source.size}"
-            )
+        if (last := start + end + tensor.size) > source.size:
+            raise _MalformedError(f"{tensor.label} ends at byte {last}, but the file has {source.size} bytes")
         tensors.append(tensor._replace(offset=start + end))
         end = _aligned(end + tensor.size, alignment)
     return list(entries.values()), tensors
@@ -328,14 +326,14 @@ def _stated(reader: _Reader) -> StoredTensor:
     shape = tuple(reader.number("Q") for _ in range(rank))[::-1]
     number, offset = reader.number("I"), reader.number("Q")
     if number not in _BLOCKS:
-        raise _MalformedError(f"tensor {shown(name)} is of the unknown type {number}")
+        raise _MalformedError(f"tensor {shown(name)} has the unknown type {number}")
     code, unit = _BLOCKS[number]
     count = math.prod(shape)
     if count >= 1 << 63:
         raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
     if (shape[-1] if shape else 1) % unit.elements:
         raise _MalformedError(
-            f"tensor {shown(name)} of shape {shown(shape)} has rows that are not blocks of {unit.elements}"
+            f"tensor {shown(name)}: the last size of {shown(shape)} is not a multiple of {unit.elements}"
         )
     element_type = _ELEMENTS.get(code)
     dtype = element_type.numpy if element_type is not None else None
@@ -347,7 +345,7 @@ def _other_pieces(source: Source, count: int, number: Any) -> list[Source]:
     found = PIECE.fullmatch(source.path.name)
     if number != 0 or found is None or int(found[3]) != count or int(found[2]) != 1:
         raise FileError(
-            f"{source.name} is one of {count} pieces: open the first, named ...-00001-of-{count:05}.gguf"
+            f"{source.name} is one of {count} files. Open the first, named ...-00001-of-{count:05}.gguf"
         )
     names = [piece_name(found[1], piece, count, found[4]) for piece in range(2, count + 1)]
     opened = RemoteFile if is_address(source.path) else LocalFile

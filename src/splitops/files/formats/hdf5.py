@@ -160,7 +160,7 @@ def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -
         end = offset + tensor.size
         if end > source.size:
             raise FileError(
-                f"{source.name}: {shown(name)} ends at byte {end}, but the file has {source.size}"
+                f"{source.name}: {shown(name)} ends at byte {end}, but the file has {source.size} bytes"
             )
         return tensor._replace(offset=offset)
     sources.append(BoxedArray(source, name, shape, dtype, chunks, lambda box: file[name][box]))
@@ -190,7 +190,7 @@ def _keep_what_is_no_tensor(tensors: Sequence[StoredTensor], like: Contents, new
     left_out = like.metadata["left_out"]
     if left_out:
         names = ", ".join(shown(name) for name in left_out[:4])
-        raise FileError(f"{like.sources[0].name} holds what cannot be kept with other tensors: {names}")
+        raise FileError(f"{like.sources[0].name} has datasets that new files cannot have: {names}")
     for name, path in like.metadata["links"].items():
         new[name] = h5py.SoftLink(path)
 
@@ -198,7 +198,7 @@ def _keep_what_is_no_tensor(tensors: Sequence[StoredTensor], like: Contents, new
 def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, contiguous: bool) -> None:
     """Make room for a tensor, without writing to it: stored as another dataset is, or contiguous."""
     if "\0" in tensor.name:
-        raise FileError(f"{tensor.label} has a NUL in its name, where names of HDF5 end")
+        raise FileError(f"{tensor.label} has a NUL in its name, which HDF5 cannot store")
     shape, maximum = tensor.shape, None
     if contiguous or like is None or like.chunks is None:
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

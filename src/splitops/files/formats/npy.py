@@ -64,7 +64,7 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
 
 def _parsed(file: IO[bytes], name: str) -> Header:
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise _error(name, "this is no .npy file")
+        raise _error(name, "it is not a .npy file")
     version = tuple(file.read(2))
     try:
         with warnings.catch_warnings():
@@ -74,31 +74,31 @@ def _parsed(file: IO[bytes], name: str) -> Header:
             elif version in ((2, 0), (3, 0)):  # 3.0 differs in the encoding of field names alone
                 shape, fortran, dtype = npy.read_array_header_2_0(_bounded(file, 4), _MAX_HEADER)
             else:
-                raise _error(name, f"version {shown(version)} of the .npy format is not known")
+                raise _error(name, f"version {shown(version)} of the .npy format is not supported")
     except FileError:
         raise
     except _MALFORMED as error:
         raise _error(name, f"the header is malformed: {one_line(str(error), 200)}") from error
     if dtype.hasobject:
-        raise _error(name, "it holds pickled Python objects, which are not read")
+        raise _error(name, "it has pickled Python objects, which are not read")
     if dtype.subdtype is not None:
         raise _error(name, "its items are arrays themselves, which NumPy does not write")
     if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > _MAX_RANK:
-        raise _error(name, f"shape {shown(shape)} in the header is not an array's")
+        raise _error(name, f"shape {shown(shape)} in the header is not the shape of an array")
     header = Header(shape, dtype, fortran, file.tell())
     # NumPy multiplies the sizes other than 0, also for an empty array.
     if math.prod(dim for dim in shape if dim) * max(1, dtype.itemsize) >= 1 << 63:
-        raise _error(name, f"shape {shown(shape)} in the header is more than any memory holds")
+        raise _error(name, f"shape {shown(shape)} in the header takes more bytes than any memory has")
     return header
 
 
 def _proved(header: Header, name: str, size: int) -> Header:
     if size != header.end:
-        what = "is truncated" if size < header.end else "goes on after its data"
+        what = "is truncated" if size < header.end else "has bytes after its data"
         raise _error(
             name,
             f"it {what}: {header.dtype} of shape {shown(header.shape)} takes {header.end} bytes with the "
-            f"header, but the file has {size}",
+            f"header, but the file has {size} bytes",
         )
     return header
 
@@ -222,7 +222,7 @@ def stored(name: str, header: Header, offset: int, file: int = 0) -> StoredTenso
 def taken(tensor: StoredTensor) -> StoredTensor:
     """Return a tensor of any format, if NumPy has a type for it that a .npy file can name."""
     if tensor.dtype is None or not is_numpys_own(tensor.dtype):
-        raise FileError(f"{tensor.label} is of type {tensor.code}, which .npy cannot name")
+        raise FileError(f"{tensor.label} is of type {tensor.code}, which .npy does not have")
     return tensor._replace(code=str(npy.dtype_to_descr(tensor.dtype)))
 
 

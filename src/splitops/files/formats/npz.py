@@ -68,7 +68,7 @@ class _Npz:
         members = []
         for tensor in tensors:
             if "\0" in tensor.name:
-                raise FileError(f"{tensor.label} has a NUL in its name, where names in a zip archive end")
+                raise FileError(f"{tensor.label} has a NUL in its name, which a zip archive cannot store")
             method = methods.get(tensor.name, zipfile.ZIP_STORED)
             members.append(_Member(tensor.name, header_of(tensor), tensor.size, method))
         if any(member.method != zipfile.ZIP_STORED for member in members):
@@ -98,7 +98,7 @@ class _Archive(SourceFile):
     def read(self, size: int = -1) -> bytes:
         if size > _MAX_DIRECTORY:
             raise zipfile.BadZipFile(
-                f"its directory would have {size} bytes; {_MAX_DIRECTORY} are read at most"
+                f"its directory has {size} bytes, more than the limit of {_MAX_DIRECTORY}"
             )
         return super().read(size) or b""
 
@@ -117,11 +117,13 @@ def _tensors(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTenso
         if member.flag_bits & 1:
             raise zipfile.BadZipFile(f"{shown(name)} is encrypted")
         if member.header_offset < end:
-            raise zipfile.BadZipFile(f"{shown(name)} lies over another member")
+            raise zipfile.BadZipFile(f"{shown(name)} overlaps another member")
         start = _data_offset(member, source)
         end = start + member.compress_size
         if end > source.size:
-            raise zipfile.BadZipFile(f"{shown(name)} ends at byte {end}, but the file has {source.size}")
+            raise zipfile.BadZipFile(
+                f"{shown(name)} ends at byte {end}, but the file has {source.size} bytes"
+            )
         label = f"{written(source.path)}:{name}"
         if member.compress_type == zipfile.ZIP_STORED:
             head = source.read(start, min(member.compress_size, 10_012))
@@ -135,7 +137,7 @@ def _tensors(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTenso
             tensors.append(stored(name, header, header.start, len(sources)))
             sources.append(inflated)
         else:
-            raise zipfile.BadZipFile(f"{shown(name)} is compressed in way {member.compress_type}")
+            raise zipfile.BadZipFile(f"{shown(name)} has the unknown compression {member.compress_type}")
     order = {member.filename.removesuffix(".npy"): at for at, member in enumerate(members)}
     return sorted(tensors, key=lambda tensor: order[tensor.name]), sources
 
@@ -144,7 +146,7 @@ def _data_offset(member: zipfile.ZipInfo, source: Source) -> int:
     """Return where a member's bytes begin: its own header says how long that is, not the directory."""
     fields = _LOCAL.unpack(source.read(member.header_offset, _LOCAL.size))
     if fields[0] != b"PK\x03\x04":
-        raise zipfile.BadZipFile(f"{shown(member.filename)} has no header where the directory says")
+        raise zipfile.BadZipFile(f"{shown(member.filename)} has no header at the place in the directory")
     return member.header_offset + _LOCAL.size + int(fields[-2]) + int(fields[-1])
 
 

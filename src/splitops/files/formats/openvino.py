@@ -48,12 +48,12 @@ class _OpenVINO:
         return Contents(self, tuple(tensors), sources)
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
-        raise FileError(f"{tensor.label}: an OpenVINO IR is not written")
+        raise FileError(f"{tensor.label}: OpenVINO IR cannot be written")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         raise FileError(
-            f"{shown(name)}: an OpenVINO IR is not written; state the format of the parts, such as npy, "
-            "safetensors or raw"
+            f"{shown(name)}: OpenVINO IR cannot be written. Choose another format for the parts: --to npy, "
+            "--to safetensors or --to raw"
         )
 
 

@@ -45,7 +45,7 @@ class RawFormat:
         if self.offset < 0 or self.offset + size > size_of(source, self.offset + size, exact=False):
             raise FileError(
                 f"{source.name} has {source.size} bytes, but {self.element_type} of shape {shape} at offset "
-                f"{self.offset} ends at {self.offset + size}"
+                f"{self.offset} ends at byte {self.offset + size}"
             )
         tensor = packed_tensor("", shape, self.element_type, (self.offset, size))
         return Contents(self, (tensor,), (source,))
@@ -57,8 +57,8 @@ class RawFormat:
         bits = (source.size - self.offset) * 8
         if self.shape.count(-1) > 1 or not others or bits % max(1, others * self.element_type.bits):
             raise FileError(
-                f"{source.name}: its {source.size} bytes do not give the -1 in shape {self.shape} of "
-                f"{self.element_type}"
+                f"{source.name}: no size for the -1 in shape {self.shape} of {self.element_type} fits its "
+                f"{source.size} bytes"
             )
         missing = bits // max(1, others * self.element_type.bits)
         return tuple(missing if size == -1 else size for size in self.shape)
@@ -70,7 +70,7 @@ class RawFormat:
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         """See :class:`splitops.files.formats.Format`."""
         if len(tensors) != 1:
-            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; raw bytes are one")
+            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a file of raw bytes has one")
         return Layout((TargetFile(name, tensors[0].size),), places([(0, 0)]))
 
 

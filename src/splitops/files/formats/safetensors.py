@@ -130,7 +130,7 @@ class _Safetensors:
         text += b" " * (-len(text) % _ALIGNMENT)
         if len(text) > _MAX_HEADER:
             raise FileError(
-                f"{shown(name)} would have a header of {len(text)} bytes, the format's limit is {_MAX_HEADER}"
+                f"{shown(name)} would have a header of {len(text)} bytes, over the limit of {_MAX_HEADER}"
             )
         start = 8 + len(text)
         head = len(text).to_bytes(8, "little") + text
@@ -180,18 +180,18 @@ def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, C
         for tensor in found.tensors:
             if stated.get(tensor.name) == name:
                 continue
-            said = f"is in {shown(stated[tensor.name])}" if tensor.name in stated else "is nowhere"
-            raise FileError(f"{tensor.label} is in {shown(name)}, but {said} by {source.name}")
+            said = f"says {shown(stated[tensor.name])}" if tensor.name in stated else "does not list it"
+            raise FileError(f"{tensor.label} is in {shown(name)}, but {source.name} {said}")
     held = {name for found in contents.values() for name in column(found.tensors, "name")}
     missing = next((name for name in stated if name not in held), None)
     if missing is not None:
         raise FileError(
-            f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
+            f"{source.name} says that tensor {shown(missing)} is in {shown(stated[missing])}, but it is not"
         )
     size = sum(sum(column(found.tensors, "size")) for found in contents.values())
     if total is None or total == size:
         return contents, []
-    return contents, [f"{source.name} has total_size = {shown(total)}, and its tensors have {size} bytes"]
+    return contents, [f"{source.name} has total_size = {shown(total)}, but its tensors have {size} bytes"]
 
 
 def _opened(source: Source, names: Sequence[str], allow_links: bool) -> dict[str, Contents]:
@@ -239,12 +239,12 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
 
 def _header(source: Source) -> bytes:
     if source.size < 8:
-        raise _MalformedError(f"it has {source.size} bytes, and a safetensors file has at least 8")
+        raise _MalformedError(f"it has {source.size} bytes, but a safetensors file has at least 8")
     length = int.from_bytes(source.read(0, 8), "little")
     if length > _MAX_HEADER:
-        raise _MalformedError(f"its header would have {length} bytes; the format's limit is {_MAX_HEADER}")
+        raise _MalformedError(f"its header has {length} bytes, more than the format's limit of {_MAX_HEADER}")
     if 8 + length > source.size:
-        raise _MalformedError(f"its header would end at byte {8 + length}, but the file has {source.size}")
+        raise _MalformedError(f"its header ends at byte {8 + length}, but the file has {source.size} bytes")
     raw = source.read(8, length)
     if not raw.startswith(b"{"):
         raise _MalformedError("its header does not begin with {")
@@ -312,7 +312,7 @@ def _metadata(found: Any) -> Mapping[str, str]:
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise _MalformedError(f"{_METADATA} is not a mapping of texts to texts")
+        raise _MalformedError(f"{_METADATA} is not a mapping of strings to strings")
     return found
 
 
@@ -321,7 +321,7 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
         raise _MalformedError(f"the entry of tensor {shown(name)} lacks dtype, shape or data_offsets")
     offsets = entry["data_offsets"]
     if not _are_sizes(offsets) or len(offsets) != 2:
-        raise _MalformedError(f"the data_offsets of tensor {shown(name)} are not lists of sizes")
+        raise _MalformedError(f"the data_offsets of tensor {shown(name)} are not a begin and an end")
     begin, end = offsets
     tensor = stated_tensor(name, entry["dtype"], entry["shape"], start + begin)
     if end - begin != tensor.size:
@@ -345,9 +345,9 @@ def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise _MalformedError(f"the name {shown(name)} is not text") from None
+        raise _MalformedError(f"the name {shown(name)} is not valid text") from None
     if not isinstance(code, str) or code not in _TYPES:
-        raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which the format does not have")
+        raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which safetensors lacks")
     if not _are_sizes(shape):
         raise _MalformedError(f"the shape of tensor {shown(name)} is not a list of sizes")
     element_type, unit, dtype = _KINDS[code]
@@ -371,5 +371,5 @@ def _reject_other_size(tensors: Sequence[StoredTensor], start: int, source: Sour
     end = tensors[-1].offset + tensors[-1].size if tensors else start
     size = size_of(source, end)
     if end != size:
-        what = "is truncated" if size < end else "goes on after its data"
-        raise _MalformedError(f"it {what}: its header describes {end} bytes, but the file has {size}")
+        what = "is truncated" if size < end else "has bytes after its data"
+        raise _MalformedError(f"it {what}: its header describes {end} bytes, but the file has {size} bytes")

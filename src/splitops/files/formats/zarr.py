@@ -97,7 +97,7 @@ class _Zarr:
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:
-            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a zarr array is one")
+            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a zarr array has one")
         [tensor] = tensors
         before = like.metadata["arrays"][tensor.name] if like.format is self else None
         files = TargetFile(name, 0, folder=True), TargetFile(f".{name}.raw", tensor.size, scratch=True)

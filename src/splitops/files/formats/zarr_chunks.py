@@ -239,7 +239,7 @@ class ZarrArray:
             return None
         data = path.read_bytes()
         if not _proved(data, self._codecs, self.chunks):
-            raise FileError(f"cannot read {shown_path(path)}: its CRC-32C is not that of its bytes")
+            raise FileError(f"cannot read {shown_path(path)}: its CRC-32C does not match its bytes")
         return data
 
     def store(self, index: tuple[int, ...], data: bytes) -> None:
