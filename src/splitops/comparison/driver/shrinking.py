@@ -25,14 +25,7 @@ Build = Callable[[Record], Case]
 
 
 def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seconds: float) -> Case | None:
-    """Return the smallest case with the same result of an implementation; None if none is smaller.
-
-    Args:
-        case: one that has a record.
-        does_the_same: asks the implementation.
-        build: makes cases; what it rejects is not a candidate.
-        seconds: after so many the smallest one so far is returned.
-    """
+    """Return the smallest case so far on which an implementation does the same; None if none is smaller."""
     deadline = time.monotonic() + seconds
     best: Case | None = None
     record = case.record
@@ -67,13 +60,12 @@ def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | No
 
 def size_of(record: Record) -> tuple[Any, ...]:
     """Return what records are ordered by, from small to large."""
-    lengths = sum(abs(number) for _, value in _numbered(record) for number in _numbers(value))
     return (
         len(record.shape),
         len(record.outputs),
         math.prod(record.shape),
         sum(record.shape),
-        lengths,
+        sum(abs(number) for value in _numbered(record).values() for number in _numbers(value)),
         record.special is not None,
         record.dtype != "float32",
         record.dynamic,
@@ -96,47 +88,51 @@ def smaller(record: Record) -> Iterator[Record]:
     if record.special in NEIGHBOURS:  # which are as small as they can be
         return
     own = size_of(record)
-    changes = (_ranks, _parts, _sizes, _lengths, _plainer)
+    changes = (_ranks, _parts, _sizes, _plainer)
     yield from (found for change in changes for found in change(record) if size_of(found) < own)
 
 
 def _ranks(record: Record) -> Iterator[Record]:
-    """Leave out one axis that is not split."""
-    rank = len(record.shape)
-    given = record.axis or 0
-    axis = given % rank if rank and -rank <= given < rank else None
+    """Leave out one axis that is not split; an axis that is out of range stays as far out."""
+    rank, given = len(record.shape), record.axis or 0
+    axis = given % rank if -rank <= given < rank else None
     for other in range(rank):
-        if other == axis:
-            continue
-        shape = record.shape[:other] + record.shape[other + 1 :]
-        moved = given
         if axis is None:
-            moved = given - 1 if given > 0 else given + 1  # as far out of range as before
-        elif given >= 0:
-            moved = given - (other < axis)
+            moved = given - 1 if given > 0 else given + 1
         else:
-            moved = given + (other > axis)
-        yield replace(record, shape=shape, axis=None if record.axis is None else moved)
+            moved = given - (other < axis) if given >= 0 else given + (other > axis)
+        shape = record.shape[:other] + record.shape[other + 1 :]
+        if other != axis:
+            yield replace(record, shape=shape, axis=None if record.axis is None else moved)
 
 
 def _parts(record: Record) -> Iterator[Record]:
-    """Leave out one part, with its length, its share of the axis and its output."""
-    for name, value in _numbered(record):
-        if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(n, int) for n in value):
-            for index, length in enumerate(value):
-                rest = [*value[:index], *value[index + 1 :]]
-                fewer = replace(_with(record, name, rest), outputs=_without(record, index))
-                yield from _resized(fewer, -max(length, 0))
-                yield fewer
-        elif isinstance(value, int) and name is not None and value == len(record.outputs) > 1:
-            yield replace(_with(record, name, value - 1), outputs=record.outputs[:-1])
-    for index in range(len(record.outputs)) if len(record.outputs) > 1 and not _counted(record) else ():
+    """Leave out one part or make one number smaller, alone and with its share of the axis."""
+    count, counted = len(record.outputs), False
+    for name, value in _numbered(record).items():
+        if isinstance(value, list | tuple):
+            counted |= len(value) == count
+            for index, length in enumerate(value) if all(isinstance(one, int) for one in value) else ():
+                fewer = [()] if len(value) > 1 else []
+                for rest in (*fewer, *((less,) for less in _less(length))):
+                    changed = _with(record, name, [*value[:index], *rest, *value[index + 1 :]])
+                    if not rest:
+                        changed = replace(changed, outputs=_without(record, index))
+                    yield from _resized(changed, sum(rest) - (length if rest else max(length, 0)))
+                    yield changed
+        elif isinstance(value, int):
+            counted |= value == count
+            yield from (_with(record, name, less) for less in _less(value))
+            if name and value == count > 1:
+                yield replace(_with(record, name, value - 1), outputs=record.outputs[:-1])
+    # To declare fewer outputs than a number beside them says would be another case.
+    for index in range(count) if count > 1 and not counted else ():
         yield replace(record, outputs=_without(record, index))
 
 
-def _numbered(record: Record) -> list[tuple[str | None, Any]]:
+def _numbered(record: Record) -> dict[str, Any]:
     """Return what numbers a record has: its lengths, which have no name, and its attributes."""
-    return [(None, record.lengths), *record.attributes.items()]
+    return {"": record.lengths, **record.attributes}
 
 
 def _without(record: Record, index: int) -> tuple[str, ...]:
@@ -145,14 +141,8 @@ def _without(record: Record, index: int) -> tuple[str, ...]:
     return names if len(names) == 1 else names[:index] + names[index + 1 :]
 
 
-def _counted(record: Record) -> bool:
-    """Whether the number of outputs is set beside them: to declare fewer would be another case."""
-    counts = (len(value) if isinstance(value, list | tuple) else value for _, value in _numbered(record))
-    return len(record.outputs) in counts
-
-
-def _with(record: Record, name: str | None, value: Any) -> Record:
-    if name is None:
+def _with(record: Record, name: str, value: Any) -> Record:
+    if not name:
         return replace(record, lengths=value)
     return replace(record, attributes={**record.attributes, name: value})
 
@@ -160,32 +150,18 @@ def _with(record: Record, name: str | None, value: Any) -> Record:
 def _resized(record: Record, change: int) -> Iterator[Record]:
     """Change the size of the split axis."""
     rank, axis = len(record.shape), record.axis or 0
-    if -rank <= axis < rank:
-        axis %= rank
-        size = record.shape[axis] + change
-        if size >= 0:
-            yield replace(record, shape=(*record.shape[:axis], size, *record.shape[axis + 1 :]))
+    if -rank <= axis < rank and record.shape[axis] + change >= 0:
+        yield _of_size(record, axis % rank, record.shape[axis] + change)
+
+
+def _of_size(record: Record, axis: int, size: int) -> Record:
+    return replace(record, shape=(*record.shape[:axis], size, *record.shape[axis + 1 :]))
 
 
 def _sizes(record: Record) -> Iterator[Record]:
     """Make one size smaller."""
     for axis, size in enumerate(record.shape):
-        for less in sorted({1, 2, size // 2, size - 1}):
-            if 0 < less < size:
-                yield replace(record, shape=(*record.shape[:axis], less, *record.shape[axis + 1 :]))
-
-
-def _lengths(record: Record) -> Iterator[Record]:
-    """Make one length smaller, alone and with its share of the axis."""
-    for name, value in _numbered(record):
-        if isinstance(value, int):
-            yield from (_with(record, name, less) for less in _less(value))
-        elif isinstance(value, list | tuple):
-            for index, length in enumerate(value):
-                for less in _less(length) if isinstance(length, int) else ():
-                    changed = _with(record, name, [*value[:index], less, *value[index + 1 :]])
-                    yield from _resized(changed, less - length)
-                    yield changed
+        yield from (_of_size(record, axis, less) for less in _less(size))
 
 
 def _less(value: int) -> list[int]:
