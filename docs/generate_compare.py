@@ -27,8 +27,8 @@ import splitops
 from dev.tools import releases as tables
 from splitops.comparison import Report
 from splitops.comparison.records import Entry, Peer, Verdict, Word
+from splitops.comparison.reports.earlier import read_report
 from splitops.comparison.reports.html import anchor, to_html
-from splitops.comparison.reports.reading import read_report
 from splitops.comparison.reports.verdicts import (
     DISAGREEMENTS,
     MEANINGS,

@@ -17,7 +17,7 @@ from typing import Final
 from splitops.comparison.cases import listed
 from splitops.comparison.cases.building import model_of
 from splitops.comparison.records import Entry, Word
-from splitops.comparison.reports.reading import read_report
+from splitops.comparison.reports.earlier import read_report
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, Vocabulary, condition
 from splitops.models.check.targets import load_targets, names

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from splitops.comparison import Report
 from splitops.comparison.records import Verdict, Word
-from splitops.comparison.reports.reading import read_report
+from splitops.comparison.reports.earlier import read_report
 from splitops.models.check import Limit, Outcome, Target
 from splitops.models.check.limits import release_numbers
 

@@ -14,7 +14,7 @@ from scripts import script
 from splitops.comparison.cases import listed
 from splitops.comparison.cases.building import inputs_of, model_of
 from splitops.comparison.records import Word
-from splitops.comparison.reports.reading import read_report
+from splitops.comparison.reports.earlier import read_report
 from splitops.models.check import LIMITS, Limit, Outcome, Severity, Target, check
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely

@@ -14,9 +14,14 @@ from synthetic import report
 from splitops.comparison import CompareError, Report
 from splitops.comparison.protocol import schema, validate
 from splitops.comparison.records import FINDINGS, State, Verdict, Word
-from splitops.comparison.reports.differing import differences
-from splitops.comparison.reports.expecting import Expectation, expectations, read_expectations, unexpected
-from splitops.comparison.reports.reading import read_report
+from splitops.comparison.reports.earlier import (
+    Expectation,
+    differences,
+    expectations,
+    read_expectations,
+    read_report,
+    unexpected,
+)
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.reports.verdicts import MEANINGS, RULES, SOURCES, counts
 from splitops.errors import Rule
@@ -244,7 +249,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.json").write_text("{}")
-    monkeypatch.setattr("splitops.comparison.reports.reading._MAX_BYTES", 1)
+    monkeypatch.setattr("splitops.comparison.reports.earlier._MAX_BYTES", 1)
     with pytest.raises(CompareError, match=r"x\.json' has 2 bytes, more than the 1 "):
         read_report(tmp_path / "x.json")
 

@@ -18,8 +18,7 @@ from jsonschema import Draft202012Validator, validators
 
 from splitops import SplitError
 from splitops.comparison import protocol
-from splitops.comparison.reports.differing import differences
-from splitops.comparison.reports.expecting import expectations, read_expectations, unexpected
+from splitops.comparison.reports.earlier import differences, expectations, read_expectations, unexpected
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.worker import storage

@@ -17,7 +17,7 @@ from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.comparison import Report
-    from splitops.comparison.reports.expecting import Unexpected
+    from splitops.comparison.reports.earlier import Unexpected
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NOT_STARTED: Final = 3
@@ -110,13 +110,13 @@ def command(
       splitops compare --op Split-18 --export folder
       splitops compare onnxruntime --repro split-18/ceil/5-into-4/float32/static -o reproduction
     """
-    from splitops.comparison.cases import listed
+    from splitops.comparison.cases import build, find, listed
     from splitops.comparison.driver.comparing import chosen_cases, compare
     from splitops.comparison.records import CompareError, State, parse_column, parse_setting
-    from splitops.comparison.reports.expecting import read_expectations, unexpected
+    from splitops.comparison.reports.earlier import differences, read_expectations, read_report, unexpected
     from splitops.comparison.reports.exporting import write_tests
     from splitops.comparison.reports.html import require_jinja
-    from splitops.comparison.reports.reading import read_report
+    from splitops.comparison.reports.reproduction import write_reproduction
 
     if (repro is None) != (out is None):
         raise click.UsageError("--repro and --out belong together.", ctx)
@@ -166,7 +166,7 @@ def command(
         )
         surprise = None if expected is None else unexpected(report, expected, listed())
         if repro is not None and out is not None:
-            _reproduce(report, repro, column, out)
+            write_reproduction(report, build(find(repro)), column, out)
     except CompareError as error:
         raise click.UsageError(one_line(str(error)), ctx) from error
     _write(report, html, sarif)
@@ -175,7 +175,13 @@ def command(
     else:
         _print(report)
     if old is not None and not as_json:
-        _print_differences(old, report)
+        found = differences(old, report)
+        for line in found.pop("releases"):
+            console().print(one_line(line), soft_wrap=True)
+        for heading, lines in found.items():
+            console().print(f"{heading}: {len(lines)}", style="bold")
+            for line in lines:
+                console().print(one_line(f"  {line}"), soft_wrap=True)
     if surprise is not None:
         _print_unexpected(surprise)
     say_written(html, sarif, out, stderr=as_json)
@@ -213,13 +219,6 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not name or not rest:
         raise click.BadParameter(f"{one_line(text, 80)!r} is not NAME=...", param_hint=option)
     return name, rest
-
-
-def _reproduce(report: Report, case: str, peer: str, out: Path) -> None:
-    from splitops.comparison.cases import cases
-    from splitops.comparison.reports.reproduction import write_reproduction
-
-    write_reproduction(report, cases([case])[0], peer, out)
 
 
 def _write(report: Report, html: Path | None, sarif: Path | None) -> None:
@@ -265,18 +264,6 @@ def _print(report: Report) -> None:
         f"{f', {left} not confirmed because the comparison was interrupted' if left else ''}",
         soft_wrap=True,
     )
-
-
-def _print_differences(old: Report, report: Report) -> None:
-    from splitops.comparison.reports.differing import differences
-
-    found, screen = differences(old, report), console()
-    for line in found.pop("releases"):
-        screen.print(one_line(line), soft_wrap=True)
-    for heading, lines in found.items():
-        screen.print(f"{heading}: {len(lines)}", style="bold")
-        for line in lines:
-            screen.print(one_line(f"  {line}"), soft_wrap=True)
 
 
 def _print_unexpected(found: Unexpected) -> None:

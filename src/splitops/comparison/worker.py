@@ -68,12 +68,9 @@ class Question:
     """One question to an implementation.
 
     Attributes:
-        model: path of the .onnx or .xml file.
         inputs: arrays by input name. Strings are object arrays, small types those of ml_dtypes, one element
             an item; a type that NumPy and ml_dtypes lack is unsigned integers of its bits.
         types: name of the element type of each input, such as ``"float32"``, ``"bfloat16"``, ``"nf4"``.
-        outputs: names of the outputs that are asked for.
-        setting: the value of each setting of the adapter.
         folder: where files may be written.
     """
 
@@ -94,12 +91,7 @@ class Tensor:
 
 
 class Rejected(Exception):  # noqa: N818 - an answer
-    """The implementation rejects the case.
-
-    Attributes:
-        stage: ``"load"``, ``"compile"``, ``"run"`` or another word of the adapter's.
-        error: what it raised.
-    """
+    """The implementation rejects the case at ``"load"``, ``"compile"``, ``"run"`` or another stage."""
 
     def __init__(self, stage: str, error: BaseException | str) -> None:
         super().__init__(stage, error)
@@ -113,11 +105,7 @@ class NotApplicable(Exception):  # noqa: N818 - an answer
 
 @contextlib.contextmanager
 def rejecting(stage: str) -> Iterator[None]:
-    """Take what the calls of the implementation raise in the block for its rejection.
-
-    Args:
-        stage: ``"load"``, ``"compile"``, ``"run"`` or another word.
-    """
+    """Take what the calls of the implementation raise in the block for its rejection."""
     try:
         yield
     except (KeyboardInterrupt, Rejected, NotApplicable):
@@ -127,13 +115,7 @@ def rejecting(stage: str) -> Iterator[None]:
 
 
 def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None) -> None:
-    """Run a program of the implementation: its failure is a rejection, its death is ours.
-
-    Args:
-        stage: ``"load"``, ``"compile"`` or another word.
-        command: the program and its arguments.
-        folder: where it runs.
-    """
+    """Run a program of the implementation in a folder: its failure is a rejection, its death is ours."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")  # noqa: S603
     sys.stderr.write(done.stdout + done.stderr)
     if done.returncode < 0:
@@ -145,11 +127,7 @@ def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None
 
 
 def pack(value: Any, folder: str, name: str) -> dict[str, Any]:
-    """Write an array for a message; a large one goes into a file of that name.
-
-    Raises:
-        TypeError: it holds objects that are not strings.
-    """
+    """Write an array for a message; a large one goes into a file of that name."""
     dtype, array = (value.dtype, value.array) if isinstance(value, Tensor) else (None, np.asarray(value))
     found: dict[str, Any] = {"dtype": dtype or array.dtype.name, "shape": list(array.shape)}
     if array.dtype.kind in "OUST":
@@ -171,12 +149,7 @@ def _string(item: Any) -> str:
 
 
 def unpack(found: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Read an array of a message; the element type is ``found["dtype"]``.
-
-    Raises:
-        ValueError: the bytes are not as many as type and shape say.
-        OSError: its file cannot be read.
-    """
+    """Read an array of a message; a ValueError says that the bytes are not as many as type and shape say."""
     shape = tuple(found["shape"])
     if "strings" in found:
         array = np.empty(len(found["strings"]), object)

@@ -1,7 +1,5 @@
 """IREE: its ONNX importer, compiler and runtime, on one thread of the CPU, with double precision kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

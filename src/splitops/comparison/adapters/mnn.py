@@ -1,7 +1,5 @@
 """MNN: its converter and its runtime, on the CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ncnn: the model converted by pnnx, and run on one thread of the CPU in single precision."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

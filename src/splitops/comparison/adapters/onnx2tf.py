@@ -1,7 +1,5 @@
 """onnx2tf: the model made one of TensorFlow, and run there."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

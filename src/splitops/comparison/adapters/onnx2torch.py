@@ -1,7 +1,5 @@
 """onnx2torch: the model made a module of PyTorch, and run there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

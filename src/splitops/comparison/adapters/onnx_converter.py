@@ -1,7 +1,5 @@
 """onnx's version converter, from each version of Split to the next."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting

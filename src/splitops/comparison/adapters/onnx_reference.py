@@ -1,7 +1,5 @@
 """onnx's reference evaluator."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting

@@ -1,7 +1,5 @@
 """onnxoptimizer, with the passes that it takes unasked or with all of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting

@@ -1,7 +1,5 @@
 """onnxruntime on the CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting

@@ -1,7 +1,5 @@
 """The version converter of onnxscript, which knows opset 18 and later."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting

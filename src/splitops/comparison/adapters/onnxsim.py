@@ -1,7 +1,5 @@
 """onnxsim, a simplifier."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting

@@ -1,7 +1,5 @@
 """OpenCV's dnn, with its engine of today or the one before."""
 
-from __future__ import annotations
-
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 

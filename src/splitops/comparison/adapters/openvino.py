@@ -1,7 +1,5 @@
 """OpenVINO on the CPU, asked through ONNX and through IR."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """pnnx: the model made a module of PyTorch, and run there."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 from pathlib import Path

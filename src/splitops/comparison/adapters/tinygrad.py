@@ -1,7 +1,5 @@
 """tinygrad's ONNX runner, on its CPU device."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

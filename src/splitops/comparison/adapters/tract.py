@@ -1,7 +1,5 @@
 """tract, a Rust runtime, through its Python bindings."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

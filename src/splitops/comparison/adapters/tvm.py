@@ -1,7 +1,5 @@
 """TVM: the ONNX frontend of Relax, compiled by LLVM for the CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting

@@ -170,9 +170,12 @@ def _line(peer: Peer, cases: Sequence[Case], verdicts: Mapping[str, Verdict], se
 
 
 def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str, Verdict]]) -> Entry:
-    names = (column.peer.name for column in asked)
-    verdicts = {name: found[name][case.id] for name in names if case.id in found[name]}
-    adapters = {column.peer.name: column.peer.adapter for column in asked}
+    verdicts = {}
+    for column in asked:
+        verdict = found[column.peer.name].get(case.id)
+        if verdict is not None:
+            limit = _limit(case, column.peer.adapter) if verdict.is_finding else None
+            verdicts[column.peer.name] = replace(verdict, limit=limit)
     return Entry(
         id=case.id,
         operator=case.operator,
@@ -183,10 +186,7 @@ def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str,
         record=case.record,
         expected=expected_of(case),
         baseline=case.baseline,
-        verdicts={
-            name: replace(verdict, limit=_limit(case, adapters[name])) if verdict.is_finding else verdict
-            for name, verdict in verdicts.items()
-        },
+        verdicts=verdicts,
     )
 
 

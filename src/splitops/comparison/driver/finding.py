@@ -45,7 +45,7 @@ class Column:
 def adapter_files() -> dict[str, Path]:
     """Return the file of each adapter by name: ours, and those of other packages."""
     folder = Path(next(iter(adapters.__path__)))
-    found = {path.stem: path for path in sorted(folder.iterdir()) if _is_adapter(path)}
+    found = {path.stem: path for path in sorted(folder.glob("[!_]*.*")) if path.suffix in (".py", ".mjs")}
     for point in entry_points(group=_GROUP):
         spec = importlib.util.find_spec(point.value)
         if spec is None or spec.origin is None:
@@ -54,10 +54,6 @@ def adapter_files() -> dict[str, Path]:
             )
         found[point.name] = Path(spec.origin)
     return found
-
-
-def _is_adapter(path: Path) -> bool:
-    return path.suffix in (".py", ".mjs") and not path.name.startswith("_")
 
 
 def columns(
@@ -69,19 +65,7 @@ def columns(
     *,
     jobs: int = 1,
 ) -> tuple[list[Column], list[Peer]]:
-    """Start every implementation once; return those that started, and why the others did not.
-
-    Args:
-        allowance: what each may take.
-        implementations: as in :func:`splitops.compare`, and so are the others.
-        commands: executables.
-        pythons: adapters in other environments.
-        settings: of further columns.
-        jobs: so many start at once.
-
-    Raises:
-        CompareError: there is no such adapter or setting, or a named implementation is not installed.
-    """
+    """Start every implementation once; return those that started, and why the others did not."""
     launches = list(_launches(implementations, commands or {}, pythons))
     with ThreadPoolExecutor(jobs) as pool:
         answers = list(pool.map(lambda launch: _hello(launch, allowance), launches))
@@ -90,10 +74,10 @@ def columns(
     for launch, found in zip(launches, answers, strict=True):
         if isinstance(found, dict):
             ready.append((launch, found))
-        elif isinstance(found, Ended):
-            failed.append(_failed(launch, found, State.FAILED))
-        elif implementations is not None or launch.variables:
-            failed.append(_failed(launch, found, State.ABSENT))
+        elif isinstance(found, Ended) or implementations is not None or launch.variables:
+            state = State.FAILED if isinstance(found, Ended) else State.ABSENT
+            name, detail = launch.adapter, one_line(str(found), 300)
+            failed.append(Peer(name=name, adapter=name, state=state, detail=detail))
     known = {launch.adapter for launch in launches}
     for name, _ in settings:
         if name not in known:
@@ -141,10 +125,6 @@ def _hello(launch: Launch, allowance: Allowance) -> dict[str, Any] | Ended | Abs
             return asker.start()
         except (Ended, Absent) as answer:
             return answer
-
-
-def _failed(launch: Launch, why: Exception, state: State) -> Peer:
-    return Peer(name=launch.adapter, adapter=launch.adapter, state=state, detail=one_line(str(why), 300))
 
 
 def _named(

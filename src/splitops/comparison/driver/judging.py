@@ -28,13 +28,7 @@ _SAMPLE: Final = 16
 
 
 def judge(case: Case, outcome: Outcome, rerun: Rerun) -> Verdict:
-    """Say what an outcome means.
-
-    Args:
-        case: what was asked.
-        outcome: what the implementation did.
-        rerun: runs what a converter or simplifier made.
-    """
+    """Say what an outcome means."""
     match outcome.kind:
         case "ok":
             return _of_values(case, outcome)
@@ -45,10 +39,10 @@ def judge(case: Case, outcome: Outcome, rerun: Rerun) -> Verdict:
         case "made":
             assert outcome.model is not None
             return _of_made(case, rerun(Path(outcome.model)))
-        case "rejected":
-            return _of_rejection(case, outcome)
     text = f"{outcome.error}: {outcome.text}" if outcome.error else outcome.text
-    return Verdict(word=_ENDS[outcome.kind], detail=one_line(text, 500), signal=outcome.signal)
+    rejected = Word.REJECTS if case.valid else Word.AGREES
+    word = rejected if outcome.kind == "rejected" else _ENDS[outcome.kind]
+    return Verdict(word=word, detail=one_line(text, 500), stage=outcome.stage, signal=outcome.signal)
 
 
 def _of_values(case: Case, outcome: Outcome) -> Verdict:
@@ -111,11 +105,6 @@ def _of_made(case: Case, outcome: Outcome | None) -> Verdict:
         return Verdict(word=found.word, detail=detail, got=found.got)
     detail = f"what it made does not run ({outcome.kind}): {outcome.text}"
     return Verdict(word=Word.DIFFERS, detail=one_line(detail, 500))
-
-
-def _of_rejection(case: Case, outcome: Outcome) -> Verdict:
-    detail = one_line(f"{outcome.error}: {outcome.text}", 500)
-    return Verdict(word=Word.REJECTS if case.valid else Word.AGREES, detail=detail, stage=outcome.stage)
 
 
 def _difference(case: Case, outcome: Outcome) -> str | None:

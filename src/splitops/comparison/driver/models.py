@@ -37,14 +37,6 @@ def cases_of_model(
 
     Each split has the sizes and the lengths that it has for the inputs. A split of which they are not known
     without a run is asked as a part of the whole alone.
-
-    Args:
-        model: path of a ``.onnx`` or ``.xml`` file, or a model in memory.
-        inputs: arrays by input name; None makes some.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder.
-
-    Raises:
-        ModelError: it cannot be read, or no inputs can be made for it, or they do not fit.
     """
     loaded = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
     with session(loaded, "reference") as ours:

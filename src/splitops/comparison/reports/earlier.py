@@ -1,4 +1,4 @@
-"""What is expected of a report: the disagreements that are known, so that new ones and gone ones show."""
+"""Earlier reports, read as if hostile: what changed since, and which disagreements are known."""
 
 from __future__ import annotations
 
@@ -7,13 +7,54 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
-from splitops.comparison.protocol import validate
+from splitops.comparison import protocol
 from splitops.comparison.records import CompareError, Report, State, Verdict, Word
-from splitops.comparison.reports.reading import read_bytes, read_report
-from splitops.comparison.reports.verdicts import described
-from splitops.errors import one_line, shown, shown_path
+from splitops.comparison.reports.verdicts import described, releases
+from splitops.errors import ModelError, one_line, shown, shown_path
+from splitops.ground.reading import read_whole
 from splitops.ground.records import read_values
+
+_MAX_BYTES: Final = 1 << 28
+"""Reports have some kilobytes for each case."""
+
+
+def read_report(path: Path) -> Report:
+    """Read the JSON that ``splitops compare --json`` printed."""
+    return protocol.read_report(_read(path), f"{shown_path(path)} is")
+
+
+def _read(path: Path) -> bytes:
+    """Read a file of at most 256 MiB."""
+    try:
+        return read_whole(path, limit=_MAX_BYTES)
+    except ModelError as error:
+        raise CompareError(error.message) from error
+
+
+def differences(old: Report, new: Report) -> dict[str, list[str]]:
+    """Return lines of what is new, fixed, changed and of other releases, of what the new report asked."""
+    before, now = _verdicts(old), _verdicts(new)
+    was = {key: verdict for key, verdict in before.items() if verdict.counts}
+    found = {key: verdict for key, verdict in now.items() if verdict.counts}
+    keys = {
+        "new": [key for key in found if key not in was],
+        "fixed": [key for key in was if key in now and now[key].word is Word.AGREES],
+        "changed": [key for key in found if key in was and found[key].kind != was[key].kind],
+    }
+    lines = {heading: [_line(key, before.get(key), now[key]) for key in own] for heading, own in keys.items()}
+    then, today = ({peer.name: releases(peer) for peer in report.peers} for report in (old, new))
+    others = [name for name in today if name in then and then[name] != today[name]]
+    return lines | {"releases": [f"{name}: {then[name]} -> {today[name]}" for name in others]}
+
+
+def _line(key: tuple[str, str], then: Verdict | None, now: Verdict) -> str:
+    return f"{' '.join(key)}: {'not asked' if then is None else described(then)} -> {described(now)}"
+
+
+def _verdicts(report: Report) -> dict[tuple[str, str], Verdict]:
+    return {(entry.id, peer): verdict for entry in report.entries for peer, verdict in entry.verdicts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +92,12 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     """Read tables ``[[expected]]`` of a ``.toml`` file, or the findings of an old report, a ``.json``."""
     if path.suffix == ".json":
         return expectations(read_report(path))
-    content = read_bytes(path)
+    content = _read(path)
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise CompareError(f"{shown_path(path)} is not TOML: {one_line(str(error), 200)}") from error
-    validate(document, "list of expectations", f"{shown_path(path)} is")
+    protocol.validate(document, "list of expectations", f"{shown_path(path)} is")
     return tuple(read_values(Expectation, row) for row in document["expected"])
 
 
