@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_mapped_is_one_error(tmp_path, monkeypatch):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     np.save(tmp_path / "x.npy", np.arange(4))
-    assert mapped(tmp_path / "x.npy").array().tolist() == [0, 1, 2, 3]
+    assert mapped(tmp_path / "x.npy").tolist() == [0, 1, 2, 3]
     monkeypatch.setattr(mmap, "mmap", reject)
     with pytest.raises(FileError, match=r"x\.npy': it cannot be mapped into memory: .*annot allocate memory"):
         mapped(tmp_path / "x.npy")

@@ -78,7 +78,7 @@ def _read(text: str, declared: Declared) -> Any:
         return _read_npz(_existing(text[:at]), text[at + 1 :], declared)
     match Path(lower).suffix:
         case ".npy":
-            array = mapped(_existing(text)).array()
+            array = mapped(_existing(text))
             return array.view(declared.dtype_of(array.dtype))
         case ".pb":
             return _read_protobuf(_existing(text), declared)

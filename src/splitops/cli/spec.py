@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import OPERATOR, find_operator, schema_json
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
-from splitops.spec.operators.schemas import Attribute, Parameter, TypeConstraint
+from splitops.spec.operators.differences import described
+from splitops.spec.operators.schemas import TypeConstraint
 from splitops.spec.sizes.rules import SizeRule
 
 _RULES = {
@@ -75,10 +74,10 @@ def _print_row(row: OperatorSchema) -> None:
     out.print(f"{row.domain or 'ai.onnx'}, since opset {row.since_version}", style="dim")
     facts = table("", "name", "type", "what")
     for attribute in row.attributes:
-        facts.add_row("attribute", attribute.name, attribute.type.value, _attribute(attribute))
+        facts.add_row("attribute", attribute.name, attribute.type.value, described(attribute))
     for kind, parameters in (("input", row.inputs), ("output", row.outputs)):
         for parameter in parameters:
-            facts.add_row(kind, parameter.name, parameter.type, _parameter(parameter))
+            facts.add_row(kind, parameter.name, parameter.type, described(parameter))
     for constraint in row.type_constraints:
         if "(" not in constraint.name:  # tensor(int64) says it all
             facts.add_row("type", constraint.name, "", _types(constraint))
@@ -90,24 +89,6 @@ def _print_row(row: OperatorSchema) -> None:
     for note in row.notes:
         out.print(f"• {note}")
     out.print(row.source, style="dim", soft_wrap=True)
-
-
-def _attribute(attribute: Attribute) -> str:
-    words = ["required" if attribute.required else "optional"]
-    if attribute.default is not None:
-        words.append(f"default {attribute.default}")
-    return ", ".join([*words, *_minimum(attribute)])
-
-
-def _parameter(parameter: Parameter) -> str:
-    words = [parameter.option.lower()]
-    if parameter.ranks is not None:
-        words.append(" or ".join("scalar" if rank == 0 else f"{rank}-D" for rank in parameter.ranks))
-    return ", ".join([*words, *_minimum(parameter)])
-
-
-def _minimum(item: Any) -> list[str]:
-    return [] if item.minimum is None else [f"each >= {item.minimum}"]
 
 
 def _types(constraint: TypeConstraint) -> str:

@@ -130,34 +130,24 @@ def _bounded(file: IO[bytes], width: int) -> Any:
     return io.BytesIO(prefix + file.read(length))
 
 
-@dataclass(frozen=True, slots=True)
-class MappedArray:
-    """A .npy file mapped into memory, read-only, as bytes."""
-
-    header: Header
-    data: npt.NDArray[np.uint8]
-
-    def array(self) -> npt.NDArray[Any]:
-        """Return the array as a view of the file."""
-        header = self.header
-        if not self.data.size:
-            return np.zeros(header.shape, header.dtype)
-        items = self.data.view(header.dtype)
-        # The bytes of a Fortran-ordered array are those of the row-major array with the axes reversed.
-        return items.reshape(header.shape[::-1]).T if header.fortran else items.reshape(header.shape)
-
-
-def mapped(path: Path) -> MappedArray:
-    """Map a .npy file into memory; nothing is read before it is used."""
+def mapped(path: Path) -> npt.NDArray[Any]:
+    """Map a .npy file into memory, read-only; nothing is read before it is used."""
     source = LocalFile(path)
     header = _header_of(source)
-    if not header.data_bytes:
-        return MappedArray(header, np.empty(0, np.uint8))
+    whole: Any = b""
     try:
-        whole = mmap.mmap(source.descriptor, source.size, access=mmap.ACCESS_READ)
+        if header.data_bytes:
+            whole = mmap.mmap(source.descriptor, source.size, access=mmap.ACCESS_READ)
     except (OSError, ValueError, OverflowError) as error:
         raise _error(str(path), f"it cannot be mapped into memory: {error}") from error
-    return MappedArray(header, np.frombuffer(whole, np.uint8, header.data_bytes, header.start))
+    return _array(header, whole, header.start)
+
+
+def _array(header: Header, data: Any, start: int) -> npt.NDArray[Any]:
+    if not header.data_bytes:
+        return np.zeros(header.shape, header.dtype)
+    order: Any = "F" if header.fortran else "C"
+    return np.ndarray(header.shape, header.dtype, data, start, order=order)
 
 
 def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header], None]) -> npt.NDArray[Any]:
@@ -173,7 +163,7 @@ def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header],
         if not block:
             raise _error(name, f"it is truncated after {len(data)} of {header.data_bytes} bytes")
         data += block
-    return MappedArray(header, np.frombuffer(data, np.uint8)).array()
+    return _array(header, data, 0)
 
 
 @lru_cache(maxsize=16)  # the parts of a split have one or two shapes

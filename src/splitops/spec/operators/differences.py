@@ -84,7 +84,8 @@ def _named(
         if name not in after:
             yield VersionChange(kind, name, before[name], None, "is gone")
         elif name not in before:
-            yield VersionChange(kind, name, None, after[name], f"is new ({_describe(after[name])})")
+            text = f"is new ({after[name].type}, {described(after[name])})"
+            yield VersionChange(kind, name, None, after[name], text)
         elif before[name] != after[name]:
             yield VersionChange(
                 kind, name, before[name], after[name], _changed_fields(before[name], after[name])
@@ -134,8 +135,9 @@ def _changed_fields(before: Attribute | Parameter, after: Attribute | Parameter)
     return ", ".join(changed)
 
 
-def _describe(item: Attribute | Parameter) -> str:
-    words = [str(item.type)]
+def described(item: Attribute | Parameter) -> str:
+    """Say what an attribute, input or output must be, besides its type."""
+    words = []
     if isinstance(item, Parameter):
         words.append(item.option.lower())
         if item.ranks is not None:
