@@ -187,11 +187,10 @@ def _read(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
             re.sub(r" \(at .*\)$", "", str(error)) if isinstance(error, tomllib.TOMLDecodeError) else error
         )
         raise ModelError(f"{shown_as}{at}: this is not TOML: {shown(str(words), 120)}") from None
-    reader = _Reader(text, shown_as)
     try:
-        return reader.target(document, stem, file)
+        return _target(document, stem, file)
     except _WrongError as error:
-        raise ModelError(f"{shown_as}, line {reader.line(error)}: {error}") from None
+        raise ModelError(f"{shown_as}, line {_line(text.splitlines(), error)}: {error}") from None
 
 
 class _WrongError(Exception):
@@ -203,51 +202,43 @@ class _WrongError(Exception):
         self.index = index
 
 
-class _Reader:
-    """Reads the document of a target; the lines of wrong keys are looked up in its text."""
+def _line(lines: list[str], error: _WrongError) -> int:
+    """Return the line of what is wrong: that of the key, or of the table that has it."""
+    headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[\[\s*limits\s*\]\]", line)]
+    begin, end = 0, next(iter(headers), len(lines))
+    if error.index is not None and error.index < len(headers):
+        begin, end = headers[error.index], [*headers, len(lines)][error.index + 1]
+    key = re.compile(rf"\s*[\"']?{re.escape(error.key)}[\"']?\s*=")
+    found = (at for at in range(begin, end) if error.key and key.match(lines[at]))
+    return next(found, begin) + 1
 
-    def __init__(self, text: str, shown_as: str) -> None:
-        self.lines = text.splitlines()
-        self.shown_as = shown_as
 
-    def line(self, error: _WrongError) -> int:
-        """Return the line of what is wrong: that of the key, or of the table that has it."""
-        headers = [at for at, line in enumerate(self.lines) if re.match(r"\s*\[\[\s*limits\s*\]\]", line)]
-        begin, end = 0, next(iter(headers), len(self.lines))
-        if error.index is not None and error.index < len(headers):
-            begin, end = headers[error.index], [*headers, len(self.lines)][error.index + 1]
-        key = re.compile(rf"\s*[\"']?{re.escape(error.key)}[\"']?\s*=")
-        found = (at for at in range(begin, end) if error.key and key.match(self.lines[at]))
-        return next(found, begin) + 1
-
-    def target(self, document: Mapping[str, Any], stem: str, file: str) -> Target:
-        _hold(document, _TARGET_KEYS)
-        name = document.get("name", stem)
-        if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
-            raise _WrongError(
-                f"name = {shown(name)}: use small letters, digits and '-', such as 'npu'", "name"
-            )
-        if file and name in names():
-            raise _WrongError(f"{shown(name)} is the name of a target of splitops; use another name", "name")
-        title, releases = document.get("title", name), tuple(_texts(document, "releases"))
-        formats = tuple(_texts(document, "formats")) or _FORMATS
-        if not set(formats) <= set(_FORMATS):
-            raise _WrongError(f"formats: {shown(formats)} are not among {', '.join(_FORMATS)}", "formats")
-        tables = document.get("limits", [])
-        if not tables or not all(isinstance(table, dict) for table in tables):
-            raise _WrongError("a target has at least one table [[limits]]", "limits")
-        limits: dict[str, Limit] = {}
-        for index, table in enumerate(tables):
-            try:
-                limit = _limit(table, name, title, releases)
-                if limit.code in limits:
-                    raise _WrongError(f"there are two limits {shown(limit.code)}", "code")
-            except _WrongError as error:
-                error.index = index
-                raise
-            limits[limit.code] = limit
-        spoken_of = document.get("spoken_of", "")
-        return Target(name, title, tuple(limits.values()), releases, spoken_of, formats, "", file)
+def _target(document: Mapping[str, Any], stem: str, file: str) -> Target:
+    _hold(document, _TARGET_KEYS)
+    name = document.get("name", stem)
+    if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
+        raise _WrongError(f"name = {shown(name)}: use small letters, digits and '-', such as 'npu'", "name")
+    if file and name in names():
+        raise _WrongError(f"{shown(name)} is the name of a target of splitops; use another name", "name")
+    title, releases = document.get("title", name), tuple(_texts(document, "releases"))
+    formats = tuple(_texts(document, "formats")) or _FORMATS
+    if not set(formats) <= set(_FORMATS):
+        raise _WrongError(f"formats: {shown(formats)} are not among {', '.join(_FORMATS)}", "formats")
+    tables = document.get("limits", [])
+    if not tables or not all(isinstance(table, dict) for table in tables):
+        raise _WrongError("a target has at least one table [[limits]]", "limits")
+    limits: dict[str, Limit] = {}
+    for index, table in enumerate(tables):
+        try:
+            limit = _limit(table, name, title, releases)
+            if limit.code in limits:
+                raise _WrongError(f"there are two limits {shown(limit.code)}", "code")
+        except _WrongError as error:
+            error.index = index
+            raise
+        limits[limit.code] = limit
+    spoken_of = document.get("spoken_of", "")
+    return Target(name, title, tuple(limits.values()), releases, spoken_of, formats, "", file)
 
 
 _TARGET_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {

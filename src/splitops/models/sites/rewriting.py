@@ -7,8 +7,8 @@ no rule of any version is written down here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Final
@@ -72,11 +72,11 @@ def find_form(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool
         raise unbind_error(site, Rule.OPERATOR_VERSION)
     if not target.domain:
         _reject_references(site, rows[0])
-    search = _Search(site, binding, rows, target, form, apart)
+    search = _Search(site, target, form, apart)
     found = next(search.forms(), None)
     if kept is None:
         if found is None:
-            raise search.rejection()
+            raise search.against.get(False) or search.against[True]
         return found
     # What stands there is kept unless one other node is preferred.
     if found is None or found.row is None:
@@ -99,10 +99,10 @@ def find_forms(
         >>> [str(way.method) for way in find_forms(site, Target("", 18), Form.LENGTHS)]
         ['one node', 'one node', 'slices']
     """
-    binding, rows = site.bind(), target.rows(site.schema)
+    search = _Search(site, target, form, apart)
     if not target.domain:
-        _reject_references(site, rows[0])
-    yield from _Search(site, binding, rows, target, form, apart).forms()
+        _reject_references(site, search.rows[0])
+    yield from search.forms()
 
 
 def unbind_error(site: Site, rule: Rule) -> RuleError:
@@ -145,34 +145,24 @@ def _reject_references(site: Site, row: OperatorSchema) -> None:
             )
 
 
+@dataclass
 class _Search:
     """The forms of one binding for one target, the plainest first."""
 
-    def __init__(
-        self,
-        site: Site,
-        binding: Binding,
-        rows: Sequence[OperatorSchema],
-        target: Target,
-        form: Form,
-        apart: bool,
-    ) -> None:
-        self.site = site
-        self.outputs = len(site.outputs)
-        self.apart = apart
-        self.binding = binding
-        self.rows = rows
-        self.target = target
-        self.form = form
-        self.against: RuleError | None = None
-        self.minor: RuleError | None = None
-        self.size = _size(binding)
+    site: Site
+    target: Target
+    form: Form
+    apart: bool
+    against: dict[bool, RuleError] = field(default_factory=dict)
+    """What prevents the plainest form, and (True) what prevents one in case that no other says more."""
 
-    def rejection(self) -> RuleError:
-        """Return what prevents the plainest form."""
-        found = self.against or self.minor
-        assert found is not None
-        return found
+    def __post_init__(self) -> None:
+        self.binding = self.site.bind()
+        self.rows = self.target.rows(self.site.schema)
+        self.outputs = len(self.site.outputs)
+        shape, axis = self.binding.data.shape, self.binding.axis
+        size = None if shape is None or axis is None else shape[axis]
+        self.size = size if isinstance(size, int) else None
 
     def forms(self) -> Iterator[SplitForm]:
         """Yield every way that is known to give the same parts."""
@@ -243,19 +233,21 @@ class _Search:
         """Yield the form of a division in a version, where the version takes it with the same parts."""
         if division.rule not in row.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
-            self._mention(
+            self._object(
                 row,
                 Rule.PARTS_DIVISIBLE if division.rule is SizeRule.CEIL else Rule.LENGTHS_MISSING,
                 f"{describe(division, self._subject(division))} {uneven}",
                 f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone",
+                minor=True,
             )
             return
         if self.apart and _is_counted(row, division):
-            self._mention(
+            self._object(
                 row,
                 Rule.LENGTHS_MISSING,
                 "another Split of the same data has another number of outputs, and no lengths either",
                 "onnxruntime would take one for the other",
+                minor=True,
             )
             return
         binding = self.binding
@@ -268,7 +260,7 @@ class _Search:
         try:
             again = bind(row, attributes, facts, outputs=outputs, where=binding.where)
         except RuleError as error:
-            self.against = self.against or error
+            self.against.setdefault(False, error)
             return
         if again.squeeze != binding.squeeze:
             return
@@ -456,12 +448,11 @@ class _Search:
         source = row.lengths[0] if lengths else row.count
         return source.name if source is not None and source.name else "number of outputs"
 
-    def _mention(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:
-        """Keep what prevents one form, in case that no other one says more."""
-        self.minor = self.minor or rule_error(str(row), rule, got, expected, where=self.site.where)
-
-    def _object(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:
-        self.against = self.against or rule_error(str(row), rule, got, expected, where=self.site.where)
+    def _object(
+        self, row: OperatorSchema, rule: Rule, got: str, expected: str, *, minor: bool = False
+    ) -> None:
+        if minor not in self.against:
+            self.against[minor] = rule_error(str(row), rule, got, expected, where=self.site.where)
 
 
 @cache
@@ -500,11 +491,3 @@ def _holding(kinds: frozenset[ElementType], size: int | None) -> ElementType | N
         if bits is not None and size is not None and size <= 1 << bits:
             return kind
     return None
-
-
-def _size(binding: Binding) -> int | None:
-    shape, axis = binding.data.shape, binding.axis
-    if shape is None or axis is None:
-        return None
-    size = shape[axis]
-    return size if isinstance(size, int) else None
