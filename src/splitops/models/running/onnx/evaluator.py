@@ -220,13 +220,14 @@ class Evaluator(ReferenceEvaluator):
             return implementation
         details = {} if input_types is None else {"node": node, "input_types": input_types}
         try:
-            found: Callable[..., OpRun] = load_op(
+            found: Any = load_op(
                 domain, name, self.known_opsets[domain], evaluator_cls=self._evaluator_class(node), **details
             )
         except RuntimeContextError:
             # Its definition depends on the input types, which are known when it runs.
             return functools.partial(OpFunctionContextDependant, parent=self)
-        return flattening(name, self.known_opsets[domain], found)
+        made: Callable[..., OpRun] = flattening(name, self.known_opsets[domain], found)
+        return made
 
     def _evaluator_class(self, node: NodeProto) -> Any:
         """Return what onnx makes the evaluators of a node's graphs with: in the order of its attributes."""

@@ -6,8 +6,7 @@ Its implementations carry the opset in their names where onnx knows of a differe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache
 from typing import Any, Final
 
 from onnx import NodeProto, defs
@@ -49,39 +48,33 @@ def _same_default(one: Any, other: Any) -> bool:
     return one is not None and bool(one.default_value == other.default_value)
 
 
-def flattening(name: str, opset: int, newest: Callable[..., OpRun]) -> Callable[..., OpRun]:
+@cache
+def flattening(name: str, opset: int, newest: Any) -> Any:
     """Return an implementation that flattens the data to rows first, where this version does so."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
-    return partial(_Flattened, newest=newest)
+
+    class Flattened(newest):  # type: ignore[misc]
+        axis: Any
+
+        def __init__(self, node: NodeProto, run_params: dict[str, Any]) -> None:
+            super().__init__(node, run_params)
+            self.first, self.axis = self.axis, 1
+
+        def _run(self, data: Any, axis: int | None = None) -> tuple[Any, ...]:
+            axis = self.first if axis is None else axis  # a function gives its own
+            if not -data.ndim <= axis <= data.ndim:
+                raise ValueError(f"axis = {axis} is not one of data with rank {data.ndim}")
+            (result,) = super()._run(_rows(data, axis))
+            return (result.reshape(data.shape),)
+
+    return Flattened
 
 
-class _Flattened(OpRun):
-    axis: Any
-    rows: Any
-
-    def __init__(self, node: NodeProto, run_params: dict[str, Any], newest: Callable[..., OpRun]) -> None:
-        super().__init__(node, run_params)
-        along_rows = NodeProto(op_type=node.op_type, input=node.input, output=node.output)
-        along_rows.attribute.add(name="axis", type=2, i=1)  # 2 is INT
-        self.rows = newest(along_rows, run_params)
-
-    def run(
-        self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
-    ) -> tuple[Any, ...]:
-        """Run the newest version on rows."""
-        (data,) = args
-        linked = getattr(self.axis, "name", None)  # of an attribute that is the function's
-        axis = self.axis if linked is None else (linked_attributes or {})[linked]
-        if not -data.ndim <= axis <= data.ndim:
-            raise ValueError(f"axis = {axis} is not one of data with rank {data.ndim}")
-        axis += data.ndim if axis < 0 else 0
-        rows = data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
-        (result,) = self.rows.run(rows)
-        return (result.reshape(data.shape),)
-
-    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError("run() serves this operator")
+def _rows(data: Any, axis: int) -> Any:
+    """Return data as a matrix: the axes before one are its rows, the others its columns."""
+    axis += data.ndim if axis < 0 else 0
+    return data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
 
 
 SLICE_WITH_STEPS: Final = 10
@@ -106,5 +99,4 @@ class Flatten(OpRun):
     """Flatten of data without elements too, of which onnx's cannot tell the number of columns."""
 
     def _run(self, data: Any, axis: int = 1) -> tuple[Any, ...]:
-        axis += data.ndim if axis < 0 else 0
-        return (data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:])),)
+        return (_rows(data, axis),)
