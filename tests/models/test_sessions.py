@@ -77,7 +77,7 @@ def cut(model: ModelProto, *own: str) -> tuple[Model, Partition]:
     types = types_of_values(model, NOWHERE)
     engine = make_engine("onnxruntime", {})
     partition = Partition(engine, lambda _, node: node.op_type in own, types)
-    return Model.of(model, NOWHERE, None, partition), partition
+    return Model(model, NOWHERE, partition), partition
 
 
 def same(model: Any, feeds: dict[str, Any], engine: str = "onnxruntime", **options: Any) -> splitops.Session:

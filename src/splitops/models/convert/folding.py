@@ -60,7 +60,7 @@ def folded_array(
             model.graph.initializer.append(ir.serde.serialize_tensor(tensor))
     model.graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
     try:
-        (array,) = Model.of(model, where).run({}).values()
+        (array,) = Model(model, where).run({}).values()
     except SplitError:
         return None  # it fails when the model runs, too
     found: npt.NDArray[Any] = array

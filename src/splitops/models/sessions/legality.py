@@ -153,6 +153,8 @@ def analyse(
     targets = () if engine is None else (Target.load(engine.name),)
     fuses = any(target.by_pattern for target in targets)
     whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
+    # onnxruntime proves sizes itself, and all it does with some splits depends on no other ones.
+    sizes = sizes or (engine is not None and (engine.name != "onnxruntime" or _divides_in_floats(engine)))
     part = model if whole else cone_of_sites(model, sizes=sizes)
     if part is None:
         return Analysis()
@@ -339,7 +341,7 @@ def _unproved(site: Site, engine: Engine) -> str | None:
     return None if counted else "lengths whose number a run decides"
 
 
-def divides_in_floats(engine: Engine) -> bool:
+def _divides_in_floats(engine: Engine) -> bool:
     """Return whether a runtime rounds an axis of more than 2^24 positions before it divides it."""
     since = _DIVIDING_SINCE.get(engine.name)
     return since is not None and release_numbers(engine.version) < release_numbers(since)
@@ -349,7 +351,7 @@ def _is_rounded(site: Site, engine: Engine) -> bool:
     """Return whether a runtime may round the size of an axis."""
     binding = site.binding
     division = None if binding is None else binding.division
-    if division is None or division.rule is not SizeRule.CEIL or not divides_in_floats(engine):
+    if division is None or division.rule is not SizeRule.CEIL or not _divides_in_floats(engine):
         return False
     assert binding is not None
     shape = binding.data.shape

@@ -26,7 +26,6 @@ from splitops.models.sessions.legality import (
     Place,
     analyse,
     complex_values,
-    divides_in_floats,
     find_borders,
     legal_model,
     located_nodes,
@@ -65,13 +64,13 @@ class OnnxProgram(SessionProgram):
         self.borders = Borders()
         proto = self._read()
         self.inputs = onnx_inputs(proto.graph)
-        found = analyse(proto, self._where, engine, sizes=_looks_at_sizes(engine))
+        found = analyse(proto, self._where, engine)
         self.sites = found.sites
         reject_invalid(found.sites, {value.name for value in proto.graph.input})
         self.outputs = tuple(value.name for value in proto.graph.output)
         if proto.ir_version < INITIALIZERS_OF_THEIR_OWN:
             self._constants = {tensor.name for tensor in proto.graph.initializer}
-        self._start(lambda engine: self._on_engine(proto, engine, found), lambda: self._by_evaluator(proto))
+        self._start(lambda engine: self._on_engine(proto, engine, found), lambda: Model(proto, self._where))
 
     @property
     def programs(self) -> list[Compiled]:
@@ -98,14 +97,10 @@ class OnnxProgram(SessionProgram):
 
     def _prepared_anew(self, engine: Engine) -> Model:
         proto = self._read()
-        found = analyse(proto, self._where, engine, sizes=_looks_at_sizes(engine))
-        return self._on_engine(proto, engine, found)
+        return self._on_engine(proto, engine, analyse(proto, self._where, engine))
 
     def _without_engine(self) -> Model:
-        return self._by_evaluator(self._read())
-
-    def _by_evaluator(self, proto: ModelProto) -> Model:
-        return Model.of(proto, self._where)
+        return Model(self._read(), self._where)
 
     # Reading
 
@@ -163,15 +158,14 @@ class OnnxProgram(SessionProgram):
         """Let an engine read the model from its file; None where it may not, or lacks an operator."""
         if not isinstance(self._source, str | os.PathLike) or self._allow_links:
             return None
-        outputs = tuple(value.name for value in proto.graph.output)
         try:
-            compiled = engine.compile(Program(Path(self._source), outputs, self._where))
+            compiled = engine.compile(Program(Path(self._source), tuple(self.outputs), self._where))
         except EngineError as error:
             if not error.lacks:
                 raise
             return None
         self._compiled = [compiled]
-        return Model.by(compiled.run, proto, self._where, foreign=True)
+        return Model(proto, self._where, foreign=compiled.run)
 
     def _cut(self, proto: ModelProto, engine: Engine) -> Model:
         types = types_of_values(proto, self._where) if self.borders else _declared(proto)
@@ -183,14 +177,9 @@ class OnnxProgram(SessionProgram):
             proto.ir_version,
             self.borders.guarded,
         )
-        model = Model.of(proto, self._where, partition)
+        model = Model(proto, self._where, partition)
         self.partition = partition
         return model
-
-
-def _looks_at_sizes(engine: Engine | None) -> bool:
-    """Return whether what an engine does with splits depends on sizes that onnxruntime proves itself."""
-    return engine is not None and (engine.name != "onnxruntime" or divides_in_floats(engine))
 
 
 def _declared(proto: ModelProto) -> dict[tuple[str | None, str], Any]:

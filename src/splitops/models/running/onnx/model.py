@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,57 +29,35 @@ if TYPE_CHECKING:
     AnyModel = str | os.PathLike[str] | ModelProto | onnx_ir.Model
 
 
-@dataclass(frozen=True, slots=True)
 class Model:
     """An ONNX model that is ready to run any number of times, from any thread.
 
-    Attributes:
-        signature: its inputs.
-        outputs: the names of its outputs, in order.
-        where: the place that errors name.
-        evaluate: from the values of all inputs by name to those of the outputs, in order.
-        foreign: whether a runtime evaluates all of it, into memory of its own.
+    The partition says what of it a runtime evaluates. One that evaluates all of it, into memory of its own,
+    is ``foreign``: from the values of all inputs by name to those of the outputs, in order.
     """
 
-    signature: Inputs[str]
-    outputs: tuple[str, ...]
-    where: Where
-    evaluate: Callable[[dict[str, Any]], Sequence[Any]]
-    foreign: bool = False
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         proto: ModelProto,
         where: Where,
         partition: Partition | None = None,
-    ) -> Model:
-        """Prepare a well-formed model; what is foreign of it is in the partition."""
-        evaluator = model_evaluator(proto, where, partition)
-        return cls.by(partial(evaluator.run, None), proto, where)
-
-    @classmethod
-    def by(
-        cls,
-        evaluate: Callable[[dict[str, Any]], Sequence[Any]],
-        proto: ModelProto,
-        where: Where,
         *,
-        foreign: bool = False,
-    ) -> Model:
-        """Join a model's declarations to what evaluates it."""
-        inputs = {declared.name: declared for declared in onnx_inputs(proto.graph)}
-        outputs = tuple(value.name for value in proto.graph.output)
-        return cls(Inputs(tuple(inputs.items())), outputs, where, evaluate, foreign)
+        foreign: Callable[[dict[str, Any]], Sequence[Any]] | None = None,
+    ) -> None:
+        self._inputs = Inputs([(declared.name, declared) for declared in onnx_inputs(proto.graph)])
+        self._outputs = [value.name for value in proto.graph.output]
+        self._where = where
+        self._is_foreign = foreign is not None
+        self._evaluate = foreign or partial(model_evaluator(proto, where, partition).run, None)
 
     def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
         """Run the model; see :func:`splitops.run`."""
-        feeds = self.signature.check(inputs, self.where)
-        if self.foreign:
-            return dict(zip(self.outputs, self.evaluate(feeds), strict=True))
+        feeds = self._inputs.check(inputs, self._where)
+        if self._is_foreign:
+            return dict(zip(self._outputs, self._evaluate(feeds), strict=True))
         with limited_body_runs(max_body_runs):
-            outputs = self.evaluate(feeds)
-        return {name: _own_view(value) for name, value in zip(self.outputs, outputs, strict=True)}
+            outputs = self._evaluate(feeds)
+        return {name: _own_view(value) for name, value in zip(self._outputs, outputs, strict=True)}
 
 
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
