@@ -309,7 +309,7 @@ def test_a_defect_is_not_hidden(monkeypatch, invoke):
 def test_a_reader_that_stops_reading_is_no_error(environment):
     command = f"{sys.executable} -m splitops explain --shape 20000 --parts 10000 --json | head -1"
     done = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=180
     )
     assert (done.stdout, done.stderr) == ("{\n", "")
 

@@ -60,7 +60,7 @@ def answered(folder: Path, case: Case, mode: str = "back") -> Outcome:
     adapter.write_text(ADAPTER)
     lines = start({"mode": mode}) + ask(case, 7, folder / "m.onnx", folder)
     done = subprocess.run(
-        [sys.executable, "-P", worker.__file__, adapter], input=lines, capture_output=True, timeout=60
+        [sys.executable, "-P", worker.__file__, adapter], input=lines, capture_output=True, timeout=180
     )
     assert done.returncode == 0, done.stderr
     started, answer = done.stdout.splitlines()
@@ -118,7 +118,7 @@ def test_a_peer_that_is_not_installed_says_so(tmp_path: Path) -> None:
         'from importlib.metadata import version\ndef versions(): return {"x": version("x-no")}\n'
     )
     done = subprocess.run(
-        [sys.executable, "-P", worker.__file__, adapter], input=start({}), capture_output=True, timeout=60
+        [sys.executable, "-P", worker.__file__, adapter], input=start({}), capture_output=True, timeout=180
     )
     assert read(done.stdout)["message"] == "absent"
 

@@ -217,7 +217,7 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path):
     command = [sys.executable, "-c", INTERRUPTED, tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
     assert content(tmp_path) == {"a": b"new", "b": b"new"}
 

@@ -59,7 +59,7 @@ def test_lies_are_one_error(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

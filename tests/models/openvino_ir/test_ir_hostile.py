@@ -540,7 +540,7 @@ def test_results_larger_than_the_memory(name: str) -> None:
         [sys.executable, "-c", script, str(len(xml))],
         input=xml + weights,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 3, done.stderr.decode()[-500:]
