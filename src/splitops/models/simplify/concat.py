@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -13,7 +13,8 @@ from splitops.models.known import Tensor
 from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole
 from splitops.spec.sizes.dims import Dim
 
-_CONCAT = frozenset({Role.CONCAT})
+Item = tuple[ir.Node, int] | None
+"""What a Concat reads: a split of its axis and the position of the part; None is something else."""
 
 
 def split_concat(node: ir.Node, editor: Editor) -> None:
@@ -21,31 +22,26 @@ def split_concat(node: ir.Node, editor: Editor) -> None:
 
     All parts of a Split are its data. Some neighbouring parts that nothing else reads become one part.
     """
+    items = _items(node, editor)
+    if any(items) and not _wholes(node, items, editor):
+        _runs(node, editor)
+
+
+def _items(node: ir.Node, editor: Editor) -> list[Item]:
+    """Return what a Concat reads; nothing where an input is absent."""
     inputs = [value for value in node.inputs if value is not None]
-    items = [_item(node, value, editor) for value in inputs]
-    if len(inputs) != len(node.inputs) or not any(items):
-        return
-    if not _wholes(node, inputs, items, editor):
-        _runs(node, inputs, items, editor)
+    return [_item(node, value, editor) for value in inputs] if len(inputs) == len(node.inputs) else []
 
 
-def _item(node: ir.Node, value: ir.Value, editor: Editor) -> tuple[ir.Node, int] | None:
-    """Return the Split of the Concat's axis that makes a value."""
+def _item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
     origin = editor.part_of(value)
     cut = None if origin is None else editor.cut(origin[0])
-    if cut is None or cut.axis != editor.concat_axis(node, cut.rank):
-        return None
-    return origin
+    return origin if cut is not None and cut.axis == editor.concat_axis(node, cut.rank) else None
 
 
-def _wholes(
-    node: ir.Node,
-    inputs: list[ir.Value],
-    items: Sequence[tuple[ir.Node, int] | None],
-    editor: Editor,
-) -> bool:
+def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
     """Read the data of Splits of which all parts stand here; return whether there was one."""
-    values: list[ir.Value] = []
+    inputs, values = list(node.inputs), list[ir.Value | None]()
     begin = 0
     splits: list[ir.Node] = []
     while begin < len(items):
@@ -56,13 +52,8 @@ def _wholes(
                 end += 1
             cut, data = editor.cut(item[0]), item[0].inputs[0]
             order = [found[1] for found in items[begin:end] if found is not None]
-            if (
-                cut is not None
-                and data is not None
-                and cut.removable
-                and cut.complete
-                and whole(cut.parts, order)
-            ):
+            removable = cut is not None and cut.removable and cut.complete and whole(cut.parts, order)
+            if removable and data is not None:
                 splits.append(item[0])
                 values.append(data)
                 begin = end
@@ -73,7 +64,7 @@ def _wholes(
         return False
     before, where = editor.describe(splits[0]), editor.where(node)
     before = f"{before}, {editor.describe(node)}"
-    if len(values) == 1:
+    if len(values) == 1 and values[0] is not None:
         after = values[0].name or "its input"
         editor.replace(node.outputs[0], values[0])
         editor.remove(node)
@@ -88,48 +79,49 @@ def _wholes(
     return True
 
 
-def _runs(
-    node: ir.Node,
-    inputs: list[ir.Value],
-    items: Sequence[tuple[ir.Node, int] | None],
-    editor: Editor,
-) -> None:
-    """Make one part of each run of neighbouring parts that only this Concat reads."""
-    found: dict[ir.Node, list[range]] = {}
-    for run in runs(items):
-        item = items[run.start]
-        assert item is not None
-        if all(editor.alone(item[0].outputs[item[1] + step]) is node for step in range(len(run))):
-            found.setdefault(item[0], []).append(run)
-    for split, own in found.items():
+def _runs(node: ir.Node, editor: Editor) -> None:
+    """Make one part of each run of neighbouring parts of a split that only a Concat reads.
+
+    All Concats of the split are rewritten at once: the work grows with the number of its parts.
+    """
+    for split, own in _spans(node, editor).items():
         cut = editor.cut(split)
         sizes = None if cut is None else cut.sizes
         if cut is None or sizes is None or not _complete(cut, sizes) or editor.keeps_parts(split):
             continue
-        if len(own[0]) == len(inputs) and editor.keeps(node.outputs[0]):
-            continue
-        _merge(node, split, cut, sizes, [_span(items, run) for run in own], editor)
+        found = {node: own}
+        for reader in dict.fromkeys(map(editor.alone, split.outputs)):
+            if reader is not None and reader not in found and editor.role(reader) is Role.CONCAT:
+                found[reader] = _spans(reader, editor).get(split, [])
+        _merge({concat: spans for concat, spans in found.items() if spans}, split, cut, sizes, editor)
         return  # the node is looked at again, with what it reads now
 
 
-def _span(items: Sequence[tuple[ir.Node, int] | None], run: range) -> range:
-    first = items[run.start]
-    assert first is not None
-    return range(first[1], first[1] + len(run))
+def _spans(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
+    """Return the runs of neighbouring parts that only a Concat reads, by their split."""
+    items, found = _items(node, editor), dict[ir.Node, list[range]]()
+    for run in runs(items):
+        item = items[run.start]
+        assert item is not None
+        split, span = item[0], range(item[1], item[1] + len(run))
+        kept = len(run) == len(items) and editor.keeps(node.outputs[0])
+        if not kept and all(editor.alone(split.outputs[index]) is node for index in span):
+            found.setdefault(split, []).append(span)
+    return found
 
 
 def _merge(
-    node: ir.Node,
+    concats: Mapping[ir.Node, Sequence[range]],
     split: ir.Node,
     cut: Cut,
     sizes: tuple[int, ...],
-    spans: list[range],
     editor: Editor,
 ) -> None:
-    source = split.inputs[0]
+    source, first = split.inputs[0], next(iter(concats))
     assert source is not None
-    before, where = f"{editor.describe(split)}, {editor.describe(node)}", editor.where(node)
-    starts = {span.start: span for span in spans}
+    often = f"{len(concats)} x " if len(concats) > 1 else ""
+    before, where = f"{editor.describe(split)}, {often}{editor.describe(first)}", editor.where(first)
+    starts = {span.start: span for spans in concats.values() for span in spans}
     groups, position = [], 0
     while position < len(sizes):
         groups.append(starts.get(position, range(position, position + 1)))
@@ -141,26 +133,22 @@ def _merge(
         if len(group) == 1:
             values[group.start] = part
         else:
-            for index in group:
-                merged[split.outputs[index]] = part if index == group.start else None
-    inputs: list[ir.Value | None] = []
-    for value in node.inputs:
-        assert value is not None
-        origin = editor.source(value)
-        if origin not in merged:
-            inputs.append(value)
-        elif merged[origin] is not None:
-            inputs.append(merged[origin])
-    editor.set_inputs(node, inputs)
+            merged |= dict.fromkeys(split.outputs[index] for index in group)
+            merged[split.outputs[group.start]] = part
+    for concat in concats:
+        sources = [(value, editor.source(value)) for value in concat.inputs if value is not None]
+        read = [merged.get(behind, value) for value, behind in sources]
+        editor.set_inputs(concat, [value for value in read if value is not None])
     editor.substitute(split, values)
     after = editor.describe_maker(parts[0])
-    if len(inputs) == 1 and inputs[0] is not None:
-        editor.replace(node.outputs[0], inputs[0])
-        editor.remove(node)
+    for concat in concats:
+        if len(concat.inputs) == 1 and concat.inputs[0] is not None:
+            editor.replace(concat.outputs[0], concat.inputs[0])
+            editor.remove(concat)
     editor.applied(where, before, after, "neighbouring parts are concatenated, and nothing else reads them")
 
 
-def _follows(before: tuple[ir.Node, int] | None, item: tuple[ir.Node, int] | None) -> bool:
+def _follows(before: Item, item: Item) -> bool:
     return before is not None and item is not None and item[0] is before[0] and item[1] > before[1]
 
 
