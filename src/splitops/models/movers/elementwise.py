@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from splitops.errors import ModelError
-from splitops.models.known import Tensor
 from splitops.models.movers.form import (
     BOOL,
     FLOATS,
@@ -28,7 +27,6 @@ from splitops.models.movers.form import (
     must_know,
     opsets,
     prove,
-    prove_broadcast,
     rank_of,
     same,
     scalar,
@@ -105,18 +103,7 @@ _SHARED: Final = (
 """The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 
 
-def _not_equal(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove_broadcast(layer)
-    return pen.op("Not", [pen.op("Equal", sources)])
-
-
-def _modulo(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove_broadcast(layer)
-    return pen.op("Mod", sources, {"fmod": 1})
-
-
 def _floor_modulo(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove_broadcast(layer)
     if pen.type_of(sources[0]) in SIZES:
         return pen.op("Mod", sources)
     whole = pen.op("Floor", [pen.op("Div", sources)])
@@ -124,14 +111,8 @@ def _floor_modulo(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) ->
 
 
 def _squared_difference(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove_broadcast(layer)
     difference = pen.op("Sub", sources)
     return pen.op("Mul", [difference, difference])
-
-
-def _select(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove_broadcast(layer)
-    return pen.op("Where", sources)
 
 
 def _clamp(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -173,10 +154,6 @@ def _hard_sigmoid(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) ->
     return pen.op("HardSigmoid", [data], attributes)
 
 
-def _sixth_sigmoid(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5})
-
-
 def _selu(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, alpha, gamma = sources
     attributes = {
@@ -209,17 +186,9 @@ def _parametric(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> i
     return pen.op("PRelu", [data, slope])
 
 
-def _is_finite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("Not", [pen.op("Or", [pen.op("IsInf", sources), pen.op("IsNaN", sources)])])
-
-
 def _is_infinite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
     return pen.op("IsInf", sources, signs)
-
-
-def _as_given(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("Identity", sources)
 
 
 def _convert_like(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -234,7 +203,6 @@ def _convert_like(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) ->
 
 
 def _fake_quantize(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove_broadcast(layer)
     data, low, high, out_low, out_high = sources
     steps = scalar(pen, layer.number("levels") - 1, data)
     span, out_span = pen.op("Sub", [high, low]), pen.op("Sub", [out_high, out_low])
@@ -245,41 +213,57 @@ def _fake_quantize(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -
     return pen.op("Where", [below, out_low, pen.op("Where", [above, out_high, inside])])
 
 
-def _infer_select(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-    return broadcasted(layer, inputs, inputs[1].type)
-
-
-def _infer_convert_like(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-    return same(layer, inputs, inputs[1].type)
-
-
 _form = partial(LayerForm, versions=opsets(1), types=FLOATS, infer_layer=same)
 _truth = partial(_form, versions=opsets(10), infer_layer=partial(same, kind=BOOL))
-_pair = partial(_form, types=NUMBERS, infer_layer=broadcasted)
+_pair = partial(_form, types=NUMBERS, infer_layer=broadcasted, broadcasts=True)
 
 _WRITTEN: Final = (
     _pair(
         layer="NotEqual",
-        write=_not_equal,
+        write=lambda pen, layer, sources: pen.op("Not", [pen.op("Equal", sources)]),
         types=_COMPARED | LOGICAL,
         infer_layer=partial(broadcasted, kind=BOOL),
     ),
-    _pair(layer="Mod", write=_modulo),
+    _pair(layer="Mod", write=lambda pen, layer, sources: pen.op("Mod", sources, {"fmod": 1})),
     _pair(layer="FloorMod", write=_floor_modulo),
     _pair(layer="SquaredDifference", write=_squared_difference),
-    _pair(layer="Select", write=_select, types=None, infer_layer=_infer_select),
+    _pair(
+        layer="Select",
+        write=lambda pen, layer, sources: pen.op("Where", sources),
+        types=None,
+        infer_layer=lambda layer, inputs: broadcasted(layer, inputs, inputs[1].type),
+    ),
     _form(layer="Clamp", write=_clamp, types=NUMBERS),
     _form(layer="Round", versions=opsets(5), write=_round, types=FLOATS | INTEGERS),
     _form(layer="Swish", versions=opsets(4), write=_swish),
     _form(layer="HardSigmoid", write=_hard_sigmoid),
-    _form(layer="HSigmoid", versions=opsets(5), write=_sixth_sigmoid),
+    _form(
+        layer="HSigmoid",
+        versions=opsets(5),
+        write=lambda pen, layer, sources: pen.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}),
+    ),
     _form(layer="Selu", write=_selu),
     _form(layer="PReLU", write=_parametric),
-    _truth(layer="IsFinite", write=_is_finite),
+    _truth(
+        layer="IsFinite",
+        write=lambda pen, layer, sources: pen.op(
+            "Not", [pen.op("Or", [pen.op("IsInf", sources), pen.op("IsNaN", sources)])]
+        ),
+    ),
     _truth(layer="IsInf", write=_is_infinite),
-    _form(layer="ConvertLike", write=_convert_like, types=NUMBERS | LOGICAL, infer_layer=_infer_convert_like),
+    _form(
+        layer="ConvertLike",
+        write=_convert_like,
+        types=NUMBERS | LOGICAL,
+        infer_layer=lambda layer, inputs: same(layer, inputs, inputs[1].type),
+    ),
     _pair(layer="FakeQuantize", write=_fake_quantize, types=FLOATS),
-    _form(layer="Identity", versions=opsets(16), write=_as_given, types=None),
+    _form(
+        layer="Identity",
+        versions=opsets(16),
+        write=lambda pen, layer, sources: pen.op("Identity", sources),
+        types=None,
+    ),
 )
 
 ELEMENTWISE: Final[tuple[LayerForm | Shared, ...]] = (*_SHARED, *_WRITTEN)

@@ -52,6 +52,7 @@ class LayerForm:
         opset: the opset of these nodes, from which they move to the target.
         types: the element types of the first input for which both say the same; None are all.
         infer_layer: what is known of the output of a layer; None is what the file declares of it.
+        broadcasts: whether the layer says how its inputs are broadcast.
     """
 
     layer: str
@@ -60,11 +61,14 @@ class LayerForm:
     infer_layer: Infer | None = None
     opset: int = ONNX_OPSET
     types: frozenset[ElementType] | None = None
+    broadcasts: bool = False
 
     def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as nodes."""
         if self.types is not None:
             prove_types(pen, layer, sources[:1], self.types)
+        if self.broadcasts:
+            prove_broadcast(layer)
         made = self.write(pen, layer, sources)
         return made if isinstance(made, Sequence) else [made]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -64,7 +65,7 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
     dims: list[Dim] = []
     for index, column in enumerate(zip(*shapes, strict=True)):
         if index == axis:
-            dims.append(_sum(column))
+            dims.append(size_of(reduce(_PLUS, column)))
             continue
         known: Dim = column[0]
         for dim in column[1:]:
@@ -91,21 +92,6 @@ def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
         return (*shape[:axis], sequence.length, *shape[axis:])
     size = sequence.total if axis == sequence.axis else size_of(_TIMES(sequence.length, shape[axis]))
     return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def _sum(dims: Sequence[Dim]) -> Dim:
-    exact = [dim for dim in dims if isinstance(dim, int)]
-    if len(exact) == len(dims):
-        return sum(exact)
-    lo = sum(dim if isinstance(dim, int) else dim.lo for dim in dims)
-    highs = [dim if isinstance(dim, int) else dim.hi for dim in dims]
-    names = [dim if isinstance(dim, int) else dim.name for dim in dims]
-    bounded = [high for high in highs if high is not None]
-    known = [name for name in names if name is not None]
-    name = symbols.add(*known) if len(known) == len(names) else None
-    if isinstance(name, int):
-        return name
-    return dimension(lo, sum(bounded) if len(bounded) == len(highs) else None, name)
 
 
 def reshaped(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool) -> Shape:

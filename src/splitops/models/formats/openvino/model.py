@@ -129,9 +129,10 @@ class Layer:
 
     def boolean(self, name: str, *, default: bool | None = None) -> bool:
         """Return an attribute that is true or false."""
-        words = {"true": True, "1": True, "false": False, "0": False}
-        found: bool = self.word(name, words, None if default is None else str(default).lower())
-        return found
+        stated = self.text(name, None if default is None else str(default).lower()).strip()
+        if stated not in ("true", "1", "false", "0"):
+            raise ModelError(f"{self} has {name} = {stated!r}, which is neither true nor false")
+        return stated in ("true", "1")
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
         """Return an attribute that lists integers; without a default, none where it is absent."""
