@@ -30,6 +30,8 @@ _LONG_RUN: Final = 64 << 10
 """From here on a call of the system for each run costs little beside its bytes."""
 _PIECE: Final = 64 << 10
 """What each file of a pass is to get at a time: less costs the system work for each, more the caches."""
+_NARROW: Final = 8 << 10
+"""Rows of a source are not cut into less: reading costs the system less than writing, but not nothing."""
 _MAX_GAP: Final = 16 << 10
 """So many bytes between two runs are read with them."""
 
@@ -176,17 +178,22 @@ def _grouped(extents: Table, memory: int) -> _Some:
     extents, group = extents[order], group[order]
     (reading, _), (writing, _) = _lanes(extents, group, _MAX_GAP), _lanes(_inverse(extents), group, 0)
     used, stride = reading[:, 3], reading[:, 4]
-    row = np.zeros(group[-1] + 1, np.int64)
-    np.add.at(row, reading[:, 0], np.where(used * 2 >= stride, stride, used))  # with small gaps
-    np.add.at(row, writing[:, 0], writing[:, 3])
-    files = np.maximum(np.bincount(reading[:, 0]), np.bincount(writing[:, 0]))
-    wanted = np.minimum(2 * np.maximum(_BLOCK, files * _PIECE), memory)
+    groups = group[-1] + 1
+    read = np.bincount(reading[:, 0], np.where(used * 2 >= stride, stride, used), groups).astype(np.int64)
+    write = np.bincount(writing[:, 0], writing[:, 3], groups).astype(np.int64)
+    row = read + write
+    sources, targets = np.bincount(reading[:, 0]), np.bincount(writing[:, 0])
+    # Of few sources the core reads so much at a time; it holds all that it writes.
+    held = np.maximum(np.maximum(_BLOCK, sources * _PIECE), read)
+    wanted = 2 * np.maximum(_BLOCK, np.maximum(sources, targets) * _PIECE) // row
+    most = np.maximum(1, np.minimum(wanted, np.maximum(memory // row, (memory - held) // write)))
     wide = (row > memory)[group]  # files that all meet in rows too wide to hold: each extent by itself
     number = _counted_up((np.diff(group) != 0) | wide[1:], len(group))
     first = np.unique(number, return_index=True)[1]
-    alone = np.minimum(extents[first, 7], memory // (2 * extents[first, 2]))
-    rows = np.where(wide[first], alone, (wanted // row)[group[first]])
-    return extents, number, np.maximum(1, rows)
+    counts, most = extents[first, 7], most[group[first]]
+    alone = np.minimum(counts, memory // (2 * extents[first, 2]))
+    even = -(-counts // -(-counts // most))  # blocks of one size: a small one at the end costs as many calls
+    return extents, number, np.maximum(1, np.where(wide[first], alone, even))
 
 
 def _groups(extents: Table, memory: int) -> Table:
@@ -194,10 +201,15 @@ def _groups(extents: Table, memory: int) -> Table:
 
     A group is so small that each file gets a piece at a time, unless the rows would be short.
     """
-    widest = min(memory // 4, max(_MAX_GAP, int(extents[:, 6].min()) * (memory // (2 * _PIECE))))
+    shortest = int(extents[:, 6].min())
+    reading, writing = (
+        min(memory // 4, max(least, shortest * (memory // _PIECE) // of))
+        for least, of in ((_NARROW, 1), (_MAX_GAP, 2))
+    )
     one = np.zeros(len(extents), np.int64)
     sides = [
-        _lanes(found, one, gap, widest)[1] for found, gap in ((extents, _MAX_GAP), (_inverse(extents), 0))
+        _lanes(found, one, gap, widest)[1]
+        for found, gap, widest in ((extents, _MAX_GAP, reading), (_inverse(extents), 0, writing))
     ]
     orders = [(np.argsort(lane, kind="stable"), lane) for lane in sides]
     starts = [np.flatnonzero(np.concatenate(([True], np.diff(lane[order]) != 0))) for order, lane in orders]
