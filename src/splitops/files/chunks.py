@@ -117,7 +117,14 @@ class ChunkCopies:
         return self.format.folders and all(draft.exists() for draft in drafts)
 
     def make(
-        self, targets: Sequence[TargetFile], drafts: Sequence[Path], folder: Path, *, kept: bool, sync: bool
+        self,
+        targets: Sequence[TargetFile],
+        drafts: Sequence[Path],
+        folder: Path,
+        *,
+        kept: bool,
+        sync: bool,
+        **_: object,
     ) -> None:
         """Make the targets without their elements, where they are not kept."""
         for position, draft in enumerate([] if kept else drafts):

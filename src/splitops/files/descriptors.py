@@ -60,12 +60,12 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
         view, offset = view[put:], offset + put
 
 
-def raise_file_limit(files: int) -> None:
-    """Let this process open so many files more, as far as the system lets it."""
+def raise_file_limit(files: int) -> bool:
+    """Let this process open so many files more, as far as the system lets it; return whether it can."""
     try:
         import resource
     except ImportError:  # not a POSIX system
-        return
+        return False
     try:
         opened = len(os.listdir("/dev/fd"))
     except OSError:  # a system without it
@@ -76,3 +76,5 @@ def raise_file_limit(files: int) -> None:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return soft == resource.RLIM_INFINITY or soft >= wanted

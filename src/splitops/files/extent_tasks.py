@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from splitops.errors import FileError, shown_path
 from splitops.files import engine
@@ -73,24 +75,46 @@ class ExtentCopies:
         return all(f.exists() and f.stat().st_size == size for f, size in zip(files, sizes, strict=True))
 
     def make(
-        self, targets: Sequence[TargetFile], drafts: Sequence[Path], folder: Path, *, kept: bool, sync: bool
+        self,
+        targets: Sequence[TargetFile],
+        drafts: Sequence[Path],
+        folder: Path,
+        *,
+        kept: bool,
+        sync: bool,
+        reserve: bool,
+        left_open: Descriptors | None,
     ) -> None:
-        """Make the targets in their full size, with what is not a tensor's bytes in its place."""
-        files = [pair for pair in zip(drafts, targets, strict=True) if not pair[1].folder]
-        for parent in {os.path.dirname(draft) for draft, _ in files}:
+        """Make the targets with what is not a tensor's bytes in its place.
+
+        Where space is reserved, a full disk is an error now and not after an hour. Else the size of a file is
+        set only where nothing is written at its end.
+        """
+        table = self.extents.table
+        reached = np.zeros(len(targets), np.int64)
+        np.maximum.at(reached, table[:, 3], table[:, 4] + (table[:, 7] - 1) * table[:, 5] + table[:, 6])
+        for parent in {os.fspath(draft).rpartition(os.sep)[0] for draft in drafts}:
             os.makedirs(parent, exist_ok=True)
-        for draft, target in files:
-            opened = Descriptors()
+        opened = Descriptors() if left_open is None else left_open
+        flags = os.O_RDWR | os.O_CREAT | (0 if kept else os.O_TRUNC)
+        for index, (draft, target, end) in enumerate(zip(drafts, targets, reached.tolist(), strict=True)):
+            if target.folder:
+                continue
             try:
-                opened.open(0, draft, os.O_RDWR | os.O_CREAT)
-                allocate(opened[0], target.size)
+                opened.open(index, draft, flags)
+                if reserve:
+                    allocate(opened[index], target.size)
                 for offset, data in target.literals:
-                    write_all(opened[0], data, offset)
+                    write_all(opened[index], data, offset)
+                    end = max(end, offset + len(data))
+                if end < target.size and not reserve:
+                    os.ftruncate(opened[index], target.size)
             except OSError as error:
                 name = shown_path(folder / target.name)
                 raise FileError(f"cannot write {name}: {reason(error)}") from error
             finally:
-                opened.close()
+                if left_open is None:
+                    opened.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +193,10 @@ class ExtentTask:
         return extent.target, f"from byte {extent.target_offset} on"
 
     @contextmanager
-    def _targets(self, files: Files) -> Iterator[Descriptors]:
+    def _targets(self, files: Files) -> Iterator[Mapping[int, int]]:
+        if files.written:
+            yield {index: files.written[index] for index in self.targets}
+            return
         opened = Descriptors()
         try:
             self._open(files, opened)

@@ -27,6 +27,7 @@ from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
 from splitops.files.sources import LocalFile
 from splitops.files.tasks import Files
+from splitops.ground.descriptors import Descriptors
 from splitops.ground.writing import StagedFiles, staging_folder
 
 
@@ -36,20 +37,29 @@ class FolderRun(Run):
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         self.tasks = plan.tasks(how["memory"])
         super().__init__(plan, how)
-        self.staging = staging_folder(plan.folder, plan.name)
+        # A new folder is written beside its place, and appears as one.
+        self._name = f"{plan.folder.name}-{plan.name}"
+        self.staging = staging_folder(plan.folder.parent, self._name)
+        scratch = any(target.scratch for target in plan.targets)
+        self.new = not scratch and (not os.path.lexists(plan.folder) or self.staging.is_dir())
+        if not self.new:
+            self._name, self.staging = plan.name, staging_folder(plan.folder, plan.name)
         # What changes where the same extents are cut into other tasks, as another release may.
         cut = hashlib.sha256(repr([task.cut for task in self.tasks]).encode()).hexdigest()
         self.identity = {"plan": plan.digest(how["memory"]), "cut": cut, "sources": self.before}
         self._opened: dict[int, LocalFile] = {}
+        self._written = Descriptors()
 
     def done(self) -> Report:
         """Carry it out."""
         plan, overwrite, resume = self.plan, self.how["overwrite"], self.how["resume"]
         if not resume:
             self.reject_checksums(None)
-        raise_file_limit(len(plan.targets) + len(plan.sources))
+        self._all_open = (
+            raise_file_limit(len(plan.targets) + len(plan.sources)) and self.how["cluster"] is None
+        )
         with self.failures(), contextlib.ExitStack() as stack:
-            staged = StagedFiles(make_folders=True, name=plan.name)
+            staged = StagedFiles(make_folders=True, name=self._name)
             stack.callback(staged.clean)  # once the journal is closed
             journal = replaced = None
             there = False
@@ -62,7 +72,7 @@ class FolderRun(Run):
                     digests = self._digests(self._places)
                     with StagedFiles(make_folders=True) as written:
                         self.place_checksums(written, digests)
-                    return self.report(map(_size, plan.paths), plan.bytes, digests)
+                    return self.report(self._sizes(), plan.bytes, digests)
                 there = known is None
                 self._reject(overwrite or there)
                 replaced = self._clear()
@@ -72,9 +82,11 @@ class FolderRun(Run):
                     journal = stack.enter_context(contextlib.closing(self._journal(resume=False)))
                 resumed = plan.bytes
                 if not journal.whole:
-                    self._prepare(drafts, journal)
-                    resumed = sum(self.tasks[number].bytes for number in journal.done)
-                    self._write(drafts, journal)
+                    with contextlib.closing(self._written):
+                        self._prepare(drafts, journal)
+                        resumed = sum(self.tasks[number].bytes for number in journal.done)
+                        self._write(drafts, journal)
+                    self._finish(drafts)
                     if there and self._are_equal(drafts):
                         resumed = plan.bytes
                     else:
@@ -86,7 +98,14 @@ class FolderRun(Run):
         shutil.rmtree(self.staging, ignore_errors=True)
         if self.sync:
             sync_folder(plan.folder)
-        return self.report(map(_size, plan.paths), resumed, digests, replaced)
+            sync_folder(plan.folder.parent)
+        return self.report(self._sizes(), resumed, digests, replaced)
+
+    def _sizes(self) -> Iterable[int]:
+        """Return the size of each file that was published."""
+        if self.plan.finishes or isinstance(self.plan.copies, ChunkCopies):
+            return map(_size, self.plan.paths)
+        return (target.size for target in self.plan.targets)
 
     @cached_property
     def _places(self) -> list[Path]:
@@ -139,6 +158,8 @@ class FolderRun(Run):
 
     def _reject(self, overwrite: bool) -> None:
         """Reject to replace a file, or ever to replace a source or the folder that one is in."""
+        if self.new and not os.path.lexists(self.plan.folder):
+            return
         sources = {
             source.real if isinstance(source, LocalFile) else os.path.realpath(source.path)
             for source in self.plan.sources
@@ -163,10 +184,15 @@ class FolderRun(Run):
 
     def _place(self, staged: StagedFiles, journal: Journal | None) -> list[Path]:
         """Return where each target is written."""
-        drafts = []
-        if not self.plan.targets:  # of an empty sequence
-            staged.staging_in(self.plan.folder)
         moved = journal is not None and journal.whole
+        if self.new:
+            root = self.staging.absolute() / "files"
+            names = [target.name for target in self.plan.targets]
+            if not moved or root.is_dir():
+                staged.place_new(self.plan.folder, [n for n in names if not moved or (root / n).exists()])
+            return [root / name for name in names]
+        drafts = []
+        staged.staging_in(self.plan.folder)
         paths = iter(self.plan.paths)
         for target in self.plan.targets:
             path = None if target.scratch else next(paths)
@@ -183,6 +209,10 @@ class FolderRun(Run):
         if verify:
             self._verify_literals(drafts)
             self._verify(drafts, journal)
+
+    def _finish(self, drafts: Sequence[Path]) -> None:
+        """Complete targets once their tensors are there, and make durable which files there are."""
+        verify = self.how["verify"]
         for finish in self.plan.finishes:
             paths = [drafts[position] for position in finish.targets]
             finish.complete(paths)
@@ -192,6 +222,8 @@ class FolderRun(Run):
                     make_durable(list(files.values()))
             if verify and finish.check is not None:
                 finish.check(paths)
+        if self.new and self.sync and drafts:
+            sync_folder(drafts[0].parent)
 
     def _verify_literals(self, drafts: Sequence[Path]) -> None:
         """Read back what is not a tensor's."""
@@ -207,7 +239,15 @@ class FolderRun(Run):
         kept = bool(journal.done) and copies.are_made(targets, drafts)
         if not kept:
             journal.forget()  # what was done is not there any more
-        copies.make(targets, drafts, self.plan.folder, kept=kept, sync=self.sync)
+        copies.make(
+            targets,
+            drafts,
+            self.plan.folder,
+            kept=kept,
+            sync=self.sync,
+            reserve=len(self.tasks) > 1,  # one task is done at once
+            left_open=self._written if self._all_open else None,
+        )
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Do the tasks that are not done."""
@@ -275,6 +315,7 @@ class FolderRun(Run):
             {index: draft.absolute() for index, draft in enumerate(drafts)},
             self.sync,
             self._opened if self.how["cluster"] is None else None,
+            self._written,
         )
 
     def _do_here(

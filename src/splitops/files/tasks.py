@@ -10,7 +10,7 @@ the same bytes are cut into other tasks, as another release may do.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from splitops.files.sources import LocalFile
@@ -32,12 +32,14 @@ class Files:
         targets: the files or folders that are written.
         sync: whether what is written is to be durable.
         opened: the sources that this process has open.
+        written: the targets that this process has open; empty: each task opens its own.
     """
 
     sources: Mapping[int, Path]
     targets: Mapping[int, Path]
     sync: bool
     opened: Mapping[int, LocalFile] | None = None
+    written: Mapping[int, int] = field(default_factory=dict)
 
     def of(self, sources: Collection[int], targets: Collection[int]) -> Files:
         """Return some of the files, as a worker gets them."""

@@ -48,6 +48,8 @@ class _Staged:
     draft: Path
     target: Path
     folder: bool = False
+    names: tuple[str, ...] | None = None
+    """Of a new folder: what is in it, in the order in which it would be moved alone."""
 
     @property
     def before(self) -> Path:
@@ -132,6 +134,23 @@ class StagedFiles:
         self._files.append(staged)
         return staged.draft
 
+    def place_new(self, folder: Path, names: Sequence[str]) -> Path:
+        """Add a folder that is not there yet, with files of these names; return where they are written.
+
+        It appears in one step. Where it is there in the end, the files are moved into it one by one.
+
+        Raises:
+            ModelError: the folder beside its place cannot be made.
+        """
+        try:
+            draft = self.staging_in(folder.parent) / "files"
+            draft.mkdir(exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        self._staging[folder] = draft  # for other files in the folder
+        self._files.append(_Staged(draft, folder, folder=True, names=tuple(names)))
+        return draft
+
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
         _reject_other_kind(path, folder=folder)
         staging = self.staging_in(path.parent)
@@ -160,6 +179,7 @@ class StagedFiles:
     def _publish(self) -> None:
         if self._streamed > _SYNCED_ALONE:
             os.sync()
+        self._files = list(self._to_move())
         for index, staged in enumerate(self._files):
             try:
                 there = _reject_other_kind(staged.target, folder=staged.folder)
@@ -171,10 +191,25 @@ class StagedFiles:
                 os.replace(staged.draft, staged.target)
             except BaseException as error:
                 kept = [path for path in map(_put_back, reversed(self._files[: index + 1])) if path]
-                self._kept = {path.parent.parent for path in kept}
+                self._kept = {folder for path in kept for folder in path.parents}
                 if isinstance(error, OSError):
                     raise _cannot_write(staged.target, error, kept) from error
                 raise
+
+    def _to_move(self) -> Iterator[_Staged]:
+        """Yield what is moved: a new folder as one, or what is in it where the folder has appeared since."""
+        whole: set[Path] = set()
+        for staged in self._files:
+            if staged.names is None:
+                if staged.draft.parent not in whole:
+                    yield staged
+            elif not os.path.lexists(staged.target):
+                whole.add(staged.draft)
+                yield staged
+            else:
+                (staged.draft / "before").mkdir(exist_ok=True)
+                for name in staged.names:
+                    yield _Staged(staged.draft / name, staged.target / name)
 
     def clean(self) -> None:
         """Remove the hidden folders; again, where one stayed because a file in it was open."""
