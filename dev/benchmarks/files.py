@@ -167,7 +167,7 @@ def cases(folder: Path, out: Path, pythons: dict[str, str], mebibytes: int) -> I
         return {"do": "cp", "sources": sources, "out": str(out), **arguments}
 
     def split(name: str, axis: int, parts: int, **arguments: Any) -> dict[str, Any]:
-        paths = {"source": str(folder / name), "out": str(out)}
+        paths = {"source": str(folder / name), "out": str(out / "parts")}  # new, as that of cp
         return {"do": "split", **paths, "axis": axis, "num_outputs": parts, "sync": False, **arguments}
 
     def merge(name: str, axis: int) -> dict[str, Any]:

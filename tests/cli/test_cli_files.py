@@ -110,7 +110,7 @@ def test_what_a_stopped_run_has_left_is_replaced_and_told(invoke, tmp_path, stop
     result = invoke(*stopped)
     assert result.exit_code == 0
     assert result.stderr == (
-        f"splitops: replaced {tmp_path}/out/.splitops-x.part, which a run that was stopped had left\n"
+        f"splitops: replaced {tmp_path}/.splitops-out-x.part, which a run that was stopped had left\n"
     )
 
 

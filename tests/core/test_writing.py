@@ -51,6 +51,29 @@ def test_a_set_may_lie_in_several_folders(tmp_path):
     assert content(tmp_path / "y") == {"a": b"y"}
 
 
+def test_a_new_folder_is_put_back_with_the_files(tmp_path):
+    """The file behind it cannot be moved: a folder is in its way."""
+    files = StagedFiles()
+    (files.place_new(tmp_path / "new", ["a"]) / "a").write_bytes(b"a")
+    files.place(tmp_path / "last").write_bytes(b"b")
+    (tmp_path / "last").mkdir()
+    with pytest.raises(ModelError, match="a folder of this name is in the way"), files:
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def test_a_file_beside_the_others_of_a_new_folder_goes_with_it(tmp_path):
+    for name in ("new", "there"):
+        with StagedFiles() as files:
+            draft = files.place_new(tmp_path / name, ["a"])
+            (draft / "a").write_bytes(b"a")
+            files.place(tmp_path / name / "sums").write_bytes(b"b")
+            if name == "there":
+                (tmp_path / name).mkdir()
+        assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["a", "sums"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "there"]
+
+
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, ZeroDivisionError, OSError])
 def test_a_failure_changes_nothing(tmp_path, failure):
     (tmp_path / "a").write_bytes(b"old")

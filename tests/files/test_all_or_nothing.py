@@ -51,7 +51,11 @@ def found(folder: Path) -> list[bytes]:
 
 
 def staging(folder: Path) -> Path:
-    return folder / ".splitops-x.part"
+    return folder.parent / f".splitops-{folder.name}-x.part"
+
+
+def drafts(folder: Path) -> Path:
+    return staging(folder) / "files"
 
 
 POINTS = 50
@@ -111,13 +115,60 @@ def test_a_run_killed_at_any_of_50_points_goes_on(source, tmp_path):
     for point in np.linspace(1, steps, POINTS).astype(int).tolist():
         folder = tmp_path / f"out{point}"
         run(source, folder, point)
-        left = {path.name for path in folder.iterdir()}
-        published = {name for name in left if name.startswith("x.")}
-        assert left - published == {staging(folder).name}
-        assert not published or point > steps - 8
+        assert staging(folder).exists()
+        assert not folder.exists() or (len(found(folder)) == 3 and point > steps - 8)
         plan(source, folder).run(resume=True, memory=MEMORY, verify=True)
         assert found(folder) == want, point
         assert {path.name for path in folder.iterdir()} == {"x.0.npy", "x.1.npy", "x.2.npy"}
+
+
+def test_a_new_folder_appears_with_all_its_files(source, tmp_path):
+    seen = []
+    plan(source, tmp_path / "new" / "out").run(
+        memory=MEMORY, progress=lambda done, total: seen.append((tmp_path / "new" / "out").exists())
+    )
+    assert len(seen) > 1
+    assert not any(seen)
+    assert found(tmp_path / "new" / "out") == expected(source)
+    assert os.listdir(tmp_path / "new") == ["out"]
+
+
+@pytest.mark.parametrize("name", ["other", "x.1.npy"])
+def test_a_folder_that_appears_meanwhile_gets_the_files(source, tmp_path, name):
+    """As of two runs that begin together; what is in it stays, and is not replaced."""
+    folder = tmp_path / "out"
+
+    def progress(done: int, total: int) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"theirs")
+
+    if name == "other":
+        plan(source, folder).run(memory=MEMORY, progress=progress)
+        assert found(folder) == expected(source)
+    else:
+        with pytest.raises(FileError, match="already exists"):
+            plan(source, folder).run(memory=MEMORY, progress=progress)
+        assert os.listdir(folder) == [name]
+    assert (folder / name).read_bytes() == b"theirs"
+    assert sorted(os.listdir(tmp_path)) == ["out", "x.npy"]
+
+
+def test_a_run_of_one_task_has_the_sizes_and_bytes_of_any(source, tmp_path, monkeypatch):
+    """Its files are not made in their full size first; an end that nobody writes is there."""
+    monkeypatch.setattr(engine.tasks, "__defaults__", (engine.TASK_BYTES,))
+    done = plan(source, tmp_path / "out")
+    assert len(done.tasks(MEMORY)) == 1
+    ended = replace(done, targets=(*done.targets[:2], replace(done.targets[2], size=600_000)))
+    report = ended.run(memory=MEMORY, verify=True)
+    assert [path.stat().st_size for path, _ in report.files] == [size for _, size in report.files]
+    assert found(tmp_path / "out") == expected(source)
+    assert (tmp_path / "out" / "x.2.npy").read_bytes()[480_128:] == bytes(600_000 - 480_128)
+
+
+def test_files_that_cannot_all_be_open_are_opened_by_each_task(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_run, "raise_file_limit", lambda _: False)
+    plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
+    assert found(tmp_path / "out") == expected(source)
 
 
 def test_going_on_does_not_copy_again(source, tmp_path):
@@ -281,7 +332,7 @@ def test_a_hang_up_leaves_what_can_be_gone_on_with(source, tmp_path):
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGHUP
-    assert os.listdir(folder) == [staging(folder).name]
+    assert sorted(os.listdir(tmp_path)) == [staging(folder).name, "x.npy"]
     assert plan(source, folder).run(memory=MEMORY, resume=True).resumed > 0
     assert found(folder) == expected(source)
 
@@ -328,7 +379,7 @@ def test_a_torn_line_of_the_journal_is_ignored(source, tmp_path, end):
 def test_parts_that_are_gone_are_copied_again(source, tmp_path):
     folder = tmp_path / "out"
     run(source, folder, 40)
-    (staging(folder) / "x.1.npy").unlink()
+    (drafts(folder) / "x.1.npy").unlink()
     assert plan(source, folder).run(resume=True, memory=MEMORY, verify=True).resumed == 0
     assert found(folder) == expected(source)
 
@@ -376,7 +427,7 @@ def test_a_lazy_tensor_that_cannot_be_read_is_one_error(source, monkeypatch):
 
 def test_a_draft_that_somebody_removes_is_one_error(source, tmp_path):
     def progress(done: int, total: int) -> None:
-        (staging(tmp_path / "out") / "x.1.npy").unlink(missing_ok=True)
+        (drafts(tmp_path / "out") / "x.1.npy").unlink(missing_ok=True)
 
     with pytest.raises(FileError, match=r"cannot write .*x\.1\.npy': no such file or directory"):
         plan(source, tmp_path / "out").run(memory=MEMORY, progress=progress)
@@ -645,6 +696,6 @@ def test_formats_are_given_by_name(source, tmp_path):
     raw = splitops.files.plan_one_file(source, tmp_path / "any", to="safetensors").run().files
     assert splitops.files.plan_split(raw[0][0], tmp_path, like="safetensors", num_outputs=2).parts
     assert splitops.files.plan_by_size(source, tmp_path / "sized", 1 << 30, to="safetensors").parts
-    for to in ("zip", "../npy", "raw", ""):
+    for to in ("zip", "../npy", ""):
         with pytest.raises(FileError, match="is not a format; these are npy, npz"):
             splitops.files.plan_split(source, tmp_path, num_outputs=2, to=to)

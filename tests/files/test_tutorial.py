@@ -36,7 +36,7 @@ run() {{ (splitops "$@"); }}
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^\.splitops-big\.part$", done.stdout, re.MULTILINE)
+    assert re.search(r"^\.splitops-parts-big\.part$", done.stdout, re.MULTILINE)
     assert re.search(r"^\d+ of 671088640 bytes were copied before$", done.stdout, re.MULTILINE), done.stdout
     parts = [np.load(tmp_path / "parts" / f"big.{i}.npy", mmap_mode="r") for i in range(3)]
     assert [part.shape[1] for part in parts] == [10240, 4096, 2048]

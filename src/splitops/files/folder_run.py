@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import filecmp
 import hashlib
 import os
@@ -222,8 +223,13 @@ class FolderRun(Run):
                     make_durable(list(files.values()))
             if verify and finish.check is not None:
                 finish.check(paths)
-        if self.new and self.sync and drafts:
-            sync_folder(drafts[0].parent)
+        if self.new and drafts:
+            there = set(os.listdir(drafts[0].parent))  # they appear as they are
+            for index, draft in enumerate(drafts):
+                if draft.name not in there:
+                    raise self.failure(CopyError(True, index, -1, errno.ENOENT))
+            if self.sync:
+                sync_folder(drafts[0].parent)
 
     def _verify_literals(self, drafts: Sequence[Path]) -> None:
         """Read back what is not a tensor's."""
