@@ -72,15 +72,15 @@ def place(where: Where) -> str:
     return " in ".join(one_line(text, 80) for text in (where.node, where.graph) if text)
 
 
-def places(names: Sequence[str], few: int = 3) -> str:
+def places(names: Sequence[str]) -> str:
     """Write where a row holds: the first places, and how many more there are.
 
     Examples:
         >>> places(["a", "b", "c", "d", "e"])
         'a, b, c and 2 more'
     """
-    left = len(names) - few
-    return ", ".join(names) if left <= 0 else f"{', '.join(names[:few])} and {left} more"
+    left = len(names) - 3
+    return ", ".join(names) if left <= 0 else f"{', '.join(names[:3])} and {left} more"
 
 
 def say_written(*paths: Path | None, stderr: bool = False) -> None:

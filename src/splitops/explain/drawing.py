@@ -9,7 +9,7 @@ from typing import Final
 from splitops.errors import count_of
 from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
-from splitops.explain.layout import Explanation, Group, indices
+from splitops.explain.layout import Explanation, Group, axes
 from splitops.explain.palette import colour, ink, shade
 
 _NARROW: Final = 600
@@ -80,7 +80,7 @@ class _Drawing:
 
     def _heading(self) -> str:
         parts = count_of(len(self.layout), "part")
-        what = f"{_shape(self.layout.plan.shape)} along axis {self.layout.plan.axis} into {parts}"
+        what = f"{self.layout.plan.shape} along axis {self.layout.plan.axis} into {parts}"
         return f"{self.title}: {what}" if self.title else what
 
     def _summary(self) -> str:
@@ -120,10 +120,12 @@ class _Drawing:
         name = f"axis {plan.axis} = {self.layout.size:,}"
         self.canvas.text(middle, bottom + 42, name, anchor="middle", weight="600")
         if before:
-            self.canvas.text(left - 14, top + height / 2 - 4, _axes(0, before), anchor="end", weight="600")
+            self.canvas.text(
+                left - 14, top + height / 2 - 4, axes(0, len(before)), anchor="end", weight="600"
+            )
             self.canvas.text(left - 14, top + height / 2 + 14, _product(before), anchor="end", fill=FAINT)
         if after:
-            text = f"{_axes(plan.axis + 1, after)}: {_product(after)}"
+            text = f"{axes(plan.axis + 1, len(after))}: {_product(after)}"
             self.canvas.text(
                 self.width - self.margin, top - depth * 0.6 - 10, text, anchor="end", weight="600"
             )
@@ -170,7 +172,7 @@ class _Drawing:
         words = [
             f"part {part.index}: offset {part.offset:,}",
             f"size {part.size:,}",
-            f"shape {_shape(part.shape)}",
+            f"shape {part.shape}",
         ]
         return ", ".join(words if part.bytes is None else [*words, f"{part.bytes:,} bytes"])
 
@@ -257,20 +259,12 @@ def _row(group: Group) -> tuple[str, ...]:
     offset = f"{first.offset:,}" if group.count == 1 else f"from {first.offset:,}"
     blocks = f"{first.runs:,} {_TIMES} {first.run_elements:,}" if first.runs else "empty"
     taken = "" if first.bytes is None else f"{first.bytes:,}"
-    return group.label, offset, f"{first.size:,}", _shape(first.shape), taken, blocks
+    return group.label, offset, f"{first.size:,}", str(first.shape), taken, blocks
 
 
 def _widths(shown: tuple[Cell, ...] | list[Cell], room: float) -> list[int]:
     narrowest = max(2, min(14, int(room / len(shown))))
     return proportional([cell.size for cell in shown], [narrowest] * len(shown), int(room))
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-
-
-def _axes(first: int, sizes: tuple[int, ...]) -> str:
-    return f"{'axis' if len(sizes) == 1 else 'axes'} {indices(first, len(sizes))}"
 
 
 def _product(sizes: tuple[int, ...]) -> str:

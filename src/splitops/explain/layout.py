@@ -67,6 +67,11 @@ def indices(first: int, count: int) -> str:
     return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
+def axes(first: int, count: int) -> str:
+    """Write consecutive axes."""
+    return f"{'axis' if count == 1 else 'axes'} {indices(first, count)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation(Sequence[PartLayout]):
     """The parts of a plan, computed as they are asked for: a plan may have millions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from splitops.explain.axis import Cell, cells, proportional
-from splitops.explain.layout import Explanation, indices
+from splitops.explain.layout import Explanation, axes
 
 
 class Span(NamedTuple):
@@ -56,7 +56,7 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
     if not shown:
         return [[Span("no parts: the axis has size 0")]]
     labels = [cell.label for cell in shown]
-    minimums = [max(len(label), len(_size(cell))) + 2 for cell, label in zip(shown, labels, strict=True)]
+    minimums = [max(len(label), len(str(cell.size))) + 2 for cell, label in zip(shown, labels, strict=True)]
     widths = proportional([cell.size for cell in shown], minimums, room - len(shown) - 1)
     height = 3 if gutter else 1
     lines = [[Span(" " * margin + "offset")], [Span(" " * margin + _ruler(shown, widths))]]
@@ -65,7 +65,7 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
         left = gutter[row] if row < len(gutter) else ""
         line = [Span(left.ljust(margin) + vertical)]
         for cell, cell_width in zip(shown, widths, strict=True):
-            text = _size(cell) if row == (height - 1) // 2 else ""
+            text = str(cell.size) if row == (height - 1) // 2 else ""
             line += [Span(text.center(cell_width), cell.first), Span(vertical)]
         lines.append(line)
     lines.append([Span(" " * margin + _border(bottom, horizontal, widths))])
@@ -83,7 +83,7 @@ def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     shown = [cell for cell in _fitting(layout, width // 2) if cell.size]
     if not shown or layout.outer * layout.inner == 0:
         return [Span("empty")]
-    labels = [_size(cell) for cell in shown]
+    labels = [str(cell.size) for cell in shown]
     minimums = [len(label) + 1 for label in labels]
     period = max(sum(minimums), width if layout.outer == 1 else width // 3)
     repeats = min(layout.outer, max(1, (width - len(dots) - 1) // period))
@@ -105,8 +105,7 @@ def _gutter(layout: Explanation) -> list[str]:
     before = layout.plan.shape[: layout.plan.axis]
     if not before:
         return []
-    name = "axis" if len(before) == 1 else "axes"
-    return [f"{name} {indices(0, len(before))}", " x ".join(map(str, before))]
+    return [axes(0, len(before)), " x ".join(map(str, before))]
 
 
 def _fitting(layout: Explanation, room: int) -> tuple[Cell, ...]:
@@ -114,14 +113,10 @@ def _fitting(layout: Explanation, room: int) -> tuple[Cell, ...]:
     limit = min(len(layout), _CELLS)
     while limit > 1:
         shown = cells(layout, limit)
-        if sum(max(len(cell.label), len(_size(cell))) + 3 for cell in shown) + 1 <= room:
+        if sum(max(len(cell.label), len(str(cell.size))) + 3 for cell in shown) + 1 <= room:
             return shown
         limit -= 1
     return cells(layout, 1)
-
-
-def _size(cell: Cell) -> str:
-    return str(cell.size)
 
 
 def _border(corners: str, horizontal: str, widths: list[int]) -> str:

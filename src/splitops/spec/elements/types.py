@@ -67,7 +67,6 @@ def _row(
     openvino: str | None = None,
     precision: str | None = None,
     *,
-    tensor: str | None = None,
     integer: bool = False,
     storage: str | None = None,
 ) -> ElementType:
@@ -77,7 +76,7 @@ def _row(
         bits=bits,
         onnx=onnx_name,
         onnx_number=number,
-        onnx_tensor=f"tensor({tensor or onnx_name.lower()})" if onnx_name else None,
+        onnx_tensor=f"tensor({onnx_name.lower()})" if onnx_name else None,
         openvino=openvino,
         precision=(precision or openvino.upper()) if openvino else None,
         integer=integer,

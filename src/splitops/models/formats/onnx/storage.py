@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -255,18 +255,13 @@ def _outside(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -
 
 
 def _copy_fields(source: ModelProto | GraphProto, target: Any, *, but: str) -> None:
-    for name in _field_names(source):
-        if name != but:
+    for descriptor, _ in source.ListFields():
+        if (name := descriptor.name) != but:
             partial = getattr(source, name)
             if isinstance(partial, int | str | bytes | float):
                 setattr(target, name, partial)
             else:
                 getattr(target, name).MergeFrom(partial)
-
-
-def _field_names(message: Any) -> Iterator[str]:
-    for descriptor, _ in message.ListFields():
-        yield descriptor.name
 
 
 def _data_of(tensor: TensorProto, where: Where) -> bytes | None:

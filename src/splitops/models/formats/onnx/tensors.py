@@ -77,11 +77,6 @@ def is_marked(tensor: TensorProto) -> bool:
     )
 
 
-def byte_count(tensor: TensorProto, where: Where) -> int:
-    """Return the size of a tensor's data."""
-    return _byte_count(tensor, _element_type(tensor, where), where)
-
-
 def is_external(tensor: TensorProto) -> bool:
     """Whether the tensor's data is in another file."""
     return tensor.data_location == TensorProto.EXTERNAL
@@ -99,7 +94,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     External data is not looked at: see :func:`tensor_array`.
     """
     element_type = _element_type(tensor, where)
-    expected = _byte_count(tensor, element_type, where)
+    expected = byte_count(tensor, where)
     typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
     if is_external(tensor):
         if element_type.name == "string":
@@ -224,7 +219,7 @@ def _element_type(tensor: TensorProto, where: Where) -> ElementType:
     return element_type
 
 
-def _byte_count(tensor: TensorProto, element_type: ElementType, where: Where) -> int:
+def byte_count(tensor: TensorProto, where: Where) -> int:
     """Return the exact size of the tensor's data; the shape is proved to be one that an array can have."""
     dims = tuple(tensor.dims)
     if len(dims) > _MAX_RANK:
@@ -235,7 +230,7 @@ def _byte_count(tensor: TensorProto, element_type: ElementType, where: Where) ->
     if math.prod(dim for dim in dims if dim) * 16 > _MAX_BYTES:
         raise _error(tensor, f"has shape {dims}, more than any memory holds", where)
     elements: int = math.prod(dims)
-    return -(-elements * element_type.bits // 8)
+    return -(-elements * _element_type(tensor, where).bits // 8)
 
 
 def _entry_count(elements: int, element_type: ElementType) -> int:
