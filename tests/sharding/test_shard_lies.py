@@ -215,7 +215,7 @@ def of_cut(**fields):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (stated("version", 2), "version is 2, and must be 1"),
+        (stated("version", 2), "version is 2, not 1"),
         (stated("ranks", 1 << 40), "more than 65536"),
         (stated("ranks", 3), "a cut for 2 ranks, of 3"),
         (stated("layout", "zip"), "layout is 'zip'"),

@@ -171,9 +171,9 @@ def model(tmp_path_factory):
         ({"match": "*", "axis": 0, "unit": 2, "groups": 2}, "says both unit and groups"),
         ({"match": "*", "axis": 0, "groups": 4}, "6 elements are not 4 equal groups"),
         ({"match": "*", "axis": 0, "unit": "n - 2"}, "unit = 0, and must be at least 1"),
-        ({"match": "*", "axis": 0, "unit": 0}, "rule[0].unit is 0, and neither"),
-        ({"match": "*", "axis": "0"}, "rule[0].axis is '0', and no integer"),
-        ({"match": "*", "axis": True}, "rule[0].axis is True, and no integer"),
+        ({"match": "*", "axis": 0, "unit": 0}, "rule[0].unit is 0, not "),
+        ({"match": "*", "axis": "0"}, "rule[0].axis is '0', not an integer"),
+        ({"match": "*", "axis": True}, "rule[0].axis is True, not an integer"),
         ({"match": "*", "axiz": 0}, "rule[0] has 'axiz', which is none of match, hf, axis"),
         ({"axis": 0}, "rule[0] lacks 'match'"),
         ({"match": "*", "axis": 0, "sections": ["nobody"]}, "neither in the plan's vars nor in config.json"),
@@ -189,10 +189,10 @@ def test_a_plan_that_cannot_be_is_one_line(model, rule, says):
     ("document", "says"),
     [
         ({"rule": []}, "the document lacks 'version'"),
-        ({"version": 2, "rule": []}, "version is 2, and must be 1"),
-        ({"version": 1, "rule": [], "layout": "gguf"}, "layout is 'gguf', and must be one of hf"),
-        ({"version": 1, "rule": {}}, "rule is {}, and no array"),
-        ({"version": 1, "rule": [], "vars": {"q": 1.5}}, "vars.q is 1.5, and neither"),
+        ({"version": 2, "rule": []}, "version is 2, not 1"),
+        ({"version": 1, "rule": [], "layout": "gguf"}, "layout is 'gguf', not one of hf"),
+        ({"version": 1, "rule": {}}, "rule is {}, not an array"),
+        ({"version": 1, "rule": [], "vars": {"q": 1.5}}, "vars.q is 1.5, not "),
     ],
 )
 def test_a_document_that_is_no_plan_is_one_line(model, document, says):
@@ -205,7 +205,7 @@ def test_a_document_that_is_no_plan_is_one_line(model, document, says):
         ("plan.toml", "version = ", "is not TOML"),
         ("plan.json", '{"version": 1, "version": 1}', "appears twice"),
         ("plan.json", "[" * 100_000, "is not JSON"),
-        ("plan.json", "[]", "is [], and no object"),
+        ("plan.json", "[]", "is [], not an object"),
         ("plan.json", b"\xff", "is not JSON"),
     ],
 )

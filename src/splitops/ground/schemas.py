@@ -41,18 +41,18 @@ def problem(value: Any, schema: Schema, place: str = "", root: Schema | None = N
 
     Examples:
         >>> problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})
-        ('.a', 'is 2.0, and no integer')
+        ('.a', 'is 2.0, not an integer')
     """
     root = schema if root is None else root
     schema = _resolved(schema, root)
     if "const" in schema and not _same(value, schema["const"]):
-        return place, f"is {shown(value)}, and must be {schema['const']!r}"
+        return place, f"is {shown(value)}, not {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:
-        return place, f"is {shown(value)}, and must be one of {', '.join(schema['enum'])}"
+        return place, f"is {shown(value)}, not one of {', '.join(schema['enum'])}"
     if not _has_type(value, schema):
-        return place, f"is {shown(value)}, and no {_kind(schema)}"
+        return place, f"is {shown(value)}, not {_article(_kind(schema))}"
     if "minimum" in schema and value < schema["minimum"]:
-        return place, f"is {shown(value)}, and must be at least {schema['minimum']}"
+        return place, f"is {shown(value)}, less than {schema['minimum']}"
     for kind, least, most, what in _SIZES:
         if isinstance(value, kind) and not schema.get(least, 0) <= len(value) <= schema.get(most, len(value)):
             return place, f"has {len(value)} {what}"
@@ -106,8 +106,8 @@ def _of_kinds(
         return found[0]
     names = list(dict.fromkeys(_named(kind) for each in kinds if "type" in (kind := _resolved(each, root))))
     if len(names) == 1:
-        return place, f"is {shown(value)}, and {names[0]} of no known kind"
-    return place, f"is {shown(value)}, and neither {' nor '.join(names)}"
+        return place, f"is {shown(value)}, {names[0]} of no known kind"
+    return place, f"is {shown(value)}, not {' or '.join(names)}"
 
 
 def _is_meant(value: Any, schema: Schema, root: Schema) -> bool:
@@ -148,7 +148,10 @@ def _first(found: Iterable[Problem | None]) -> Problem | None:
     return next(filter(None, found), None)
 
 
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aio' else 'a'} {kind}"
+
+
 def _named(schema: Schema) -> str:
-    kind = _kind(schema)
-    text = f"{'an' if kind[0] in 'aio' else 'a'} {kind}"
+    text = _article(_kind(schema))
     return f"{text} of at least {schema['minimum']}" if "minimum" in schema else text
