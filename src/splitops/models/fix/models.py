@@ -45,13 +45,15 @@ def fix_nodes(
 
     Without ``repair``, splits that break a rule stay.
     """
-    edited, most = model.editable(name_unread=False), most_outputs(targets)
-    look = partial(_look, edited, model.where, unbind, most)
+    edited = model.editable(name_unread=False)
+    look = partial(look_at, edited, model.where, targets, unbind)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
     return edited, splits, last
 
 
-def _look(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Round:
+def look_at(model: ir.Model, where: Where, targets: Sequence[Target], unbind: Unbind | None = None) -> Round:
+    """Return a model as a round of fixes for some targets sees it; what is known of its values is noted."""
+    most = most_outputs(targets)
     calls: dict[ir.Node, list[Site]] = {}
 
     def on_site(site: Site) -> None:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from functools import partial
+from itertools import chain
+from typing import Final
 
 import onnx_ir as ir
 
 from splitops.errors import Where
-from splitops.models.check.conditions import Surroundings
 from splitops.models.check.targets import Target
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
 from splitops.models.engines.engine import Compiled, Engine, EngineError
-from splitops.models.fix import FixStatus, SplitReport
-from splitops.models.fix.models import fix_nodes
+from splitops.models.fix import FixStatus
+from splitops.models.fix.models import look_at
+from splitops.models.fix.rounds import Round, fix_splits
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.formats.openvino.model import Endpoint, Layer
-from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import FactOf, may_be_fused_in
-from splitops.models.graph.model import NodeModel
+from splitops.models.graph.fusions import may_be_fused_in
 from splitops.models.graph.onnx import all_graphs, known, note
-from splitops.models.graph.openvino import layer_of, port_of, to_nodes
-from splitops.models.graph.openvino_editor import OpenVINOEditor
+from splitops.models.graph.openvino import from_nodes, layer_of, port_of, to_nodes
 from splitops.models.graph.sites import is_split, split_sites
 from splitops.models.infer.layers import known_before
-from splitops.models.infer.walk import Upstream
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.running.declared import openvino_inputs
@@ -35,7 +33,6 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated, n
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.legality import Place, known_sizes, looked_at, place_of
 from splitops.models.sessions.program import SessionProgram, reject_invalid
-from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
 _UNDECIDED: Final = "sizes that a run decides"
@@ -86,16 +83,17 @@ class OpenVINOIRProgram(SessionProgram):
         return Prepared(self._model)
 
     def _on_engine(self, engine: Engine, nodes: ir.Model) -> Prepared:
-        visited: list[Site] = []
-        found = Upstream(nodes, self._where, visited.append).run()
-        editor: Editor | None = None
-        if may_be_fused_in(nodes, found.values.get):
-            found.note()
-            editor = OpenVINOEditor(nodes, self._where)
-        around = Surroundings.of(nodes)
-        self._look = look = _Look.at(self._model, nodes, found.values.get, visited, around, editor, engine)
+        targets = (Target.load(engine.name),)
+        first = look_at(nodes, self._where, targets)
+        self._look = look = _Look.at(self._model, nodes, first, engine)
         if look.reasons or look.fused:
-            self._look, self.rewritten = self._fixed(look, engine)
+            looks = chain([first], iter(partial(look_at, nodes, self._where, targets), None))
+            reports, last = fix_splits(partial(next, looks), targets, None)
+            rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
+            places = set(map(place_of, rewritten))
+            # A split that a run may find invalid is not rewritten: its broken rule would go unseen.
+            if places and places.isdisjoint(look.unsettled) and not any(path for path, _ in places):
+                self._look, self.rewritten = _Look.at(from_nodes(nodes), nodes, last, engine), rewritten
         if self._look.rejected:
             raise EngineError("openvino", f"is not given {self._look.rejected}", self._where)
         self._apart |= {(None, name) for name in self._look.empty} | self._look.fused
@@ -108,22 +106,6 @@ class OpenVINOIRProgram(SessionProgram):
                     raise
                 self._apart |= undecided
         return self._prepared_anew(engine)
-
-    def _fixed(self, look: _Look, engine: Engine) -> tuple[_Look, tuple[SplitReport, ...]]:
-        """Return the same of a model with the same results whose splits OpenVINO does as specified.
-
-        A split that a run may find invalid is not rewritten: its broken rule would go unseen.
-        """
-        opened = NodeModel(self._model, self._model, self._where)
-        nodes, reports, last = fix_nodes(opened, (Target.load(engine.name),), None)
-        rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
-        places = set(map(place_of, rewritten))
-        if not places or not places.isdisjoint(look.unsettled) or any(path for path, _ in places):
-            return look, ()
-        made = cast(OpenVINOModel, opened.result(nodes, changed=True))
-        sites = [site for calls in last.calls.values() for site in calls]
-        editor = last.forms.editor
-        return _Look.at(made, nodes, known, sites, last.surroundings, editor, engine), rewritten
 
     def _prepared_anew(self, engine: Engine) -> Prepared:
         """Prepare the model, of which OpenVINO is not given some layers together with others."""
@@ -183,27 +165,20 @@ class _Look:
     rejected: str
 
     @classmethod
-    def at(
-        cls,
-        model: OpenVINOModel,
-        nodes: ir.Model,
-        facts: FactOf,
-        sites: Iterable[Site],
-        surroundings: Surroundings,
-        editor: Editor | None,
-        engine: Engine,
-    ) -> _Look:
-        """Look at a model; the editor is None where nothing in it is fused wrongly."""
+    def at(cls, model: OpenVINOModel, nodes: ir.Model, seen: Round, engine: Engine) -> _Look:
+        """Look at a model that a round of fixes has seen."""
+        sites = [site for calls in seen.calls.values() for site in calls]
+        editor = seen.forms.editor if may_be_fused_in(nodes, known) else None
         outside = {layer_of(site.node).id: site for site in sites if site.where.graph is None}
         splits = frozenset(map(place_of, outside.values()))
-        found = looked_at(list(outside.values()), surroundings, editor, engine, splits)
+        found = looked_at(list(outside.values()), seen.surroundings, editor, engine, splits)
         sizes = {id_: known_sizes(site) for id_, site in outside.items()}
         undecided = {place_of(site): _UNDECIDED for id_, site in outside.items() if sizes[id_] is None}
         values = {
             Endpoint(layer_of(node).id, port_of(value).id): what
             for node in nodes.graph
             for value in node.outputs
-            if isinstance(what := facts(value), Tensor)
+            if isinstance(what := known(value), Tensor)
         }
         return cls(
             model,
@@ -212,18 +187,18 @@ class _Look:
             splits - found.settled,
             values,
             {id_: parts for id_, parts in sizes.items() if parts is not None},
-            frozenset(_around_empty_tensors(nodes, facts)),
+            frozenset(_around_empty_tensors(nodes)),
             frozenset(found.fused),
             next((text for place, text in found.fused.items() if place[0] is not None), ""),
         )
 
 
-def _around_empty_tensors(nodes: ir.Model, facts: FactOf) -> Iterator[str]:
+def _around_empty_tensors(nodes: ir.Model) -> Iterator[str]:
     """Yield the names of the layers that give or read a tensor without elements, in their bodies too."""
     holders = [node.name or "" for node in nodes.graph if node.attributes]
     for path, graph in all_graphs(nodes):
         for value in (value for node in graph for value in node.outputs):
-            what, maker = facts(value), value.producer()
+            what, maker = known(value), value.producer()
             if not isinstance(what, Tensor) or what.shape is None or 0 not in what.shape or maker is None:
                 continue
             readers = [layer_of(use.node) for use in value.uses()]
