@@ -225,6 +225,18 @@ def test_boxes_without_elements_or_axes() -> None:
         prove_boxes((Box((), ()), Box((), ())), ())
 
 
+def test_boxes_of_many_axes_and_in_no_grid() -> None:
+    ones = (1,) * 100
+    prove_boxes((Box((0,) * 100, ones),), ones)
+    prove_boxes((Box((0,) * 100, (0, *ones[1:])),), (0, *ones[1:]))
+    two = (Box((0,) * 101, (*ones, 2)), Box((*(0,) * 100, 3), (*ones, 2)))
+    with pytest.raises(PlanError, match=r"nothing is at \[0, .*2\]"):
+        prove_boxes(two, (*ones, 5))
+    apart = tuple(Box((at,) * 40, (1,) * 40) for at in range(5))
+    with pytest.raises(PlanError, match=r"5 pieces of shape .* lie in no grid of"):
+        prove_boxes(apart, (6,) * 40)
+
+
 def test_many_boxes_are_proved_in_time_that_grows_with_them() -> None:
     side = 150
     boxes = tuple(Box((0, at), (8, 1)) for at in range(side * side))

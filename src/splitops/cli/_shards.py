@@ -15,7 +15,7 @@ from splitops.cli._paths import Existing, absence, is_missing
 
 if TYPE_CHECKING:
     from splitops.files import DryRun, Report
-    from splitops.sharding import ShardPlan
+    from splitops.sharding.planning import Runnable
 
 _RANKS_SHOWN = 8
 """The number of ranks in a preview without --ranks."""
@@ -81,40 +81,42 @@ def cut(
     """Plan, show and carry out a cut."""
     from splitops.ground.writing import write_whole
     from splitops.sharding import plan
-    from splitops.sharding.explaining import draw, page
+    from splitops.sharding.explaining import HEADING, draw, page, rows_of
 
     reject_digests(how)
-    preview = how.dry_run or svg is not None or html is not None
-    if ranks is None and not preview:
-        raise click.UsageError("Missing option '--ranks'.")
-    if out is None and not preview:
-        raise click.UsageError("Missing option '--out'.")
+    drawn = svg is not None or html is not None
+    preview = how.dry_run or drawn
+    for name, value in (("--ranks", ranks), ("--out", out)):
+        if value is None and not preview:
+            raise click.UsageError(f"Missing option '{name}'.")
     if plan_ not in (None, "auto") and is_missing(Path(plan_)):
         raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
-    ranks = ranks or _RANKS_SHOWN
-    made = plan(folder, plan_, ranks=ranks, layout=layout, like=like, allow_links=allow_links)
-    if svg is not None:
-        write_whole(svg, draw(made).encode())
-    if html is not None:
-        write_whole(html, page(made).encode())
-    drawn = svg is not None or html is not None
-    result = None if out is None or drawn else how.run(made.file_plan(out))
-    facts = {
-        "from": str(folder),
-        "layout": made.layout,
-        "ranks": made.ranks,
-        "rank_bytes": list(made.rank_bytes),
-    }
+    made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, layout=layout, like=like, allow_links=allow_links)
+    for path, drawing in ((svg, draw), (html, page)):
+        if path is not None:
+            write_whole(path, drawing(made).encode())
+    result = carry_out(made, None if drawn else out, how)
     if as_json:
-        from splitops.sharding.explaining import rows_of
-
-        facts |= {"rules": [row.as_dict() for row in rows_of(made)], "warnings": list(made.warnings)}
-        print_json(facts | ({} if result is None else written(result)))
+        facts = {"layout": made.layout, "ranks": made.ranks, "rank_bytes": list(made.rank_bytes)}
+        rules = [row.as_dict() for row in rows_of(made)]
+        tell_json(folder, {**facts, "rules": rules, "warnings": list(made.warnings)}, result)
         return
-    _show(made, folder, table_too=preview)
+    screen = console()
+    tensors = len(made.placements.tensors)
+    heading = f"{one_line(str(folder))}: {tensors} tensors for {made.ranks} ranks, layout {made.layout}"
+    screen.print(heading, style="bold", soft_wrap=True)
+    if preview:
+        found = table(*HEADING, right=("bytes",))
+        for row in rows_of(made):
+            found.add_row(*row.cells)
+        screen.print(found)
+    low, high = min(made.rank_bytes), max(made.rank_bytes)
+    each = f"{high}" if low == high else f"{low} to {high}"
+    screen.print(f"each rank holds {each} bytes", soft_wrap=True)
+    for warning in made.warnings:
+        screen.print(f"warning: {one_line(warning)}", soft_wrap=True)
     say_written(svg, html)
-    if result is not None:
-        tell(result)
+    tell(result)
 
 
 def merge_ranks(
@@ -124,9 +126,9 @@ def merge_ranks(
     from splitops.sharding import merge
 
     reject_digests(how)
-    result = how.run(merge(folder, like=like, allow_links=allow_links).file_plan(out))
+    result = carry_out(merge(folder, like=like, allow_links=allow_links), out, how)
     if as_json:
-        print_json({"from": str(folder), **written(result)})
+        tell_json(folder, {}, result)
     else:
         tell(result)
 
@@ -137,39 +139,30 @@ def reject_digests(how: RunOptions) -> None:
         raise click.UsageError("--sha256 is for single files: --verify reads ranks back.")
 
 
-def _show(made: ShardPlan, folder: Path, *, table_too: bool) -> None:
-    from splitops.sharding.explaining import HEADING, rows_of
-
-    screen = console()
-    tensors = len(made.placements.tensors)
-    heading = f"{one_line(str(folder))}: {tensors} tensors for {made.ranks} ranks, layout {made.layout}"
-    screen.print(heading, style="bold", soft_wrap=True)
-    if table_too:
-        found = table(*HEADING, right=("bytes",))
-        for row in rows_of(made):
-            found.add_row(*row.cells)
-        screen.print(found)
-    low, high = min(made.rank_bytes), max(made.rank_bytes)
-    each = f"{high}" if low == high else f"{low} to {high}"
-    screen.print(f"each rank holds {each} bytes", soft_wrap=True)
-    for warning in made.warnings:
-        screen.print(f"warning: {one_line(warning)}", soft_wrap=True)
+def carry_out(made: Runnable, out: Path | None, how: RunOptions) -> Report | DryRun | None:
+    """Write a folder, or return what would be written; None without a folder."""
+    return None if out is None else how.run(made.file_plan(out))
 
 
-def written(result: Report | DryRun) -> dict[str, Any]:
-    """Return what was written to a folder, or would be, as values for JSON."""
-    from splitops.files import DryRun
+def tell_json(folder: Path, facts: dict[str, Any], result: Report | DryRun | None) -> None:
+    """Print what is made of a folder, and what was written, or would be, as JSON."""
+    from splitops.files import Report
 
-    if isinstance(result, DryRun):
-        return summary(result)
-    return {**summary(result), "out": str(result.files[0][0]), "resumed": result.resumed}
+    facts = {"from": str(folder), **facts}
+    if result is not None:
+        facts |= summary(result)
+        if isinstance(result, Report):
+            facts |= {"out": str(result.files[0][0]), "resumed": result.resumed}
+    print_json(facts)
 
 
-def tell(result: Report | DryRun) -> None:
+def tell(result: Report | DryRun | None) -> None:
     """Print what was written, or would be."""
-    from splitops.files import DryRun
+    from splitops.files import Report
 
-    if not isinstance(result, DryRun):
+    if result is None:
+        return
+    if isinstance(result, Report):
         to = one_line(str(result.files[0][0]))
         new = result.resumed < result.bytes or not result.bytes
         said = f"wrote {result.bytes} bytes to {to}" if new else f"{to} has all {result.bytes} bytes"

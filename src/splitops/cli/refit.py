@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json
+from splitops.cli._console import console, json_option, one_line
 from splitops.cli._files import RunOptions, run_options
 from splitops.cli._models import links_option
 from splitops.cli._paths import Existing, absence, is_missing
-from splitops.cli._shards import reject_digests, tell, written
+from splitops.cli._shards import carry_out, reject_digests, tell, tell_json
 from splitops.errors import count_of
 
 
@@ -57,15 +57,13 @@ def command(
         said = absence(Path(plan_)) if plan_ != "auto" else "unfuse and fuse go by config.json: choose one."
         raise click.BadParameter(said, param_hint="'--plan'")
     made = refit(folder, plan_, invert=invert, allow_links=allow_links)
-    result = how.run(made.file_plan(out))
+    result = carry_out(made, out, how)
     if as_json:
         rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in made.changed]
-        notes = {"warnings": list(made.checkpoint.warnings)}
-        print_json({"from": str(folder), "rules": rules, **notes, **written(result)})
+        tell_json(folder, {"rules": rules, "warnings": list(made.checkpoint.warnings)}, result)
         return
-    screen = console()
     for fused, before, after in made.changed:
-        screen.print(f"{one_line(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
+        console().print(f"{one_line(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
     for warning in made.checkpoint.warnings:
-        screen.print(f"note: {one_line(warning)}", soft_wrap=True)
+        console().print(f"note: {one_line(warning)}", soft_wrap=True)
     tell(result)

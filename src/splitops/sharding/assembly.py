@@ -28,12 +28,7 @@ def file_plan(
 ) -> FilePlan:
     """Return the plan that writes a folder, which appears whole or not at all.
 
-    Args:
-        checkpoint: what is read.
-        laid: files with tensors, and which bytes of each tensor go there.
-        written: other files, whose contents are known.
-        homes: folders that get the small files, and whether they get all or those that are shared.
-        out: the folder.
+    The small files go to ``homes``: all of them, or those that are shared.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

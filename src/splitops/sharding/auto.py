@@ -6,23 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from splitops.errors import PlanError, shown
-from splitops.sharding.engines import engine_plan
 from splitops.sharding.globs import Globs
 from splitops.sharding.quantised import rules_of_module
-from splitops.sharding.tables import declared_plan
+from splitops.sharding.tables import declared_plan, engine_plan
 
 
 def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf") -> Mapping[str, Any]:
     """Return the plan for a model.
-
-    Args:
-        config: its ``config.json``.
-        names: of its tensors.
-        layout: the layout that the plan is for; serving engines cut otherwise than transformers.
-
-    Raises:
-        PlanError: no plan is known for its kind or its quantisation, or none of its tensors has a name that
-            the plan knows.
 
     Examples:
         >>> for rule in auto_plan({"model_type": "llama"}, ["model.norm.weight", "lm_head.weight"])["rule"]:

@@ -83,16 +83,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
-    """Read a checkpoint; of its files the headers, and of small ones nothing yet.
-
-    Args:
-        path: the folder, or an ONNX model.
-        allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
-
-    Raises:
-        PlanError: there is no checkpoint, or its index and its files do not agree.
-        FileError: a file is missing or malformed.
-    """
+    """Read a checkpoint; of its files the headers, and of small ones nothing yet."""
     folder = DataFolder(path if path.is_dir() else path.parent, allow_links)
     if path.suffix == ".onnx" and not path.is_dir():
         return _onnx(path, ())

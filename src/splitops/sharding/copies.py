@@ -17,18 +17,7 @@ _BLOCK: Final = 1 << 20
 
 
 def prove_equal(label: str, one: Source, kept: Extent, other: Source, copy: Extent) -> None:
-    """Reject a copy that differs from the one that is kept; a block of each is in memory.
-
-    Args:
-        label: what messages call the tensor.
-        one: the file of the one that is kept.
-        kept: where it is, as the source of an extent.
-        other: the file of the copy.
-        copy: where it is, in as many runs of the same length.
-
-    Raises:
-        PlanError: they differ.
-    """
+    """Reject a copy that differs from the one that is kept, of runs as long; a block of each is in memory."""
     if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # rows of a byte each
         kept, copy = (each._replace(stride=1, run=1, runs=each.bytes) for each in (kept, copy))
     step = max(1, _BLOCK // max(kept.stride, copy.stride))
@@ -47,13 +36,7 @@ def _rows(source: Source, extent: Extent, row: int, count: int) -> npt.NDArray[A
 def each_once(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
     """Return each place of tensors once, from the first that has it, in the order of the tensors.
 
-    Args:
-        tensors: the targets of the extents are positions of them; those to the same place have equal runs.
-        extents: in the order in which copies are taken.
-        sources: the files of the extents.
-
-    Raises:
-        PlanError: as :func:`prove_equal`.
+    Targets of extents are positions of tensors. Copies of one place are proved to be equal.
     """
     places = extents.table[:, 3:].copy()
     places[places[:, 4] == 1, 2] = 0  # the stride of a single run

@@ -126,9 +126,6 @@ class Recipe:
 def cut_axis(recipe: Recipe, size: int, ranks: int) -> Cut:
     """Return the cut of an axis of a size.
 
-    Raises:
-        PlanError: a cut would go through a unit, or the numbers do not fit; it names numbers that would work.
-
     Examples:
         >>> cut = cut_axis(Recipe(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
         >>> cut.shards[1]

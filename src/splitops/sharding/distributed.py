@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
@@ -30,16 +29,8 @@ _PICKLED: Final = re.compile(r".*_rank\d+\.bin")
 """What accelerate names the shards of FSDP that it saves without PyTorch's distributed checkpoints."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A piece of a tensor.
-
-    Attributes:
-        tensor: as its file has it.
-        box: where it is in the whole.
-        source: the position of its file.
-        part: of the checkpoint that its file is of.
-    """
+class _Saved(NamedTuple):
+    """A tensor of a file, where it is in a whole, the position of its file, and the part that that is of."""
 
     tensor: StoredTensor
     box: Box
@@ -67,11 +58,7 @@ def is_distributed(path: Path) -> bool:
 
 
 def reject_pickled(path: Path) -> None:
-    """Reject a folder with the pickled files of PyTorch's checkpoints, with what converts them.
-
-    Raises:
-        PlanError: there are such files.
-    """
+    """Reject a folder with the pickled files of PyTorch's checkpoints, with what converts them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which could run any code and are not read"
     if any(each.endswith(".distcp") for each in names):
@@ -88,24 +75,16 @@ def reject_pickled(path: Path) -> None:
 
 
 def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links: bool = False) -> Checkpoint:
-    """Read a distributed checkpoint.
+    """Read a distributed checkpoint, as the files of ``like`` if there is one.
 
-    Args:
-        path: its folder.
-        like: a checkpoint with tensors of the same names, shapes and types, whose files the whole is to have.
-            Without one, a tensor ends where its last piece does: a lost file cannot be seen there.
-        allow_links: whether links in the folder may lead out of it.
-
-    Raises:
-        PlanError: pieces are missing, overlap, or do not fit ``like`` or the folder's index.
-        FileError: a file is malformed.
+    Without it, a tensor ends where its last piece does: a lost file cannot be seen there.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
     files = [name for name in names if NAME.fullmatch(name)]
     raise_file_limit(len(files))
     sources = [open_file(folder, name) for name in files]
-    pieces: dict[str, list[_Piece]] = {}
+    pieces: dict[str, list[_Saved]] = {}
     for number, (name, source) in enumerate(zip(files, sources, strict=True)):
         for piece in _pieces(source, name, number):
             pieces.setdefault(piece.tensor.name, []).append(piece)
@@ -132,7 +111,7 @@ def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links:
     )
 
 
-def _pieces(source: Source, file: str, number: int) -> Iterable[_Piece]:
+def _pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
     """Yield the pieces in a file, with where they begin by its metadata."""
     contents = format_named("safetensors").read(source)
     stated = contents.metadata.get(INFO)
@@ -152,10 +131,10 @@ def _pieces(source: Source, file: str, number: int) -> Iterable[_Piece]:
             raise PlanError(
                 f"{source.name}: {tensor.label} of shape {brief(tensor.shape)} begins at {shown(begin)}"
             )
-        yield _Piece(tensor, Box(tuple(begin), tensor.shape), number, int(match[2]))
+        yield _Saved(tensor, Box(tuple(begin), tensor.shape), number, int(match[2]))
 
 
-def _whole(pieces: Sequence[_Piece]) -> StoredTensor:
+def _whole(pieces: Sequence[_Saved]) -> StoredTensor:
     """Return the tensor that pieces make up, at no place yet."""
     first = pieces[0].tensor
     for piece in pieces:
@@ -171,7 +150,7 @@ def _whole(pieces: Sequence[_Piece]) -> StoredTensor:
 
 
 def _laid_out(
-    pieces: dict[str, list[_Piece]], path: Path
+    pieces: dict[str, list[_Saved]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[Other]]:
     """Return the tensors in files of their own: one for each part, and the index of several."""
     by_part: dict[int, list[StoredTensor]] = {}
@@ -195,7 +174,7 @@ def _laid_out(
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
-def _held(index: int, tensor: StoredTensor, pieces: Sequence[_Piece]) -> Iterator[Extent]:
+def _held(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) -> Iterator[Extent]:
     """Yield the bytes of a tensor, also those that several pieces have."""
     try:
         prove_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
@@ -212,7 +191,7 @@ def _prove_names(found: Collection[str], wanted: Collection[str], where: str) ->
         raise PlanError(f"tensor {shown(missing)} of {where} is in no file")
 
 
-def _prove_like(pieces: dict[str, list[_Piece]], like: Checkpoint) -> None:
+def _prove_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
     own = {tensor.name: tensor for tensor in like.tensors}
     for name, found in pieces.items():
         if name not in own:

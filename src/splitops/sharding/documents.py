@@ -22,11 +22,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def read(path: Path, *, limit: int = 16 << 20) -> Any:
-    """Read a document of JSON, or of TOML where its name ends so.
-
-    Raises:
-        PlanError: the file cannot be read, is longer than the limit, or is malformed.
-    """
+    """Read a document of JSON, or of TOML where its name ends so."""
     try:
         return parse(read_whole(path, limit=limit), shown_path(path), toml=path.suffix.lower() == ".toml")
     except ModelError as error:
@@ -34,11 +30,7 @@ def read(path: Path, *, limit: int = 16 << 20) -> Any:
 
 
 def parse(content: bytes, name: str, *, toml: bool = False) -> Any:
-    """Return what a document says; a key that appears twice is an error, as in TOML.
-
-    Raises:
-        PlanError: it is malformed.
-    """
+    """Return what a document says; a key that appears twice is an error, as in TOML."""
     try:
         text = content.decode()
         return tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
@@ -57,11 +49,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def validate(value: Any, kind: str, name: str) -> None:
-    """Check a document against the schema of its kind.
-
-    Raises:
-        PlanError: it does not fit; it says where.
-    """
+    """Check a document against the schema of its kind."""
     found = problem(value, schema(kind))
     if found is not None:
         place, what = found

@@ -42,25 +42,18 @@ class Names:
         self._open: list[str] = []
 
     def value(self, expression: int | str) -> int:
-        """Return the value of an expression.
-
-        Raises:
-            PlanError: it is no such expression, a name is not known or refers to itself, or a value has more
-                than 63 bits.
-        """
+        """Return the value of an expression."""
         if isinstance(expression, int):
             return _bounded(expression, str(expression))
         try:
-            if len(expression) > _LONGEST:
-                raise SyntaxError
-            tree = ast.parse(expression.strip(), mode="eval").body
+            tree = (
+                ast.parse(expression.strip(), mode="eval").body if len(expression) <= _LONGEST else ast.Pass()
+            )
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise PlanError(
-                f"{shown(expression)} is not an expression of integers, names and + - * //"
-            ) from None
+            tree = ast.Pass()
         return self._of(tree, expression)
 
-    def _of(self, node: ast.expr, text: str) -> int:
+    def _of(self, node: ast.AST, text: str) -> int:
         match node:
             case ast.Constant(value=int(value)) if not isinstance(value, bool):
                 return _bounded(value, text)
@@ -76,29 +69,20 @@ class Names:
         raise PlanError(f"{shown(text)} is not an expression of integers, names and + - * //")
 
     def _named(self, name: str) -> int:
+        if name in self._open:
+            raise PlanError(f"variable {shown(name)} refers to itself: {' -> '.join([*self._open, name])}")
+        found = self._variables.get(name, self._config.get(name))
+        if name not in self._variables and found is not None and type(found) is not int:
+            raise PlanError(f"{shown(name)} in config.json is {shown(found)}, and no integer")
+        if found is None and name not in _DEFAULTS:
+            raise PlanError(f"name {shown(name)} is neither in the plan's vars nor in config.json")
         if name not in self._known:
-            if name in self._open:
-                raise PlanError(
-                    f"variable {shown(name)} refers to itself: {' -> '.join([*self._open, name])}"
-                )
             self._open.append(name)
             try:
-                self._known[name] = self.value(self._stated(name))
+                self._known[name] = self.value(_DEFAULTS[name] if found is None else found)
             finally:
                 self._open.pop()
         return self._known[name]
-
-    def _stated(self, name: str) -> int | str:
-        if name in self._variables:
-            return self._variables[name]
-        found = self._config.get(name)
-        if type(found) is int:
-            return found
-        if found is None and name in _DEFAULTS:
-            return _DEFAULTS[name]
-        if found is not None:
-            raise PlanError(f"{shown(name)} in config.json is {shown(found)}, and no integer")
-        raise PlanError(f"name {shown(name)} is neither in the plan's vars nor in config.json")
 
 
 def _bounded(value: int, text: str) -> int:

@@ -48,13 +48,7 @@ class FusionRule:
 
 
 class Group(NamedTuple):
-    """Tensors that are parts of one.
-
-    Attributes:
-        rule: the position of the rule that says so.
-        name: of the one.
-        members: the position of each tensor, by expert and part.
-    """
+    """Tensors that are parts of one: its rule's position, its name, their positions by expert and part."""
 
     rule: int
     name: str
@@ -62,11 +56,7 @@ class Group(NamedTuple):
 
 
 def rules_of(document: Mapping[str, Any], name: str) -> list[FusionRule]:
-    """Return the rules of a plan.
-
-    Raises:
-        PlanError: it does not fit its schema, or names of a rule do not belong together.
-    """
+    """Return the rules of a plan."""
     validate(document, "refit", name)
     rules = []
     for number, entry in enumerate(document["rule"], 1):
@@ -93,11 +83,7 @@ class Fusions:
     """The rules of a plan, applied to tensors by their names; tensors that are alike are looked at once."""
 
     def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
-        """Take rules, what their expressions may use, and whether parts may have any sizes as they are fused.
-
-        Raises:
-            PlanError: a name in a rule is no glob.
-        """
+        """Take rules, and whether parts that are fused may have any sizes."""
         self.rules = rules
         self._names, self._free = names, free
         self._wholes = Globs(rule.fused for rule in rules)
@@ -108,11 +94,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfused(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the rule that takes a tensor apart, its parts at no place yet, and which bytes each has.
-
-        Raises:
-            PlanError: the tensor does not fit the rule.
-        """
+        """Return the rule that takes a tensor apart, its parts at no place yet, and which bytes each has."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -130,11 +112,7 @@ class Fusions:
         return number, made
 
     def grouped(self, names: Sequence[str]) -> list[int | Group]:
-        """Return the tensors that are parts by groups, at the place of the first one, and others by position.
-
-        Raises:
-            PlanError: an expert has a name where the plan has a number.
-        """
+        """Return the tensors that are parts in groups, and others by position."""
         made: list[int | Group] = []
         found: dict[tuple[int, str], Group] = {}
         for index, name in enumerate(names):
@@ -163,13 +141,7 @@ class Fusions:
     ) -> tuple[StoredTensor, list[Copied]]:
         """Return the tensor that parts make up, at no place yet, and what goes into it.
 
-        Args:
-            group: all its parts must be there and fit.
-            tensors: by position.
-            prove_equal: rejects two scalars that differ: one value of the whole belongs to each of its parts.
-
-        Raises:
-            PlanError: a part is missing, or they do not fit together.
+        A scalar belongs to each part: ``prove_equal`` rejects two that differ.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1

@@ -25,11 +25,6 @@ def cut_heads(placements: Placements, matched: Sequence[ShardRule], names: Names
     """Return a line for each rule that splits a head, with the numbers of ranks that keep heads whole.
 
     Rules that gather what they cut are left out: attention gets whole heads there.
-
-    Args:
-        placements: what each rank holds.
-        matched: of each tensor, its rule.
-        names: how many heads there are, and their size.
     """
     modules = [tensor.name.rpartition(".")[0].rpartition(".")[2] for tensor in placements.tensors]
     _, firsts = numbered(zip(map(id, matched), placements.kinds[0].tolist(), modules, strict=True))

@@ -106,13 +106,7 @@ def _file(name: str, document: Mapping[str, Any]) -> TargetFile:
 
 
 def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
-    """Return the whole checkpoint that a folder of ranks with a manifest holds.
-
-    Raises:
-        PlanError: the manifest is malformed or was changed, a rank is missing or is of another run, copies of
-            ranks differ.
-        FileError: a file cannot be read.
-    """
+    """Return the whole checkpoint that a folder of ranks with a manifest holds."""
     name = shown_path(path / MANIFEST)
     document = read(path / MANIFEST, limit=_LARGEST)
     validate(document, "manifest", name)

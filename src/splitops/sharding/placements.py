@@ -16,7 +16,7 @@ from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.files.tensors import StoredTensor, column, numbered, stretches_of
 from splitops.sharding.boxes import Box, prove_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile
-from splitops.sharding.cuts import Cut
+from splitops.sharding.cuts import Cut, shard_extents
 
 
 class Laid(NamedTuple):
@@ -38,15 +38,7 @@ def laid_file(
 def spread(
     forms: Sequence[Sequence[Extent]], form: Table, sources: Table, target: Table | int, places: Table
 ) -> Extents:
-    """Return the extents of tensors that are copied alike.
-
-    Args:
-        forms: extents from the first byte of a tensor to that of its copy.
-        form: of each tensor its form.
-        sources: of each, its position.
-        target: the position of the file with the copy, of all or of each.
-        places: where each copy begins in it.
-    """
+    """Return the extents of tensors, each copied to a place in a file as its form says."""
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
     table = Extents.of([extent for each in forms for extent in each]).table
@@ -79,6 +71,13 @@ class Placements:
         shapes, codes = column(self.tensors, "shape"), column(self.tensors, "code")
         numbers, firsts = numbered(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
+
+    def forms(self, rank: int) -> list[Sequence[Extent]]:
+        """Return of each kind which bytes of a tensor go to that of a rank; none where it holds none."""
+        return [
+            shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else ()
+            for tensor, cut in self.kinds[1]
+        ]
 
     def members(self, kinds: Iterable[bool]) -> list[Table]:
         """Return of each file the positions of its tensors that are of some kinds."""

@@ -46,15 +46,7 @@ class ShardRule:
 
 
 def rules_of(document: Mapping[str, Any], name: str = "the plan") -> list[ShardRule]:
-    """Return the rules of a plan.
-
-    Args:
-        document: what the plan says.
-        name: what messages call it.
-
-    Raises:
-        PlanError: it does not fit the plan's schema, or a rule says nothing or two things at once.
-    """
+    """Return the rules of a plan."""
     validate(document, "plan", name)
     rules = []
     for number, entry in enumerate(document["rule"], 1):
@@ -99,18 +91,7 @@ def _prove(rule: ShardRule) -> None:
 def cuts_of(
     rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names, ranks: int
 ) -> tuple[list[ShardRule], list[Cut]]:
-    """Return the rule and the cut of each tensor.
-
-    Args:
-        rules: those of the plan.
-        tensors: whole ones.
-        names: what expressions of the rules may use.
-        ranks: how many ranks there are.
-
-    Raises:
-        PlanError: no rule matches a tensor, or one cannot be cut as its rule says; the sizes that would do
-            are named.
-    """
+    """Return the rule and the cut of each tensor."""
     globs = Globs(glob for rule in rules for glob in rule.match)
     owners = [rule for rule in rules for _ in rule.match]
     found = [globs.first(tensor.name) for tensor in tensors]

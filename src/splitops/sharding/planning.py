@@ -21,13 +21,13 @@ from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
 from splitops.sharding.documents import read
-from splitops.sharding.engines import prove_known
 from splitops.sharding.expressions import Names
 from splitops.sharding.heads import cut_heads
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
 from splitops.sharding.plan_language import ShardRule, cuts_of, rules_of
+from splitops.sharding.tables import prove_known
 
 AnyPath = str | os.PathLike[str]
 
@@ -113,11 +113,7 @@ class MergePlan(Runnable):
 
 
 def open_checkpoint(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> Checkpoint:
-    """Read a checkpoint, or the one that a folder of ranks holds.
-
-    Raises:
-        PlanError, FileError: as :func:`plan`.
-    """
+    """Read a checkpoint, or the one that a folder of ranks holds."""
     found = Path(path)
     reject_pickled(found)
     if not has_manifest(found) and is_distributed(found):
@@ -208,11 +204,7 @@ def plan(
 def _unnamed(
     rules: Sequence[ShardRule], matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]
 ) -> str:
-    """Return the tensors of rank 2 or more that only a closing ``*`` matches, which leaves them whole.
-
-    Raises:
-        PlanError: no other rule of the plan matches any tensor.
-    """
+    """Return the tensors of rank 2 or more that only a closing ``*`` matches, which leaves them whole."""
     last = rules[-1] if rules else None
     if last is None or "*" not in last.match or last.cuts:
         return ""
@@ -245,14 +237,7 @@ def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = Fal
 
 
 def prove_ranks(path: AnyPath) -> None:
-    """Reject what is not a folder of ranks.
-
-    Args:
-        path: the folder.
-
-    Raises:
-        PlanError: there is no manifest, and no distributed checkpoint.
-    """
+    """Reject what is not a folder of ranks."""
     reject_pickled(Path(path))
     if not are_ranks(Path(path)):
         cure = f"use splitops shard {path} ... To merge the parts of a tensor, give their files"

@@ -6,7 +6,7 @@ Nothing is guessed that a configuration leaves out. ``tables/quantised.toml`` ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
@@ -27,25 +27,13 @@ _SINGLE: Final = (
 def rules_of_module(
     module: str, word: str, names: Sequence[str], config: Mapping[str, Any]
 ) -> Iterator[RuleDocument]:
-    """Yield the rules for the tensors of modules.
-
-    Args:
-        module: a glob.
-        word: how transformers cuts the modules' weights.
-        names: of all tensors of these modules.
-        config: the model's ``config.json``.
-
-    Raises:
-        PlanError: the quantisation, or a tensor of it, is not known.
-    """
+    """Yield the rules for the tensors of modules."""
     known = {"weight", "bias"}
     stated = config.get("quantization_config")
     if isinstance(stated, dict):
-        method = stated.get("quant_method")
-        if not isinstance(method, str) or method not in _METHODS:
-            raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: write a plan")
+        found = _stored(stated.get("quant_method"), word in _OUT, stated, names)
         if word in _OUT or word in _IN:
-            for rule in _rules(word in _OUT, *_METHODS[method](word in _OUT, stated, names), names):
+            for rule in _rules(word in _OUT, *found, names):
                 known |= {leaf.rpartition(".")[2] for leaf in rule["match"]}
                 yield {
                     **rule,
@@ -91,22 +79,34 @@ def _packing(stated: _Stated) -> _Values:
     return {"pack": 32 // bits, "group": max(0, _number(stated, "group_size", least=-1))}
 
 
-def _awq(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    if str(stated.get("version", "gemm")).lower() != "gemm":
-        raise PlanError(f"nothing is known of version {shown(stated['version'])} of AWQ: write a plan")
-    values = _packing(stated)
-    return "awq" if values["group"] else "awq by column", values
-
-
-def _gptq(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    values = _packing(stated)
-    return "gptq in any order" if stated.get("desc_act") or not values["group"] else "gptq", values
-
-
-def _fp8(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    if stated.get("weight_block_size") is None:
-        return "tensor", {}
-    return "blocks", {"scales": "weight_scale_inv", **_block(stated, "weight_block_size")}
+def _stored(method: Any, out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
+    """Return the kind of storage of a method, and the values of the configuration; no kind as it is."""
+    match method:
+        case "awq":
+            if str(stated.get("version", "gemm")).lower() != "gemm":
+                raise PlanError(
+                    f"nothing is known of version {shown(stated['version'])} of AWQ: write a plan"
+                )
+            values = _packing(stated)
+            return "awq" if values["group"] else "awq by column", values
+        case "gptq":
+            values = _packing(stated)
+            return "gptq in any order" if stated.get("desc_act") or not values["group"] else "gptq", values
+        case "fp8" if stated.get("weight_block_size") is None:
+            return "tensor", {}
+        case "fp8":
+            return "blocks", {"scales": "weight_scale_inv", **_block(stated, "weight_block_size")}
+        case "mxfp4":  # only experts have blocks, of which each rank has whole ones
+            return "", {}
+        case "nvfp4" | "modelopt" if stated.get("quant_algo", "NVFP4") == "NVFP4":
+            return "groups", {"weights": "weight", "pack": 2, "unit": 1, "group": 16, "single": _SINGLE}
+        case "nvfp4" | "modelopt" if stated["quant_algo"] == "FP8":
+            return "tensor", {"single": _SINGLE}
+        case "nvfp4" | "modelopt":
+            raise PlanError(f"nothing is known of quant_algo {shown(stated['quant_algo'])}: write a plan")
+        case "compressed-tensors":
+            return _compressed(out, stated, names)
+    raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: write a plan")
 
 
 def _block(stated: _Stated, key: str) -> _Values:
@@ -115,16 +115,6 @@ def _block(stated: _Stated, key: str) -> _Values:
     if not (isinstance(block, list) and len(block) == 2 and all(type(n) is int and n > 0 for n in block)):
         raise PlanError(f"quantization_config declares {key} = {shown(block)}")
     return {"rows": block[0], "columns": block[1]}
-
-
-def _modelopt(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    """NVFP4 as transformers and ModelOpt write it, two numbers in a byte and a scale for each 16; FP8."""
-    match stated.get("quant_algo", "NVFP4"):
-        case "NVFP4":
-            return "groups", {"weights": "weight", "pack": 2, "unit": 1, "group": 16, "single": _SINGLE}
-        case "FP8":
-            return "tensor", {"single": _SINGLE}
-    raise PlanError(f"nothing is known of quant_algo {shown(stated['quant_algo'])}: write a plan")
 
 
 def _compressed(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
@@ -158,19 +148,3 @@ def _scheme(stated: _Stated) -> _Stated:
     if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
         raise PlanError(f"config_groups declare {len(found)} ways to quantise weights, not one: write a plan")
     return found[0]
-
-
-def _mxfp4(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    """Only experts have blocks, of which each rank has whole ones; other modules are not quantised."""
-    return "", {}
-
-
-_METHODS: Final[Mapping[Any, Callable[[bool, _Stated, Sequence[str]], tuple[str, _Values]]]] = {
-    "awq": _awq,
-    "gptq": _gptq,
-    "fp8": _fp8,
-    "mxfp4": _mxfp4,
-    "nvfp4": _modelopt,
-    "modelopt": _modelopt,
-    "compressed-tensors": _compressed,
-}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ArrayError, FileError, PlanError, shown_path
-from splitops.files.lazy import LazyTensor
+from splitops.files.formats import Contents, format_named
+from splitops.files.lazy import LazyTensor, TensorFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.checkpoint import read_checkpoint
@@ -77,7 +77,7 @@ class RankTensor(LazyTensor):
         )
 
 
-class Rank(Mapping[str, RankTensor]):
+class Rank(TensorFile):
     """The tensors of a rank by name.
 
     Attributes:
@@ -87,21 +87,13 @@ class Rank(Mapping[str, RankTensor]):
 
     def __init__(self, folder: Path, *, allow_links: bool = False) -> None:
         found = read_checkpoint(folder, allow_links=allow_links)
+        super().__init__(Contents(format_named("safetensors"), found.tensors, found.sources))
         self.folder, self.config = folder, found.config
-        maps = [_mapped(source.local()) for source in found.sources]
-        self._tensors = {
-            tensor.name: RankTensor(found.sources[tensor.file], tensor, maps[tensor.file])
-            for tensor in found.tensors
-        }
+        self._maps = [_mapped(source.local()) for source in found.sources]
 
     def __getitem__(self, name: str) -> RankTensor:
-        return self._tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+        stored = self._stored[name]
+        return RankTensor(self.contents.sources[stored.file], stored, self._maps[stored.file])
 
     def __repr__(self) -> str:
         return f"Rank({self.folder.name!r}, {len(self)} tensors)"

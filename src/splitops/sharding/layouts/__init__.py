@@ -29,11 +29,7 @@ class CheckpointLayout(NamedTuple):
 
 
 def layout_named(name: str) -> CheckpointLayout:
-    """Return a layout by its module's name.
-
-    Raises:
-        PlanError: there is none of this name.
-    """
+    """Return a layout by its module's name."""
     if name not in LAYOUTS:
         raise PlanError(f"layout {shown(name)} is none of {', '.join(LAYOUTS)}")
     module = import_module(f"{__name__}.{name}")

@@ -10,7 +10,6 @@ import numpy as np
 from splitops.files.extents import Extents, Table
 from splitops.files.folders import INDEX, index_text
 from splitops.files.formats import TargetFile
-from splitops.sharding.cuts import shard_extents
 from splitops.sharding.placements import Laid, Placements, laid_file, named, shard_of, spread
 
 _SUFFIX: Final = ".safetensors"
@@ -41,9 +40,7 @@ def lay_out(placements: Placements) -> Laid:
         shapes = tuple(cut.shape(tensor.shape, rank) for tensor, cut in kinds)
         if shapes not in known:  # the files of ranks with the same shapes differ in no name and no place
             known[shapes] = _files_of(placements, rank)
-        forms = [
-            shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else () for tensor, cut in kinds
-        ]
+        forms = placements.forms(rank)
         for file, members, places in known[shapes]:
             extents.append(spread(forms, numbers[members], members, len(files), places))
             files.append(replace(file, name=f"{folder}/{file.name}"))

@@ -1,7 +1,7 @@
 """``vllm``: one folder of files by rank, with the projections joined that vLLM has as one.
 
 The names, shapes and bytes are those of its ``sharded_state``, for the models of
-:mod:`splitops.sharding.engines`. What vLLM does with its weights after loading is not covered.
+``tables/vllm.toml``. What vLLM does with its weights after loading is not covered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
 from splitops.files.tensors import StoredTensor
 from splitops.files.whole import groups_of
-from splitops.sharding.cuts import shard_extents
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import Fusions, Group, rules_of
 from splitops.sharding.placements import Laid, Placements, laid_file, shard_of, spread
@@ -40,11 +39,9 @@ def lay_out(placements: Placements) -> Laid:
     groups = _groups([tensor.name for tensor in placements.tensors])
     files: list[TargetFile] = []
     extents: list[Extents] = []
-    numbers, kinds = placements.kinds
+    numbers, _ = placements.kinds
     for rank in range(placements.ranks):
-        forms = [
-            shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else () for tensor, cut in kinds
-        ]
+        forms = placements.forms(rank)
         held = [made for group in groups for made in _held(placements, group, rank)]
         for part, members in enumerate(groups_of([made.size for made, _ in held], _LARGEST)):
             some = [held[i] for i in members]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -33,9 +33,6 @@ def table(name: str) -> Mapping[str, Any]:
 def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the words of a model's tensors, by globs, as its configuration's class declares them.
 
-    Raises:
-        PlanError: no plan is known for its kind.
-
     Examples:
         >>> declared_plan({"architectures": ["LlamaForCausalLM"]})["model.layers.*.self_attn.o_proj.*"]
         'rowwise'
@@ -53,11 +50,44 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
     raise PlanError(f"no plan is known for {of}model_type {shown(kind)}: pass one with plan= (--plan FILE)")
 
 
+def engine_plan(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return how vLLM cuts the modules of a model, by globs of their names."""
+    known = table("vllm.toml")
+    parts = known["models"][prove_known(config)]
+    return {glob: rule for part in parts for glob, rule in known["modules"][part].items()}
+
+
+def prove_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
+    """Return the architecture of a model that the layout ``vllm`` knows.
+
+    Examples:
+        >>> prove_known({"architectures": ["LlamaForCausalLM"]})
+        'LlamaForCausalLM'
+    """
+    named = config.get("architectures")
+    found = named[0] if isinstance(named, list) and len(named) == 1 else None
+    known = table("vllm.toml")
+    if not isinstance(found, str) or found not in known["models"]:
+        raise PlanError(
+            f"layout vllm does not know architectures {shown(named)}: it knows {', '.join(known['models'])}, "
+            f"as vLLM {known['release']} loads them; write the layout hf instead (--layout hf)"
+        )
+    if "quantization_config" in config:
+        raise PlanError(
+            "vLLM changes quantised weights as it loads them: layout vllm does not support them; "
+            "write the layout hf instead (--layout hf)"
+        )
+    tied = bool(config.get("tie_word_embeddings", False))
+    if "model.embed_tokens.weight" in names and tied == ("lm_head.weight" in names):
+        raise PlanError(
+            f"config.json says tie_word_embeddings = {str(tied).lower()}, and the checkpoint has "
+            f"{'a' if tied else 'no'} lm_head.weight: vLLM would not load these ranks"
+        )
+    return found
+
+
 def known_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the rules of ``refit`` for a model's fused tensors.
-
-    Raises:
-        PlanError: none are known for its type, or not with its quantisation.
 
     Examples:
         >>> falcon = {"model_type": "falcon", "new_decoder_architecture": False, "multi_query": True}
