@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from splitops.errors import PlanError, shown
@@ -29,8 +29,15 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
             taken[found[0]].append(name)
     rules: list[Mapping[str, Any]] = []
     for (glob, said), some in zip(declared.items(), taken, strict=True):
-        if some:
-            rules += _rules(glob, said, some, config)
+        module = glob.removesuffix(".*")
+        if not some:
+            continue
+        if not isinstance(said, str):
+            rules.append({"match": [f"{module}.weight", f"{module}.bias"], **said})
+        elif module == glob:
+            rules.append({"match": glob, "hf": said})
+        else:
+            rules += rules_of_module(module, said, some, config)
     if not rules:
         raise PlanError(
             f"no tensor has a name that the plan of this model knows, such as {shown(next(iter(declared)))}: "
@@ -38,15 +45,3 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
         )
     rules.append({"match": "*", "replicate": True})
     return {"version": 1, "layout": layout, "rule": rules}
-
-
-def _rules(
-    glob: str, said: str | Mapping[str, Any], names: Sequence[str], config: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
-    module = glob.removesuffix(".*")
-    if not isinstance(said, str):
-        yield {"match": [f"{module}.weight", f"{module}.bias"], **said}
-    elif module == glob:
-        yield {"match": glob, "hf": said}
-    else:
-        yield from rules_of_module(module, said, names, config)

@@ -31,11 +31,7 @@ _MOST_GAPS: Final = 64 << 20
 class WholeFile:
     """A file of a checkpoint as it is, or was, before it was cut.
 
-    Attributes:
-        name: its name in the checkpoint's folder.
-        size: its bytes.
-        literals: by offset, the bytes that are not a tensor's, such as the header.
-        metadata: what else its header says; files of ranks say it too.
+    Its literals are by offset the bytes of no tensor, such as the header. Files of ranks have its metadata.
     """
 
     name: str

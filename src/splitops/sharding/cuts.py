@@ -101,16 +101,10 @@ def placed(index: int, count: int, ranks: int) -> Cut:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an axis is to be cut; numbers count elements, of which ``pack`` share a position of the axis.
+    """How an axis is to be cut, as ``plan.schema.json`` says; without sections, it is one.
 
-    Attributes:
-        axis: the axis.
-        sections: the sizes of fused parts, each of which is cut alone; None is one part.
-        unit: the elements that stay together, such as a head.
-        replicate: the sections whose units repeat where there are fewer than ranks.
-        pad_to: the axis is padded with zeros to a multiple of this; 0 is not padding.
-        pack: elements in one position of the axis.
-        even: whether a size that the ranks do not divide is rejected.
+    Numbers count elements, of which ``pack`` share a position of the axis. ``replicate`` has the positions of
+    the sections whose units repeat where there are fewer than ranks; a ``pad_to`` of 0 is no padding.
     """
 
     axis: int

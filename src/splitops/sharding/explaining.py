@@ -27,16 +27,9 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 @dataclass(frozen=True)
 class Row:
-    """Tensors of one rule, type and shape.
+    """Tensors of one rule, type and shape, with the globs that name them and the bytes of all by rank.
 
-    Attributes:
-        rule: the number of the rule.
-        match: those of its globs that name them.
-        tensors: their names.
-        dtype: their type, as safetensors names it.
-        shape: their shape.
-        cut: how they lie on the ranks; of tensors that go whole to one rank each, that of the first.
-        bytes: of all of them, by rank.
+    The cut of tensors that go whole to one rank each is that of the first.
     """
 
     rule: int

@@ -26,17 +26,7 @@ _Part = tuple[tuple[int, ...], Form]
 
 @dataclass(frozen=True, slots=True)
 class FusionRule:
-    """How one tensor is several others.
-
-    Attributes:
-        fused: the name of the one, with ``*`` for any text and ``{x}`` for any text between dots.
-        parts: the names of the others, in the order in which they lie in it.
-        axis: the axis of a part, of rank 2 and more, along which the parts lie side by side.
-        sections: their sizes on it, as expressions; None is equal parts.
-        groups: the axis is so many equal groups, each with its share of every part.
-        stack: whether the one has a first axis more, whose entries are the numbers ``{e}`` of parts.
-        transpose: whether the last two axes of the one are those of a part the other way round.
-    """
+    """How one tensor is several others; ``refit.schema.json`` says what the fields are."""
 
     fused: str
     parts: tuple[str, ...]

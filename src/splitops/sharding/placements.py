@@ -51,14 +51,7 @@ def spread(
 
 @dataclass(frozen=True)
 class Placements:
-    """What each rank holds.
-
-    Attributes:
-        ranks: how many there are.
-        files: of the whole checkpoint.
-        tensors: whole ones, in these files.
-        cuts: of each tensor.
-    """
+    """What each rank holds: the whole checkpoint's files, the tensors in them, and the cut of each."""
 
     ranks: int
     files: tuple[WholeFile, ...]

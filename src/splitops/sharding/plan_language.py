@@ -22,13 +22,7 @@ _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even"
 
 @dataclass(frozen=True)
 class ShardRule:
-    """One rule of a plan.
-
-    Attributes:
-        number: its place in the plan, from 1 on.
-        match: its globs.
-        says: its other fields, as the plan has them.
-    """
+    """One rule of a plan: its place from 1 on, its globs, and its other fields as the plan has them."""
 
     number: int
     match: tuple[str, ...]

@@ -17,6 +17,7 @@ _Stated = Mapping[str, Any]
 _Values = dict[str, Any]
 _OUT: Final = frozenset({"colwise", "colwise_rep", "colwise_gather_output"})
 _IN: Final = frozenset({"rowwise", "rowwise_rep", "rowwise_split_input"})
+_METHODS: Final = ("awq", "gptq", "fp8", "mxfp4", "nvfp4", "modelopt", "compressed-tensors")
 _SINGLE: Final = (
     *("weight_shape", "weight_scale_2", "weight_global_scale", "input_global_scale", "input_scale"),
     *("input_zero_point", "output_scale", "k_scale", "v_scale"),
@@ -31,9 +32,11 @@ def rules_of_module(
     known = {"weight", "bias"}
     stated = config.get("quantization_config")
     if isinstance(stated, dict):
-        found = _stored(stated.get("quant_method"), word in _OUT, stated, names)
+        method = stated.get("quant_method")
+        if method not in _METHODS:
+            raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: write a plan")
         if word in _OUT or word in _IN:
-            for rule in _rules(word in _OUT, *found, names):
+            for rule in _rules(word in _OUT, *_stored(method, word in _OUT, stated, names), names):
                 known |= {leaf.rpartition(".")[2] for leaf in rule["match"]}
                 yield {
                     **rule,
@@ -104,9 +107,7 @@ def _stored(method: Any, out: bool, stated: _Stated, names: Sequence[str]) -> tu
             return "tensor", {"single": _SINGLE}
         case "nvfp4" | "modelopt":
             raise PlanError(f"nothing is known of quant_algo {shown(stated['quant_algo'])}: write a plan")
-        case "compressed-tensors":
-            return _compressed(out, stated, names)
-    raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: write a plan")
+    return _compressed(out, stated, names)
 
 
 def _block(stated: _Stated, key: str) -> _Values:

@@ -16,11 +16,7 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 class CheckpointLayout(NamedTuple):
     """How the files of ranks are written. A manifest has no places: they are laid out again to be read.
 
-    Attributes:
-        name: what users call it.
-        homes: returns the folders of so many ranks that get the small files, such as the configuration;
-            ``""`` is that of all.
-        lay_out: lays out the files of all ranks; raises a PlanError if the layout cannot hold them.
+    ``homes`` returns the folders of so many ranks that get the small files; ``""`` is that of all ranks.
     """
 
     name: str
