@@ -102,7 +102,7 @@ class ChunkedFormat(Format, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Span:
     """A stretch of a tensor of a source along an axis, and where it begins in the target's tensor."""
 
     source: int
@@ -113,20 +113,20 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A tensor of a target, and the pieces of the tensors of its name in sources that it is made of.
+    """A tensor of a target, and the spans of the tensors of its name in sources that it is made of.
 
     Attributes:
         target: the position of the target.
         tensor: as it will be in the target; its chunks are what is copied at a time.
-        axis: along which the pieces follow each other, without a gap.
-        pieces: in this order; none where the elements are computed.
+        axis: along which the spans follow each other, without a gap.
+        spans: in this order; none where the elements are computed.
         read_bytes: how many bytes in memory the largest chunk of the sources has.
     """
 
     target: int
     tensor: StoredTensor
     axis: int
-    pieces: tuple[Piece, ...]
+    spans: tuple[Span, ...]
     read_bytes: int
 
     @property
@@ -301,44 +301,44 @@ class _Sources:
 
     def source_of(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
         """Return the source and the index of the chunk that has exactly the elements of this one."""
-        if not chunk.box or not self._flow.pieces or target.coding is None:
+        if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis
         side, step = chunk.box[axis], self._flow.chunks[axis]
-        piece = self._pieces(side)[0]
-        begin = piece.begin + side.start - piece.target_begin
-        if side.stop > piece.target_begin + piece.size or begin % step:
+        span = self._spans(side)[0]
+        begin = span.begin + side.start - span.target_begin
+        if side.stop > span.target_begin + span.size or begin % step:
             return None
-        array = self._array(piece.source)
+        array = self._array(span.source)
         end = min(begin + step, array.shape[axis])
         if array.coding != target.coding or end - begin != side.stop - side.start:
             return None
-        return piece.source, (*chunk.index[:axis], begin // step, *chunk.index[axis + 1 :])
+        return span.source, (*chunk.index[:axis], begin // step, *chunk.index[axis + 1 :])
 
     def elements(self, chunk: _Chunk) -> npt.NDArray[Any]:
         """Return the elements of a chunk, in row-major order."""
         axis = self._flow.axis
         if not chunk.box:
-            return self._read(self._flow.pieces[0].source, ())
+            return self._read(self._flow.spans[0].source, ())
         side = chunk.box[axis]
         parts = []
-        for piece in self._pieces(side):
-            first = max(side.start, piece.target_begin)
-            end = min(side.stop, piece.target_begin + piece.size)
-            shift = piece.begin - piece.target_begin
+        for span in self._spans(side):
+            first = max(side.start, span.target_begin)
+            end = min(side.stop, span.target_begin + span.size)
+            shift = span.begin - span.target_begin
             box = (*chunk.box[:axis], slice(first + shift, end + shift), *chunk.box[axis + 1 :])
-            parts.append(self._read(piece.source, box))
+            parts.append(self._read(span.source, box))
         # Joined by NumPy itself they would be in the byte order of this machine.
         return np.ascontiguousarray(
             parts[0] if len(parts) == 1 else np.concatenate(parts, axis, dtype=parts[0].dtype)
         )
 
-    def _pieces(self, side: slice) -> Sequence[Piece]:
-        """Return the pieces that meet a stretch of the target."""
-        pieces = self._flow.pieces
-        first = bisect_right(pieces, side.start, key=lambda piece: piece.target_begin) - 1
-        end = bisect_right(pieces, side.stop - 1, key=lambda piece: piece.target_begin)
-        return [piece for piece in pieces[first:end] if piece.size]
+    def _spans(self, side: slice) -> Sequence[Span]:
+        """Return the spans that meet a stretch of the target."""
+        spans = self._flow.spans
+        first = bisect_right(spans, side.start, key=lambda span: span.target_begin) - 1
+        end = bisect_right(spans, side.stop - 1, key=lambda span: span.target_begin)
+        return [span for span in spans[first:end] if span.size]
 
     def _read(self, source: int, box: Box) -> npt.NDArray[Any]:
         with reading(self._name(source)):

@@ -96,7 +96,10 @@ class ChunkCopies:
                     f"{flow.tensor.label} has: at least {size * _HELD} are needed, or smaller chunks"
                 )
             step = 1 if self.compute is not None else max(1, TASK_BYTES // max(1, size))
-            formats, name = {p.source: self.formats[p.source] for p in flow.pieces}, self.names[flow.target]
+            formats, name = (
+                {span.source: self.formats[span.source] for span in flow.spans},
+                self.names[flow.target],
+            )
             made += [
                 ChunkTask(flow, first, min(first + step, count), self.format, formats, name)
                 for first in range(0, count, step)

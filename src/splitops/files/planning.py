@@ -12,7 +12,7 @@ from typing import Final
 
 from splitops.errors import FileError, TypeUnsupportedError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
-from splitops.files.chunk_tasks import ChunkedFormat, Flow, Piece, chunk_bytes
+from splitops.files.chunk_tasks import ChunkedFormat, Flow, Span, chunk_bytes
 from splitops.files.chunks import ChunkCopies, Compute
 from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extent, Extents, joined, stretches_to
@@ -265,7 +265,7 @@ def _split_by_chunks(
     for index, (offset, size, shape) in enumerate(zip(plan.offsets, plan.sizes, plan.shapes, strict=True)):
         part = stored._replace(shape=shape, size=math.prod(shape) * stored.unit.bytes)
         part = part._replace(chunks=format_.target_chunks(part, contents, offset))
-        flows.append(Flow(index, part, axis, (Piece(0, offset, 0, size),), chunk_bytes(stored)))
+        flows.append(Flow(index, part, axis, (Span(0, offset, 0, size),), chunk_bytes(stored)))
         flows += [_whole_flow(other, index) for other in others]
         parts.append(Part(folder / names[index], stored.name, offset, size, shape))
     return chunk_plan(prefix, folder, names, parts, flows, format_, files=[contents])
@@ -275,12 +275,10 @@ def _merge_by_chunks(
     files: Sequence[Contents], path: Path, stored: StoredTensor, whole: StoredTensor, plan: SplitPlan
 ) -> FilePlan:
     format_, like = _chunked(files[0].format), files[0]
-    pieces = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
+    spans = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
     whole = whole._replace(chunks=format_.target_chunks(whole, like, 0))
     read_bytes = max(chunk_bytes(contents.tensor(stored.name)) for contents in files)
-    flow = Flow(
-        0, whole, plan.axis, tuple(Piece(i, 0, offset, size) for i, offset, size in pieces), read_bytes
-    )
+    flow = Flow(0, whole, plan.axis, tuple(Span(i, 0, offset, size) for i, offset, size in spans), read_bytes)
     flows = [flow, *(_whole_flow(other, 0) for other in like.tensors if other is not stored)]
     part = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
     return chunk_plan(path.name, path.parent, [path.name], [part], flows, format_, files=files)
@@ -300,7 +298,7 @@ def _chunked(format_: Format) -> ChunkedFormat:
 
 
 def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
-    return Flow(target, tensor, 0, (Piece(0, 0, 0, tensor.shape[0] if tensor.shape else 1),), 0)
+    return Flow(target, tensor, 0, (Span(0, 0, 0, tensor.shape[0] if tensor.shape else 1),), 0)
 
 
 def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents) -> ElementType | None:
