@@ -17,17 +17,7 @@ Parts = tuple[Any, ...] | list[Any]
 def call_plan(
     plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
 ) -> Parts:
-    """Split data of the plan's shape, of any element type.
-
-    Args:
-        plan: the plan.
-        data: array of shape :attr:`shape`.
-        copy: None or False gives views of ``data``; True gives independent contiguous parts.
-        out: arrays of the exact shapes and dtype; they are filled and returned.
-
-    Raises:
-        ArrayError: another shape than the plan's, or ``out`` that does not fit or overlaps.
-    """
+    """Split data of the plan's shape, of any element type; ``copy`` and ``out`` are as in the functions."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
         # An import form: it runs while torch.compile traces, whatever was loaded before.

@@ -81,7 +81,7 @@ def call(
 ) -> Any:
     """Split an array as one operator version does with these arguments.
 
-    ``copy`` and ``out`` are as in the function.
+    ``copy`` and ``out`` are as in the function; so is the tuple or list of parts.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):

@@ -86,14 +86,8 @@ def rows_of(
 ) -> tuple[int, int, int] | None:
     """Return memory as rows: their number, the bytes between them, the bytes of one index of the axis.
 
-    Args:
-        shape: without a zero.
-        strides: in bytes.
-        itemsize: bytes of one element.
-        axis: the split axis.
-
-    Returns:
-        None where a part is not one run in each row, or the rows have no common stride.
+    No size is 0, and strides are in bytes. None where a part is not one run in each row, or the rows have no
+    common stride.
 
     Examples:
         >>> rows_of((4, 6, 2), (96, 16, 8), 8, 1)
@@ -123,12 +117,6 @@ def pitch_of(
     shapes: Sequence[Sequence[int]], strides: Sequence[Sequence[int]], itemsize: int, axis: int
 ) -> int | None:
     """Return the bytes from one run to the next in every part; None where parts differ or have none.
-
-    Args:
-        shapes: of the parts.
-        strides: of the parts, in bytes.
-        itemsize: bytes of one element.
-        axis: the split axis.
 
     Examples:
         >>> pitch_of([(4, 2), (4, 3)], [(64, 8), (64, 8)], 8, 1)

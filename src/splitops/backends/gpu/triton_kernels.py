@@ -23,14 +23,7 @@ _LONG: Final = 1 << 30
 def copy_parts(data: torch.Tensor, sizes: Sequence[int], axis: int, parts: Sequence[torch.Tensor]) -> bool:
     """Copy the parts of a tensor into tensors of their shapes, on its device and current stream.
 
-    Args:
-        data: strided tensor.
-        sizes: the sizes of the parts along the axis, from the first on.
-        axis: the axis, in [0, rank).
-        parts: tensors of the dtype and device of the data.
-
-    Returns:
-        False where the memory has another layout than these kernels take; nothing is done then.
+    False where the memory has another layout than these kernels take; nothing is done then.
     """
     if data.numel() == 0:
         return True

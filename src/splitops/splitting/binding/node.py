@@ -18,12 +18,7 @@ from splitops.splitting.binding.rows import Operand, Row
 class Node:
     """One split as a node or call writes it: the arguments of :func:`splitops.splitting.binding.bind`.
 
-    Attributes:
-        row: its version.
-        attributes: its attributes by name.
-        inputs: what is known of each input; None is an absent one, as are those behind the last.
-        outputs: number of declared outputs; None where none are declared.
-        where: the place in a model.
+    Inputs behind the last are absent, too.
     """
 
     row: Row

@@ -14,8 +14,6 @@ class Operand:
     """An attribute, input or number of outputs, and its allowed values.
 
     Attributes:
-        source: which it is.
-        name: its name.
         index: the position of an input; otherwise None.
         default: the value for a node that sets none.
         minimum: the least value that each integer may have.
@@ -39,7 +37,6 @@ class Row:
     """One operator version as binding reads it; the names are those of the schema.
 
     Attributes:
-        schema: the row itself.
         data: the input that is split.
         inputs: the inputs beside it, by name.
         required: the inputs that must be there.

@@ -17,12 +17,7 @@ def check_sizes(
 ) -> None:
     """Prove that a size that the axis can have fits; of an unknown axis, that some axis has one.
 
-    Args:
-        node: the node.
-        division: how the axis is divided, or the lengths as far as they are known.
-        subject: where lengths or number of parts are given.
-        shape: shape of the data.
-        axis: the axis; None is unknown.
+    ``division`` may be the lengths as far as they are known. ``subject`` says where they are given.
     """
     least = free_lengths(division) if isinstance(division, tuple) else division
     sizes = shape if axis is None else (shape[axis],)
