@@ -13,9 +13,7 @@ from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
 from splitops.models.graph.onnx import (
     BY_CHANCE,
-    Names,
     fixed_array,
-    initializer,
     subgraphs,
 )
 from splitops.models.movers.evaluated import Value
@@ -27,14 +25,6 @@ from splitops.spec.elements.types import element_type_of
 _MOST_NODES: Final = 256
 MOST_ELEMENTS: Final = 1 << 16
 _DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
-
-
-def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Where) -> ir.Value | None:
-    """Return a new initializer in the place of a value that follows from constants alone; else None."""
-    array = folded_array(value, opset, where)
-    if array is None:
-        return None
-    return initializer(graph, ir.Tensor(array), names.fresh(value.name or "folded"))
 
 
 def folded_array(

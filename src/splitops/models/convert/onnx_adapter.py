@@ -39,17 +39,12 @@ class NoAdapterError(Exception):
 
 @dataclass(frozen=True)
 class LoneNode:
-    """A node by itself, its values named by their places, so that nodes of one kind are equal.
-
-    Attributes:
-        node: the node.
-        types: what is known of the types of its values.
-        constants: those of its inputs that are small and always the same.
-    """
+    """A node by itself, its values named by their places, so that nodes of one kind are equal."""
 
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
+    """Those of its inputs that are small and always the same."""
 
     @classmethod
     def of(cls, node: ir.Node) -> LoneNode:
@@ -122,13 +117,7 @@ def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
 
 @dataclass(frozen=True)
 class Small:
-    """What can are in the place of a node.
-
-    Attributes:
-        model: a model of it, whose values are named as those of the :class:`LoneNode`.
-        opset: its opset.
-        known: what is known of its values.
-    """
+    """What can stand in the place of a node: a model, its values named as those of the :class:`LoneNode`."""
 
     model: ModelProto
     opset: int

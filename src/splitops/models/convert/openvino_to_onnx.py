@@ -19,7 +19,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
-from splitops.models.convert.folding import folded, folded_layer
+from splitops.models.convert.folding import folded_array, folded_layer
 from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_operators import OpsetMover
 from splitops.models.convert.onnx_to_onnx import check_converted, status_of
@@ -112,7 +112,6 @@ class _Writer:
         self.mover = OpsetMover(self.names)
         self.splits: dict[str, ir.Node] = {}
         """The node that was read of each split, by the name of its first part."""
-        self.scopes: list[_GraphWriter] = []
 
     @property
     def complete(self) -> bool:
@@ -142,13 +141,13 @@ class _Writer:
 
     def _make_empty(self, where: Where) -> None:
         """Let nodes make empty data: OpenVINO reads an empty initializer as a scalar."""
-        for scope in self.scopes:
-            for value in list(scope.graph.initializers.values()):
+        for graph in self.model.graphs():
+            for value in list(graph.initializers.values()):
                 tensor = value.const_value
                 kind = None if tensor is None or tensor.size else from_onnx(tensor.dtype.value)
                 if tensor is None or kind is None or (tensor.shape.rank() == 1 and kind.integer):
                     continue  # such as the axes of a reduction
-                editor, before = OnnxEditor(self.model, where), scope.graph[0]
+                editor, before = OnnxEditor(self.model, where), graph[0]
                 if editor.has_empty(kind, before):
                     made = editor.fold(tensor.numpy(), kind, value, before)
                     ir.convenience.replace_all_uses_with(value, made)
@@ -156,8 +155,7 @@ class _Writer:
 
     def scope(self, graph: ir.Graph, where: Where) -> _GraphWriter:
         """Return what writes layers in a graph."""
-        self.scopes.append(_GraphWriter(self, graph, where))
-        return self.scopes[-1]
+        return _GraphWriter(self, graph, where)
 
 
 class _GraphWriter:
@@ -329,10 +327,11 @@ class _GraphWriter:
         if value_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
-            made = folded(value, self.graph, self.opset, self.names, where)
-            if made is None:
+            array = folded_array(value, self.opset, where)
+            if array is None:
                 return value
-            self.folded[value] = made
+            name = self.names.fresh(value.name or "folded")
+            self.folded[value] = initializer(self.graph, ir.Tensor(array), name)
         return self.folded[value]
 
     def _new_value(self, port: ir.Value) -> ir.Value:

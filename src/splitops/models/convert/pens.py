@@ -38,14 +38,7 @@ class ValueReader:
 
 
 class LayerPen(OnnxPen, ValueReader):
-    """Writes the nodes of one layer; their element types are noted.
-
-    Args:
-        opset: their opset.
-        names: the names of the model that they are for.
-        graph: its graph, where large constants go.
-        node: the node of the layer.
-    """
+    """Writes the nodes of one layer, whose node it is; their element types are noted."""
 
     def __init__(self, opset: int, names: Names, graph: ir.Graph, node: ir.Node) -> None:
         super().__init__(opset, names, node.name or "")

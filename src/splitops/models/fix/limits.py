@@ -17,17 +17,12 @@ _STRENGTH: Final = {form: strength for strength, form in enumerate(FixForm)}
 
 
 class Obstacle(NamedTuple):
-    """What prevents a split node, and the forms in which it does not.
-
-    Attributes:
-        reason: the limit or the broken rule.
-        forms: the forms, in the order in which they are tried.
-        certain: whether it is met in every run, not only for some inputs.
-    """
+    """What prevents a split node, and the forms in which it does not, in the order to try them."""
 
     reason: Reason
     forms: tuple[FixForm, ...]
     certain: bool = True
+    """Whether it is met in every run, not only for some inputs."""
 
     @property
     def strength(self) -> int:

@@ -38,13 +38,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class OnnxForms:
-    """Writes forms into a model.
-
-    Args:
-        editor: the model; what is known of its values is noted there.
-        unbind: how the user resolves split nodes with two meanings.
-        most: the most outputs that a Split may have; None where there is no limit.
-    """
+    """Writes forms into a model, whose Splits may have at most so many outputs."""
 
     def __init__(self, editor: OnnxEditor, unbind: Unbind | None, most: int | None) -> None:
         self.editor = editor

@@ -20,12 +20,7 @@ _ANY_SIZE: Final = 1 << 62
 
 
 class OpenVINOForms:
-    """Writes forms into a model.
-
-    Args:
-        editor: the model; what is known of its values is noted there.
-        most: the most outputs that a split may have; None where there is no limit.
-    """
+    """Writes forms into a model, whose splits may have at most so many outputs."""
 
     def __init__(self, editor: OpenVINOEditor, most: int | None) -> None:
         self.editor = editor

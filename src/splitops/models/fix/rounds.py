@@ -32,17 +32,12 @@ class NoFormError(Exception):
 
 
 class Written(NamedTuple):
-    """What is in the place of a split node now.
-
-    Attributes:
-        text: the form in words.
-        cost: what it costs when the model runs; empty where it costs nothing.
-        splits: the splits that are there now, where they are several.
-    """
+    """What is in the place of a split node now, and what it costs when the model runs."""
 
     text: str
     cost: str = ""
     splits: Sequence[ir.Node] = ()
+    """The splits that are there now, where they are several."""
 
 
 class Forms(Protocol):

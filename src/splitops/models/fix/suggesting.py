@@ -13,17 +13,12 @@ from splitops.models.fix import fix, installed_runtimes
 
 
 class Suggestion(NamedTuple):
-    """What a fix would do about findings.
-
-    Attributes:
-        fixable: how many findings it would resolve.
-        runtimes: what to name with ``--for``.
-        partial: whether some splits would stay unfixable.
-    """
+    """How many findings a fix would resolve, and what to name with ``--for``."""
 
     fixable: int = 0
     runtimes: tuple[str, ...] = ()
     partial: bool = False
+    """Whether some splits would stay unfixable."""
 
 
 def suggest(

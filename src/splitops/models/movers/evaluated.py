@@ -23,17 +23,13 @@ _MEMORY: Final = memory_bytes()
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor between layers.
-
-    Attributes:
-        array: its elements, of dtype ``element_type.numpy``.
-        element_type: their type, which uint8 codes of nf4, u1, u3 and u6 do not tell.
-        constant: whether it follows from constants alone.
-    """
+    """A tensor between layers."""
 
     array: npt.NDArray[Any]
     element_type: ElementType
+    """It says what uint8 codes of nf4, u1, u3 and u6 do not."""
     constant: bool = False
+    """Whether it follows from constants alone."""
 
     def __str__(self) -> str:
         return f"{self.element_type} {list(self.array.shape)}"

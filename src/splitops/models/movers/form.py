@@ -43,24 +43,16 @@ Infer = Callable[["Layer", Sequence[Tensor]], Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerForm:
-    """How a layer is said in ONNX.
-
-    Attributes:
-        layer: its type.
-        versions: the operation sets that have a version of it which the function covers.
-        write: write it as nodes; raises ModelError for what ONNX does not say.
-        opset: the opset of these nodes, from which they move to the target.
-        types: the element types of the first input for which both say the same; None are all.
-        infer_layer: what is known of the output of a layer; None is what the file declares of it.
-        broadcasts: whether the layer says how its inputs are broadcast.
-    """
+    """How a layer of some operation sets is written as nodes of an opset, which move to the target."""
 
     layer: str
     versions: frozenset[str]
     write: Write
     infer_layer: Infer | None = None
+    """What is known of its output; None is what the file declares of it."""
     opset: int = ONNX_OPSET
     types: frozenset[ElementType] | None = None
+    """The element types of the first input for which both say the same; None are all."""
     broadcasts: bool = False
 
     def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -75,21 +67,16 @@ class LayerForm:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute that a layer and an operator both have.
-
-    Attributes:
-        layer: its name in OpenVINO.
-        node: its name in ONNX.
-        read: what makes a number of its text, or the words of OpenVINO with those of ONNX.
-        layer_default: its text where a layer does not state it; None where it must.
-        node_default: its value where a node does not state it; None where it must.
-    """
+    """An attribute that a layer and an operator both have, each by its name."""
 
     layer: str
     node: str
     read: Callable[[str], Any] | Mapping[str, str | int]
+    """What makes a number of its text, or the words of OpenVINO with those of ONNX."""
     layer_default: str | None = None
+    """Its text where a layer does not state it; None where it must."""
     node_default: str | int | float | None = None
+    """Its value where a node does not state it; None where it must."""
 
     def of_layer(self, layer: Layer) -> Any:
         """Return the value that a node is to state for a layer."""
@@ -112,31 +99,21 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A layer and an operator of the same inputs, attributes and values: the row says both directions.
-
-    Attributes:
-        layer: the type of the layer.
-        onnx: the operator.
-        since: the version of the operator from which on its text is that of the layer.
-        versions: the operation sets that have a version of the layer which says this.
-        types: the element types for which both say the same.
-        attributes: the attributes of both.
-        inputs: the number of inputs.
-        broadcasts: whether the layer says how its inputs are broadcast.
-        gives: the element type of the output; None is that of the first input.
-        whole: the element types that the layer returns as they are, which the operator does not take.
-    """
+    """A layer and an operator of the same inputs, attributes and values: the row says both directions."""
 
     layer: str
     onnx: str
     since: int
+    """The version of the operator from which on its text is that of the layer."""
     versions: frozenset[str]
     types: frozenset[ElementType]
     attributes: tuple[Attribute, ...] = ()
     inputs: int = 1
     broadcasts: bool = False
     gives: ElementType | None = None
+    """The element type of the output; None is that of the first input."""
     whole: frozenset[ElementType] = frozenset()
+    """The element types that the layer returns as they are, which the operator does not take."""
 
     @property
     def opset(self) -> int:
@@ -240,13 +217,21 @@ def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArr
     """Return the numbers of an input that ONNX needs to be constant."""
     found = pen.numbers(value)
     if found is None:
-        raise ModelError(f"the {name} of {layer} is computed when the model runs, and ONNX needs it stated")
+        verb = "are" if name in ("axes", "sizes", "steps") else "is"
+        raise ModelError(f"the {name} of {layer} {verb} computed when the model runs. ONNX needs a constant")
     return found
 
 
 def axes_of(pen: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
     """Return the integers of an input that ONNX needs to be constant."""
     return [int(axis) for axis in constant(pen, layer, value, name).reshape(-1)]
+
+
+def axis_input(pen: Reader, layer: Layer, value: ir.Value) -> int:
+    """Return the axis that ONNX needs to be constant."""
+    axes = axes_of(pen, layer, value, "axis")
+    prove(len(axes) == 1, f"{layer} has {len(axes)} axes")
+    return axes[0]
 
 
 def rank_of(pen: Reader, layer: Layer, value: ir.Value) -> int:
@@ -268,3 +253,8 @@ def scalar(pen: NodeWriter, number: float, like: ir.Value) -> ir.Value:
 def as_int64(pen: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes sizes and positions."""
     return value if pen.type_of(value) is INT64 else pen.cast(value, INT64)
+
+
+def as_positions(pen: NodeWriter, value: ir.Value) -> ir.Value:
+    """Return integers as ONNX takes positions."""
+    return value if pen.type_of(value) in SIZES else pen.cast(value, INT64)

@@ -14,9 +14,9 @@ from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integers, prove_size, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.form import as_positions, axis_input
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, gathered
-from splitops.spec.elements.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -85,13 +85,9 @@ def _infer_node(node: OnnxNode) -> Tensor:
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, given = sources
-    axis = pen.numbers(given)
-    if axis is None or axis.size != 1:
-        raise ModelError(f"the axis of {layer} is computed when the model runs")
+    axis = axis_input(pen, layer, given)
     # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
-    if pen.type_of(indices) not in (ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]):
-        indices = pen.cast(indices, ELEMENT_TYPES["int64"])
-    return pen.op("Gather", [data, indices], {"axis": int(axis.reshape(-1)[0])})
+    return pen.op("Gather", [data, as_positions(pen, indices)], {"axis": axis})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

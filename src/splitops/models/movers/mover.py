@@ -43,14 +43,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """A node of the ONNX domain, as inference sees it.
-
-    Attributes:
-        operator: its operator.
-        opset: the opset that it is of.
-        attributes: its attributes, as Python's numbers and texts.
-        inputs: what is known of its inputs; None where one is absent or nothing is known.
-    """
+    """A node of the ONNX domain, as inference sees it: attributes are numbers and texts; None is unknown."""
 
     operator: str
     opset: int

@@ -10,9 +10,9 @@ from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
 from splitops.models.movers.evaluated import Value, integers, prove_size, taken
 from splitops.models.movers.followed import entries, moved, numbers
+from splitops.models.movers.form import as_int64
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import reshaped
-from splitops.spec.elements.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -94,13 +94,11 @@ def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
     # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
     keeps = special or (shape is not None and 0 not in shape)
     attributes = {} if keeps else {"allowzero": 1}
-    int64 = ELEMENT_TYPES["int64"]
     if not keeps and shape is not None and -1 in shape:
         # ONNX takes no -1 beside an empty axis, where OpenVINO takes it for 1.
         sizes = [1 if size == -1 else int(size) for size in shape]
         return pen.op("Reshape", [data, pen.integers(sizes)], attributes)
-    wide = pattern if pen.type_of(pattern) is int64 else pen.cast(pattern, int64)
-    return pen.op("Reshape", [data, wide], attributes)
+    return pen.op("Reshape", [data, as_int64(pen, pattern)], attributes)
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -11,6 +11,7 @@ from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.form import axes_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, unsqueezed
 from splitops.spec.sizes.dims import Range, Shape
@@ -93,16 +94,9 @@ def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
 # To and from ONNX
 
 
-def _stated(pen: NodeWriter, layer: Layer, given: Sequence[ir.Value]) -> list[int]:
-    arrays = [pen.numbers(value) for value in given]
-    if any(array is None for array in arrays):
-        raise ModelError(f"the axes of {layer} are computed when the model runs")
-    return [int(axis) for array in arrays if array is not None for axis in array.reshape(-1)]
-
-
 def _squeeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    shape, stated = pen.shape_of(data), _stated(pen, layer, given)
+    shape, stated = pen.shape_of(data), [axis for value in given for axis in axes_of(pen, layer, value)]
     if not stated:
         return pen.op("Squeeze", [data])
     if shape is not None:
@@ -113,8 +107,8 @@ def _squeeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
 
 
 def _unsqueeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, *given = sources
-    return pen.op("Unsqueeze", [data, pen.integers(_stated(pen, layer, given))])
+    data, given = sources
+    return pen.op("Unsqueeze", [data, pen.integers(axes_of(pen, layer, given))])
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -10,6 +10,7 @@ from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.form import axes_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.spec.sizes.dims import UNKNOWN
 
@@ -51,11 +52,8 @@ def _infer_node(node: OnnxNode) -> Tensor:
 
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    order = pen.numbers(sources[1])
-    if order is None:
-        raise ModelError(f"the order of {layer} is computed when the model runs")
-    attributes = {"perm": [int(axis) for axis in order]} if order.size else {}
-    return pen.op("Transpose", [sources[0]], attributes)
+    order = axes_of(pen, layer, sources[1], "order")
+    return pen.op("Transpose", [sources[0]], {"perm": order} if order else {})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -23,12 +23,7 @@ Axis = list[Factor]
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """A Reshape.
-
-    Attributes:
-        pattern: what it declares; 0 keeps the axis of the same position, -1 is what is left.
-        shape: the shape that it gives.
-    """
+    """A Reshape; in its pattern, 0 keeps the axis of the same position, -1 is what is left."""
 
     pattern: tuple[int, ...]
     shape: Shape
@@ -36,11 +31,7 @@ class Regroup:
 
 @dataclass(frozen=True, slots=True)
 class Permute:
-    """A Transpose.
-
-    Attributes:
-        order: the axis of the data that each axis of the result is.
-    """
+    """A Transpose: the axis of the data that each axis of the result is."""
 
     order: tuple[int, ...]
 

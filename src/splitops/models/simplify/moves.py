@@ -46,38 +46,26 @@ def merged_moves(node: ir.Node, editor: Editor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Nodes that divide an axis of a value into parts.
-
-    Attributes:
-        nodes: the nodes, the first one of them first.
-        axis: the axis.
-        sizes: the sizes of the parts.
-        parts: their values.
-        squeezed: whether they lose the axis.
-    """
+    """Nodes that divide an axis of a value into parts, the first one of them first."""
 
     nodes: Sequence[ir.Node]
     axis: int
     sizes: Sequence[int]
     parts: Sequence[ir.Value]
     squeezed: bool
+    """Whether the parts lose the axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of what is in front, and how it becomes what was read.
-
-    Attributes:
-        size: its size on the axis that is divided in front.
-        end: the value that it becomes.
-        behind: the nodes that led to it.
-        moves: the ones that do now.
-    """
+    """A part of what is in front, its size on the axis that is divided there, and what it becomes."""
 
     size: int
     end: ir.Value
     behind: Sequence[ir.Node]
+    """The nodes that led to it."""
     moves: Sequence[Move]
+    """The ones that do now."""
 
 
 def moved_splits(node: ir.Node, editor: Editor) -> None:

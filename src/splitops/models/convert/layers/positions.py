@@ -17,19 +17,14 @@ from splitops.models.movers.form import (
     LayerForm,
     Values,
     as_int64,
-    axes_of,
+    as_positions,
+    axis_input,
     constant,
     opsets,
     prove,
     rank_of,
 )
 from splitops.spec.elements.types import ElementType, from_openvino
-
-
-def _axis(pen: LayerPen, layer: Layer, value: ir.Value) -> int:
-    stated = axes_of(pen, layer, value, "axis")
-    prove(len(stated) == 1, f"{layer} has {len(stated)} axes")
-    return stated[0]
 
 
 def _typed_result(pen: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
@@ -40,15 +35,11 @@ def _typed_result(pen: LayerPen, layer: Layer, value: ir.Value, name: str, defau
     return value if kind is INT64 else pen.cast(value, kind)
 
 
-def _indices(pen: LayerPen, value: ir.Value) -> ir.Value:
-    return value if pen.type_of(value) in (INT32, INT64) else pen.cast(value, INT64)
-
-
 def _gather_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
     (axis,) = layer.integers("axis")
-    return pen.op("GatherElements", [data, _indices(pen, indices)], {"axis": axis})
+    return pen.op("GatherElements", [data, as_positions(pen, indices)], {"axis": axis})
 
 
 def _gather_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -69,12 +60,12 @@ def _reduction(layer: Layer) -> str | None:
 
 def _scatter_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, axis = sources
-    attributes: dict[str, int | str] = {"axis": _axis(pen, layer, axis)}
+    attributes: dict[str, int | str] = {"axis": axis_input(pen, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
         uses = layer.boolean("use_init_val", default=True)
         prove(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
-    return pen.op("ScatterElements", [data, _indices(pen, indices), updates], attributes)
+    return pen.op("ScatterElements", [data, as_positions(pen, indices), updates], attributes)
 
 
 def _scatter_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -86,7 +77,7 @@ def _scatter_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 
 def _scatter(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
-    rank, axis = rank_of(pen, layer, data), _axis(pen, layer, given)
+    rank, axis = rank_of(pen, layer, data), axis_input(pen, layer, given)
     prove(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
     inner = pen.op("Unsqueeze", [as_int64(pen, indices), pen.integers([-1])])
     return pen.op("ScatterND", [data, inner, updates])

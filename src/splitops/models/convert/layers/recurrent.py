@@ -30,20 +30,15 @@ _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 @dataclass(frozen=True)
 class _Cell:
-    """Writes a sequence of one kind of cell, or a cell as a sequence of one step.
-
-    Attributes:
-        operator: the operator of ONNX.
-        gates: where OpenVINO has each of ONNX's gates.
-        states: the number of states that a step hands on.
-        activations: those of a layer that sets none.
-        single: whether the layer is a cell.
-    """
+    """Writes a sequence of one kind of cell, or a cell as a sequence of one step."""
 
     operator: str
     gates: tuple[int, ...]
+    """Where OpenVINO has each of ONNX's gates."""
     states: int
+    """The number of states that a step hands on."""
     activations: str
+    """Those of a layer that sets none."""
     single: bool = False
 
     def __call__(self, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:

@@ -196,17 +196,12 @@ def _average_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> i
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The attributes of a pool.
-
-    Attributes:
-        attributes: what a node sets.
-        pads: whether the layer pads.
-        rounds_up: whether its size may be one that only rounding up gives.
-    """
+    """The attributes of a pool."""
 
     attributes: dict[str, Any]
     pads: bool
     rounds_up: bool
+    """Whether its size may be one that only rounding up gives."""
 
 
 def _pool(pen: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
