@@ -111,7 +111,8 @@ def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOMo
         layer = layer_of(node)
         inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
         outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
-        set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
+        if (inputs, outputs) != (layer.inputs, layer.outputs):
+            set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
     return from_nodes(model)
 
 
