@@ -58,7 +58,8 @@ def explain(code: str) -> Explanation:
         >>> explain("opencv.default-axis").command
         'splitops fix {model} --for opencv -o {fixed}'
     """
-    messages, example, error = _messages().get(code, ()), *_examples().get(code, ("", ""))
+    recorded = _recorded().get(code, _NOTHING)
+    messages, example, error = _messages(code), recorded["example"], recorded["error"]
     limit = next((one for one in every_limit() if one.code == code), None)
     if limit is not None:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.forms else None
@@ -84,7 +85,7 @@ def find(text: str) -> list[str]:
     wanted = _words(text)
     scores: dict[str, float] = {}
     for code in every_code():
-        for message in _messages().get(code, ()):
+        for message in _messages(code):
             common = wanted & _words(message.text)
             score = len(common) / len(wanted) if wanted else 0.0
             scores[code] = max(scores.get(code, 0.0), score)
@@ -114,14 +115,9 @@ def _recorded() -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-@cache
-def _messages() -> Mapping[str, tuple[RuntimeMessage, ...]]:
-    """Return what runtimes print by code, as the comparison has seen it."""
-    return {
-        code: tuple(RuntimeMessage(**row) for row in one["messages"]) for code, one in _recorded().items()
-    }
+def _messages(code: str) -> tuple[RuntimeMessage, ...]:
+    """Return what runtimes print of a code, as the comparison has seen it."""
+    return tuple(RuntimeMessage(**row) for row in _recorded().get(code, _NOTHING)["messages"])
 
 
-def _examples() -> Mapping[str, tuple[str, str]]:
-    """Return the example of each code that has one, and what it prints here."""
-    return {code: (one["example"], one["error"]) for code, one in _recorded().items()}
+_NOTHING: Final[Mapping[str, Any]] = {"messages": (), "example": "", "error": ""}

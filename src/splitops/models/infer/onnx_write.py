@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
 
-from splitops.models.formats.onnx.structure import extend, function_path, subgraphs
+from splitops.models.formats.onnx.structure import function_path, located_graphs
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.known import Known, Opaque, Tensor
 from splitops.spec.elements.types import ElementType
@@ -26,53 +26,33 @@ def with_shapes(model: ModelProto, values: Values) -> ModelProto:
     """
     made = ModelProto()
     made.CopyFrom(model)
-    types = _Types(values)
-    _fill(made.graph, None, types)
-    for function in made.functions:
-        path = function_path(function)
-        if made.ir_version >= _FUNCTION_VALUES:
-            stated = {info.name: info for info in function.value_info}
-            for name in (*function.input, *_outputs(function.node)):
-                if name not in stated:
-                    _add(function.value_info, name, types.of(path, name))
-        for node in function.node:
-            for step, graph in subgraphs(node):
-                _fill(graph, extend(path, step), types)
-    return made
+    made_types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
 
-
-class _Types:
-    """The types to write of the values of a model; values that are alike share one."""
-
-    def __init__(self, values: Values) -> None:
-        self._values = values
-        self._made: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
-
-    def of(self, path: str | None, name: str) -> TypeProto | None:
+    def type_of(path: str | None, name: str) -> TypeProto | None:
         """Return the type of a value; the ONNX checker accepts no tensor of unknown rank."""
-        known = self._values.get((path, name))
+        known = values.get((path, name))
         if not isinstance(known, Tensor):
             return None if isinstance(known, Opaque) else to_type(known)
         if known.shape is None:
             return None
-        key = known.type, known.shape
-        if key not in self._made:
-            self._made[key] = to_type(known)
-        return self._made[key]
+        key = known.type, known.shape  # values that are alike share a type
+        if key not in made_types:
+            made_types[key] = to_type(known)
+        return made_types[key]
 
-
-def _fill(graph: GraphProto, path: str | None, types: _Types) -> None:
-    outputs = {value.name for value in graph.output}
-    others = outputs | {value.name for value in graph.input}
-    stated = {info.name for info in graph.value_info}
-    for info in (*graph.output, *graph.value_info):
-        _merge(info, types.of(path, info.name))
-    for name in _outputs(graph.node):
-        if name not in others and name not in stated:
-            _add(graph.value_info, name, types.of(path, name))
-    for node in graph.node:
-        for step, inner in subgraphs(node):
-            _fill(inner, extend(path, step), types)
+    for path, graph in located_graphs(made):
+        declared = {info.name for info in (*graph.input, *graph.output, *graph.value_info)}
+        for info in (*graph.output, *graph.value_info):
+            _merge(info, type_of(path, info.name))
+        for name in _outputs(graph.node):
+            if name not in declared:
+                _add(graph.value_info, name, type_of(path, name))
+    for function in made.functions if made.ir_version >= _FUNCTION_VALUES else ():
+        path, declared = function_path(function), {info.name for info in function.value_info}
+        for name in (*function.input, *_outputs(function.node)):
+            if name not in declared:
+                _add(function.value_info, name, type_of(path, name))
+    return made
 
 
 def _outputs(nodes: Sequence[NodeProto]) -> list[str]:
