@@ -23,6 +23,7 @@ from splitops.errors import NOWHERE, LengthsError, ModelError
 from splitops.models.engines import isolated, make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.engines.isolated import IsolatedEngine
+from splitops.models.engines.onnxruntime import OnnxRuntime
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.formats.onnx import structure
 from splitops.models.graph.onnx_model import as_graph
@@ -982,3 +983,23 @@ def test_a_session_checks_a_model_once_and_reads_it_again_only_to_rewrite_it(
     with splitops.session(model, "onnxruntime") as made:
         assert [made.engine_of(site) for site in made.sites] == ["onnxruntime"]
     assert counts == Counter(graph=1, from_proto=read, serialize_model=read - 1)
+
+
+@needs_onnxruntime
+def test_a_split_that_a_runtime_has_no_implementation_of_is_said_to_run_here(monkeypatch):
+    compile_ = OnnxRuntime.compile
+
+    def without_split(engine: OnnxRuntime, program: Program) -> Any:
+        if isinstance(program.content, bytes) and b"Split" in program.content:
+            problem = "lacks it"
+            raise EngineError("onnxruntime", problem, node="cut", operator="Split", lacks=True)
+        return compile_(engine, program)
+
+    monkeypatch.setattr(OnnxRuntime, "compile", without_split)
+    model = parsed("""g (float[N] x) => (float[n] a, float[m] c) {
+        a, b = Split<num_outputs = 2>(x) c = Neg(b) }""")
+    model.graph.node[0].name = "cut"
+    ready = splitops.session(model, "onnxruntime")
+    assert ready.engine_of(ready.sites[0]) == "splitops"
+    assert "splitops runs 1 of 1 split (cut: no implementation)" in ready.describe()
+    np.testing.assert_array_equal(ready.run({"x": X[:4]})["c"], -X[2:4])

@@ -160,16 +160,7 @@ def verify(
 
 
 def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
-    """Make inputs that a model takes, by name.
-
-    Args:
-        ours: a session of the model on the reference.
-        seed: of the random numbers.
-
-    Raises:
-        ModelError: an input is not a tensor of a declared type and rank, or the model accepts no generated
-            input.
-    """
+    """Make inputs that a model takes, by name; ``ours`` is a session of it on the reference."""
     trials = _Trials(ours, seed)
     return trials.feeds(trials.base())
 
@@ -177,13 +168,9 @@ def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
 def difference(
     ours: Any, theirs: Any, our_type: str | None = None, their_type: str | None = None
 ) -> str | None:
-    """Return how an output differs from ours, bit for bit; None where it does not.
+    """Return how an output, a list for a sequence, differs from ours bit for bit; None where it does not.
 
-    Args:
-        ours: an array, or a list of arrays for a sequence.
-        theirs: the other output.
-        our_type: the name of the element type; None is that of the array.
-        their_type: the same of the other output.
+    The names of element types are those of the arrays where they are not given.
     """
     if isinstance(ours, list) != isinstance(theirs, list):
         return "a tensor, not a sequence" if isinstance(ours, list) else "a sequence, not a tensor"

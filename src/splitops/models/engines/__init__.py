@@ -28,12 +28,6 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def require(name: str) -> None:
-    """Prove that a runtime is installed; the error names the extra that has it."""
-    if not is_installed(name):
-        raise ModelError(f"engine {name!r} is not installed; pip install splitops[{name}]")
-
-
 def make_engine(
     name: str,
     options: dict[str, Any],
@@ -46,7 +40,8 @@ def make_engine(
 
     ``inside`` says that this process is that of an isolated engine.
     """
-    require(name)
+    if not is_installed(name):
+        raise ModelError(f"engine {name!r} is not installed; pip install splitops[{name}]")
     if isolate:
         from splitops.models.engines.isolated import IsolatedEngine
 
