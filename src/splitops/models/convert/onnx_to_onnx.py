@@ -33,12 +33,11 @@ from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split
 from splitops.models.infer.walk import Upstream, Walk
-from splitops.models.known import Tensor
+from splitops.models.known import Tensor, may_be
 from splitops.models.sites import Origin, Site
 from splitops.models.sites.forms import Form, Method, SplitForm, Target
 from splitops.models.sites.rewriting import find_form
 from splitops.spec.operators import schema
-from splitops.spec.sizes.dims import Shape
 
 
 def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
@@ -85,25 +84,14 @@ def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
     false = []
     for value in (*made.graph.output, *made.graph.value_info):
         found, said = values.get((None, value.name)), from_type(value.type)
-        if (
-            isinstance(found, Tensor)
-            and isinstance(said, Tensor)
-            and not _may_be_equal(found.shape, said.shape)
-        ):
+        if not isinstance(found, Tensor) or not isinstance(said, Tensor):
+            continue
+        if not may_be(said.shape, found.shape):
             kind = to_type(found)
             assert kind is not None
             value.type.CopyFrom(kind)
             false.append(value)
     return made if false else None
-
-
-def _may_be_equal(found: Shape | None, said: Shape | None) -> bool:
-    if found is None or said is None:
-        return True
-    if len(found) != len(said):
-        return False
-    sizes = [(a, b) for a, b in zip(found, said, strict=True) if isinstance(a, int) and isinstance(b, int)]
-    return all(a == b for a, b in sizes)
 
 
 def _moved(

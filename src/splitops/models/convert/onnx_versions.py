@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from onnx import AttributeProto, NodeProto, helper
@@ -81,43 +81,27 @@ def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
 
 def _means_otherwise(node: NodeProto, older: int, newer: int) -> bool:
     """Return whether an equal form means something else on both sides of a change."""
-    for version, concerns in _MEANING_CHANGED.get(node.op_type, {}).items():
-        if older < version <= newer and concerns(node):
-            return True
-    return False
+    changes = _MEANING_CHANGED.get(node.op_type, ())
+    if sum(1 for name in node.output if name) > 1:
+        changes += _OUTPUTS_CHANGED.get(node.op_type, ())
+    return any(older < version <= newer for version in changes)
 
 
-def _always(node: NodeProto) -> bool:
-    return True
-
-
-def _several_outputs(node: NodeProto) -> bool:
-    """One output is the same in every version; more are those of training, which changed."""
-    return sum(1 for name in node.output if name) > 1
-
-
-def _at(
-    *versions: int, where: Callable[[NodeProto], bool] = _always
-) -> dict[int, Callable[[NodeProto], bool]]:
-    return dict.fromkeys(versions, where)
-
-
-def _each(names: Iterable[str], *versions: int) -> dict[str, dict[int, Callable[[NodeProto], bool]]]:
-    return {name: _at(*versions) for name in names}
-
-
-_MEANING_CHANGED: Final[Mapping[str, Mapping[int, Callable[[NodeProto], bool]]]] = {
-    **_each(("Softmax", "LogSoftmax", "Hardmax"), 13),
-    **_each(("Max", "Mean", "Min", "Sum"), 8),
-    **_each(("PRelu",), 7),
-    "Dropout": _at(7, 12),
-    "BatchNormalization": _at(7) | _at(9, 14, 15, where=_several_outputs),
-    "RoiAlign": _at(16),
-    "Resize": _at(11, 13, 18, 19),
-    "GroupNormalization": _at(21),
-    "GridSample": _at(20),
-    "Upsample": _at(9, 10),
-    "Attention": _at(24),
-    "Scan": _at(9),
+_MEANING_CHANGED: Final[Mapping[str, tuple[int, ...]]] = {
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), (13,)),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), (8,)),
+    "PRelu": (7,),
+    "Dropout": (7, 12),
+    "BatchNormalization": (7,),
+    "RoiAlign": (16,),
+    "Resize": (11, 13, 18, 19),
+    "GroupNormalization": (21,),
+    "GridSample": (20,),
+    "Upsample": (9, 10),
+    "Attention": (24,),
+    "Scan": (9,),
 }
 """Versions that changed what an equal form of some nodes means, which their schemas do not show."""
+
+_OUTPUTS_CHANGED: Final[Mapping[str, tuple[int, ...]]] = {"BatchNormalization": (9, 14, 15)}
+"""Versions that changed the outputs behind the first one, which are those of training."""

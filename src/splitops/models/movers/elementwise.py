@@ -5,7 +5,7 @@ What a NaN becomes in Maximum, Minimum, ReLU and Clamp neither dialect says, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -146,21 +146,14 @@ def _swish(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Val
     return pen.op("Mul", [data, pen.op("Sigmoid", [scaled])])
 
 
-def _hard_sigmoid(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, alpha, beta = sources
-    attributes = {
-        name: _stated(pen, layer, value, name) for name, value in (("alpha", alpha), ("beta", beta))
-    }
-    return pen.op("HardSigmoid", [data], attributes)
-
-
-def _selu(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, alpha, gamma = sources
-    attributes = {
-        "alpha": _stated(pen, layer, alpha, "alpha"),
-        "gamma": _stated(pen, layer, gamma, "lambda"),
-    }
-    return pen.op("Selu", [data], attributes)
+def _with_numbers(
+    operator: str, names: Mapping[str, str], pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
+) -> ir.Value:
+    """Write an operator that has as attributes what are inputs of the layer, whose names are the values."""
+    rows = zip(names.items(), sources[1:], strict=True)
+    return pen.op(
+        operator, sources[:1], {own: _stated(pen, layer, value, name) for (own, name), value in rows}
+    )
 
 
 def _stated(pen: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
@@ -236,13 +229,15 @@ _WRITTEN: Final = (
     _form(layer="Clamp", write=_clamp, types=NUMBERS),
     _form(layer="Round", versions=opsets(5), write=_round, types=FLOATS | INTEGERS),
     _form(layer="Swish", versions=opsets(4), write=_swish),
-    _form(layer="HardSigmoid", write=_hard_sigmoid),
+    _form(
+        layer="HardSigmoid", write=partial(_with_numbers, "HardSigmoid", {"alpha": "alpha", "beta": "beta"})
+    ),
     _form(
         layer="HSigmoid",
         versions=opsets(5),
         write=lambda pen, layer, sources: pen.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}),
     ),
-    _form(layer="Selu", write=_selu),
+    _form(layer="Selu", write=partial(_with_numbers, "Selu", {"alpha": "alpha", "gamma": "lambda"})),
     _form(layer="PReLU", write=_parametric),
     _truth(
         layer="IsFinite",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,10 +37,10 @@ def merged_moves(node: ir.Node, editor: Editor) -> None:
     fewer = moves(factored.source, factored.axes)
     if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
         return
-    before, where = _words(one.op_type for one in row), editor.where(row[-1])
+    before, where = ", ".join(one.op_type for one in row), editor.where(row[-1])
     editor.replace(end, stated(fewer, row[-1], data, editor))
     editor.remove(*row)
-    after = _words("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
+    after = ", ".join("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
     editor.applied(where, before, after or data.name or "its input", "together they move the same")
 
 
@@ -100,7 +100,7 @@ def _move(above: list[ir.Node], cover: Cover, editor: Editor) -> bool:
     if 1 + sum(len(part.moves) for part in parts) >= old:
         return False
     first = cover.nodes[0]
-    where, before = editor.where(first), f"{_words(one.op_type for one in above)}, {first.op_type}"
+    where, before = editor.where(first), f"{', '.join(one.op_type for one in above)}, {first.op_type}"
     sizes = [part.size for part in parts]
     made = editor.pen(first).split(source, axis, sum(sizes), sizes)
     for part, value in zip(parts, made, strict=True):
@@ -208,7 +208,3 @@ def stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Edit
         else:
             value = pen.reshape(value, move.pattern, move.shape)
     return value
-
-
-def _words(operators: Iterable[str]) -> str:
-    return ", ".join(operators)
