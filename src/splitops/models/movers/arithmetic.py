@@ -13,6 +13,7 @@ from splitops.errors import ModelError
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
 from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.form import BOOL, INT64, NUMBERS, SIZES
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader, Role
 from splitops.models.movers.numbers import ARITHMETIC, apply, equal
 from splitops.models.movers.shapes import broadcast
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-_INT32, _INT64, _BOOL = (ELEMENT_TYPES[name] for name in ("int32", "int64", "bool"))
 _NAMES: Final[Mapping[str, str]] = {
     "Add": "Add",
     "Sub": "Subtract",
@@ -35,17 +35,13 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 """The layer types by ONNX operator."""
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
-_SAME_NUMBERS: Final = frozenset(
-    {_INT32, _INT64, *(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))}
-)
-"""Of these both dialects overflow and round alike; of narrower integers OpenVINO says nothing."""
 
 
 def _inferred(operator: str, tensors: Sequence[Tensor]) -> Tensor:
     def computed() -> Numbers:
         if operator == "Equal":
             return apply(equal, numbers(tensors[0]), numbers(tensors[1]))
-        if any(tensor.type is not _INT64 for tensor in tensors):
+        if any(tensor.type is not INT64 for tensor in tensors):
             raise ValueError("only 64-bit integers are followed")
         return reduce(partial(apply, ARITHMETIC[operator]), map(numbers, tensors))
 
@@ -54,7 +50,7 @@ def _inferred(operator: str, tensors: Sequence[Tensor]) -> Tensor:
 
 def _kind(operator: str) -> ElementType | None:
     """Return the type of the result; None is that of the inputs."""
-    return _BOOL if operator == "Equal" else None
+    return BOOL if operator == "Equal" else None
 
 
 def _infer_layer(operator: str, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
@@ -71,7 +67,7 @@ def _infer_node(operator: str, node: OnnxNode) -> Tensor:
 
 def _to_onnx(operator: str, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     types = {pen.type_of(source) for source in sources}
-    if not types <= _SAME_NUMBERS and operator != "Equal":
+    if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
         if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
             raise ModelError(
@@ -81,7 +77,7 @@ def _to_onnx(operator: str, pen: NodeWriter, layer: Layer, sources: Sequence[ir.
         raise ModelError(f"{layer} of {names} is not said to be the same in ONNX")
     if not _broadcasts_as_onnx(layer):
         raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
-    if operator == "Div" and types <= {_INT32, _INT64} and layer.attribute("m_pythondiv") != "false":
+    if operator == "Div" and types <= SIZES and layer.attribute("m_pythondiv") != "false":
         return _rounded_down(pen, sources)
     return pen.op(operator, sources)
 
@@ -109,7 +105,7 @@ def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     if len(node.inputs) != 2 or "broadcast" in node.attributes or "axis" in node.attributes:
         return False
     types = {None if value is None else graph.type_of(value) for value in node.inputs}
-    return len(types) == 1 and types <= _SAME_NUMBERS
+    return len(types) == 1 and types <= NUMBERS
 
 
 ARITHMETIC_OF_SIZES: Final = tuple(

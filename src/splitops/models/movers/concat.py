@@ -13,7 +13,7 @@ from splitops.models.known import Tensor, partial_value
 from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, prove_size
 from splitops.models.movers.followed import entries, moved, shape_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
+from splitops.models.movers.mover import LayerWriter, Mover, Role
 from splitops.models.movers.shapes import axis_within, concatenated
 
 if TYPE_CHECKING:
@@ -60,23 +60,6 @@ def _numbers(tensor: Tensor) -> Numbers:
     return partial_value(entries(tensor)) if tensor.value is None else tensor.value
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-    return _inferred(inputs, _layer_axis(layer))
-
-
-def _axis(node: OnnxNode) -> int:
-    axis: int = node.attributes.get("axis", _DEFAULT)
-    return axis
-
-
-def _infer_node(node: OnnxNode) -> Tensor:
-    return _inferred(node.tensors(), _axis(node))
-
-
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return pen.op("Concat", sources, {"axis": _layer_axis(layer)})
-
-
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
     axis = node.attributes.get("axis")
     return layers.layer(node, "Concat", node.inputs, {"axis": _DEFAULT if axis is None else axis.value})
@@ -90,8 +73,8 @@ CONCAT: Final = Mover(
     openvino="Concat",
     role=Role.CONCAT,
     evaluate=_evaluate,
-    infer_layer=_infer_layer,
-    infer_node=_infer_node,
-    to_onnx=_to_onnx,
+    infer_layer=lambda layer, inputs: _inferred(inputs, _layer_axis(layer)),
+    infer_node=lambda node: _inferred(node.tensors(), node.attributes.get("axis", _DEFAULT)),
+    to_onnx=lambda pen, layer, sources: pen.op("Concat", sources, {"axis": _layer_axis(layer)}),
     to_openvino=_to_openvino,
 )

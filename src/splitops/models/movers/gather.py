@@ -96,16 +96,12 @@ def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
     return layers.layer(node, "Gather", [*node.inputs[:2], axis], {"batch_dims": 0}, version="opset8")
 
 
-def _takes_layer(layer: Layer) -> bool:
-    return layer.attribute("batch_dims") in {None, "0"}
-
-
 GATHER: Final = Mover(
     onnx="Gather",
     openvino="Gather",
     role=Role.GATHER,
     versions=frozenset({"opset1", "opset7", "opset8"}),
-    takes_layer=_takes_layer,
+    takes_layer=lambda layer: layer.attribute("batch_dims") in {None, "0"},
     evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,

@@ -142,14 +142,6 @@ class LayerWriter(Reader, Protocol):
         """Add a constant, of int64 or ``kind``."""
 
 
-def _any_layer(layer: Layer) -> bool:
-    return True
-
-
-def _any_node(node: ir.Node, graph: Reader, opset: int) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mover:
     """An operator that moves data or computes sizes, and means the same in ONNX and OpenVINO.
@@ -176,8 +168,8 @@ class Mover:
     openvino: str
     role: Role | None = None
     versions: frozenset[str] = EVERY_OPSET
-    takes_layer: Callable[[Layer], bool] = _any_layer
-    takes_node: Callable[[ir.Node, Reader, int], bool] = _any_node
+    takes_layer: Callable[[Layer], bool] = lambda layer: True
+    takes_node: Callable[[ir.Node, Reader, int], bool] = lambda node, graph, opset: True
     evaluate: Callable[[Layer, Sequence[Value]], Value] | None
     infer_layer: Callable[[Layer, Sequence[Tensor]], Tensor]
     infer_node: Callable[[OnnxNode], Tensor]

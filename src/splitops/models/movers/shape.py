@@ -11,8 +11,9 @@ import numpy as np
 from splitops.errors import ModelError
 from splitops.models.known import Tensor, value_of_shape
 from splitops.models.movers.evaluated import Value, taken
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.models.movers.form import INT32, INT64
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
@@ -20,21 +21,19 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-_INT32, _INT64 = ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]
-
 
 def _kind(layer: Layer) -> ElementType:
     """Return the element type of the sizes, which the first version did not let choose."""
     text = "i64" if layer.version in {"opset1", "opset2"} else layer.attribute("output_type") or "i64"
     if text not in {"i32", "i64"}:
         raise ModelError(f"output_type = {text!r} is neither i32 nor i64")
-    return _INT32 if text == "i32" else _INT64
+    return INT32 if text == "i32" else INT64
 
 
 def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
     value = taken(layer, inputs, 1)[0]
     kind, shape = _kind(layer), value.array.shape
-    if kind is _INT32 and max(shape, default=0) > np.iinfo(np.int32).max:
+    if kind is INT32 and max(shape, default=0) > np.iinfo(np.int32).max:
         raise ModelError(f"shape {list(shape)} does not fit i32")
     return replace(value, array=np.array(shape, kind.numpy), element_type=kind)
 
@@ -49,33 +48,25 @@ def _inferred(data: Tensor, kind: ElementType, start: int = 0, end: int | None =
     return Tensor(kind, tuple(sizes.shape), sizes)
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-    return _inferred(inputs[0], _kind(layer))
-
-
 def _infer_node(node: OnnxNode) -> Tensor:
-    return _inferred(node.tensor(), _INT64, node.attributes.get("start", 0), node.attributes.get("end"))
+    return _inferred(node.tensor(), INT64, node.attributes.get("start", 0), node.attributes.get("end"))
 
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     kind, made = _kind(layer), pen.op("Shape", [sources[0]])
-    return made if kind is _INT64 else pen.cast(made, kind)
-
-
-def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
-    return not {"start", "end"} & node.attributes.keys()
+    return made if kind is INT64 else pen.cast(made, kind)
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
-    return layers.layer(node, "ShapeOf", node.inputs, {"output_type": "i64"}, version="opset3", kind=_INT64)
+    return layers.layer(node, "ShapeOf", node.inputs, {"output_type": "i64"}, version="opset3", kind=INT64)
 
 
 SHAPE: Final = Mover(
     onnx="Shape",
     openvino="ShapeOf",
-    takes_node=_takes_node,
+    takes_node=lambda node, graph, opset: not {"start", "end"} & node.attributes.keys(),
     evaluate=_evaluate,
-    infer_layer=_infer_layer,
+    infer_layer=lambda layer, inputs: _inferred(inputs[0], _kind(layer)),
     infer_node=_infer_node,
     to_onnx=_to_onnx,
     to_openvino=_to_openvino,

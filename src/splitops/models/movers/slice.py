@@ -11,9 +11,10 @@ from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integers
 from splitops.models.movers.followed import entries, moved, numbers, shape_of
 from splitops.models.movers.followed import integers as known_integers
+from splitops.models.movers.form import as_int64
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader, Role
 from splitops.models.movers.shapes import axis_within, clamped, sliced
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Dim
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-_INT64: Final = ELEMENT_TYPES["int64"]
 _FIRST: Final = 8
 """The first operation set with Slice."""
 
@@ -94,9 +94,7 @@ def _infer_node(node: OnnxNode) -> Tensor:
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    start, stop, step, *axes = (
-        value if pen.type_of(value) is _INT64 else pen.cast(value, _INT64) for value in given
-    )
+    start, stop, step, *axes = (as_int64(pen, value) for value in given)
     if not axes:
         bounds = pen.numbers(given[0])
         if bounds is None:

@@ -80,10 +80,6 @@ def _unsqueezed(data: Tensor, axes: Sequence[int]) -> Tensor:
     return moved(data.type, shape, lambda: numbers(data).reshape(exact))
 
 
-def _infer_unsqueeze_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
-    return _unsqueezed(inputs[0], list(dict.fromkeys(known_integers(inputs[1]))))
-
-
 def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
     axes = node.given("axes", 1)
     if axes is None or len(axes) > MAX_RANK:
@@ -135,7 +131,7 @@ UNSQUEEZE: Final = Mover(
     openvino="Unsqueeze",
     role=Role.RESHAPE,
     evaluate=_evaluate_unsqueeze,
-    infer_layer=_infer_unsqueeze_layer,
+    infer_layer=lambda layer, inputs: _unsqueezed(inputs[0], list(dict.fromkeys(known_integers(inputs[1])))),
     infer_node=_infer_unsqueeze_node,
     to_onnx=_unsqueeze_to_onnx,
     to_openvino=_to_openvino,

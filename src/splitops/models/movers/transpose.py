@@ -11,7 +11,7 @@ from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.form import axes_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, Role
 from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
     return _inferred(data, known_integers(order))
 
 
-def _infer_node(node: OnnxNode) -> Tensor:
-    return _inferred(node.tensor(), node.attributes.get("perm", ()))
-
-
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     order = axes_of(pen, layer, sources[1], "order")
     return pen.op("Transpose", [sources[0]], {"perm": order} if order else {})
@@ -68,7 +64,7 @@ TRANSPOSE: Final = Mover(
     role=Role.TRANSPOSE,
     evaluate=_evaluate,
     infer_layer=_infer_layer,
-    infer_node=_infer_node,
+    infer_node=lambda node: _inferred(node.tensor(), node.attributes.get("perm", ())),
     to_onnx=_to_onnx,
     to_openvino=_to_openvino,
 )
