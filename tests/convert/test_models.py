@@ -524,3 +524,29 @@ def test_a_false_shape_of_an_output_does_not_keep_a_model_from_newer_opsets() ->
         assert len(shapes[0].dim) == 3
         assert [size.dim_value or size.dim_param for size in shapes[1].dim] == [2, 3, "N"]
         assert splitops.run(converted, {"x": data})["y"].tolist() == data.reshape(3, 1, 4).tolist()
+
+
+def test_functions_that_call_twice_as_often_at_each_level_are_not_inlined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In onnx, functions are inferred and inlined once for each of 2^22 calls, and cannot be interrupted."""
+    functions = '<domain: "my", opset_import: ["": 18]> f0 (v) => (o) { o = Identity(v) }' + "".join(
+        f'<domain: "my", opset_import: ["": 18, "my": 1]> f{i} (v) => (o) '
+        f"{{ a = my.f{i - 1}(v) o = my.f{i - 1}(a) }}"
+        for i in range(1, 23)
+    )
+    model = parsed(f"""
+        <ir_version: 9, opset_import: ["": 18, "my": 1]>
+        g (float[5,6] x) => (float[5,3] a, float[5,3] b) {{
+            y = my.f22(x)
+            a, b = Split<axis = 1, num_outputs = 2>(y) }}
+        {functions}""")
+
+    def never_returns(*_: object, **__: object) -> None:
+        pytest.fail("this would not return")
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", never_returns)
+    monkeypatch.setattr("onnx.inliner.inline_local_functions", never_returns)
+    assert len(convert(model, "onnx:13", report=True).changes) == 1
+    with pytest.raises(ModelError, match="nodes once its functions are inlined, more than 1048576"):
+        convert(model, "openvino")

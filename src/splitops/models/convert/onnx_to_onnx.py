@@ -17,7 +17,12 @@ from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.schemas import since_version
 from splitops.models.formats.onnx.storage import without_weights
-from splitops.models.formats.onnx.structure import located_graphs, opset_imports
+from splitops.models.formats.onnx.structure import (
+    MOST_INLINED,
+    inlined_nodes,
+    located_graphs,
+    opset_imports,
+)
 from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
@@ -135,7 +140,7 @@ def _problem(model: ModelProto, *, full: bool) -> str | None:
         _forget_sizes(slim)
     try:
         onnx.checker.check_model(_with_ranks(slim), full_check=False)
-        if full:
+        if full and inlined_nodes(slim) <= MOST_INLINED:
             onnx.shape_inference.infer_shapes(slim, check_type=True, strict_mode=True)
     except (
         onnx.checker.ValidationError,

@@ -20,12 +20,14 @@ from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.formats.onnx.structure import (
+    MOST_INLINED,
     FunctionKey,
     callees_first,
     extend,
     function_key,
     function_path,
     functions_of,
+    inlined_nodes,
     located_graphs,
     nodes_of,
     opset_imports,
@@ -59,8 +61,6 @@ _DIVIDING_SINCE: Final = {"onnxruntime": "1.29.0"}
 """The first release of each runtime that divides by num_outputs in integers; older ones round to float32."""
 _ROUNDED: Final = 1 << 24
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
-_MOST_INLINED: Final = 1 << 20
-"""Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
 
 
 Place = tuple[str | None, str | None]
@@ -268,10 +268,9 @@ def find_borders(model: ModelProto, found: Analysis, *, count_bodies: bool = Fal
         borders.operators = _WITH_BODIES
     if model.functions or any(node.op_type == "Loop" for node in nodes_of(model)):
         trips = _constant_numbers(model)
-        nodes, runs = _extent(model, trips)
         borders.add(_perhaps_without_turn(model, trips), "a loop that may have no turn")
-        borders.calls = nodes > _MOST_INLINED
-        if runs > MAX_BODY_RUNS:
+        borders.calls = inlined_nodes(model) > MOST_INLINED
+        if _turns(model, trips) > MAX_BODY_RUNS:
             borders.operators |= {"Loop"}
     return borders
 
@@ -410,28 +409,27 @@ def _is_sized(declared: TypeProto) -> bool:
     return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
-def _extent(model: ModelProto, trips: Mapping[str, _Range]) -> tuple[int, float]:
-    """Return how many nodes a model has, functions in the place of calls, and how often its loops turn."""
+def _turns(model: ModelProto, trips: Mapping[str, _Range]) -> float:
+    """Return how often the loops of a model turn, those of functions once for each call."""
     functions = functions_of(model)
-    known: dict[FunctionKey, tuple[int, float]] = {}
+    known: dict[FunctionKey, float] = {}
 
-    def extent(nodes: Iterable[NodeProto]) -> tuple[int, float]:
-        count, runs = 0, 0.0
+    def turns(nodes: Iterable[NodeProto]) -> float:
+        found = 0.0
         for node in nodes:
-            count += 1
-            inner = [extent(graph.node) for _, graph in subgraphs(node)]
-            inner += [known[key]] if (key := function_key(node)) in known else []
-            turns = 1.0
+            inside = known.get(function_key(node), 0.0) + sum(
+                turns(graph.node) for _, graph in subgraphs(node)
+            )
+            own = 0.0
             if node.op_type == "Loop":
-                turns = trips.get(node.input[0], _ANY)[1] if node.input else math.inf
-                runs += turns
-            count += sum(nodes for nodes, _ in inner)
-            runs += sum(inside * turns if inside else 0 for _, inside in inner)
-        return count, runs
+                own = trips.get(node.input[0], _ANY)[1] if node.input else math.inf
+                inside = inside * own if inside else 0.0
+            found += own + inside
+        return found
 
     for key in callees_first(functions):
-        known[key] = extent(functions[key].node)
-    return extent(model.graph.node)
+        known[key] = turns(functions[key].node)
+    return turns(model.graph.node)
 
 
 _ANY: Final[_Range] = (0.0, math.inf)

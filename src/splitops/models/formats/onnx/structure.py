@@ -19,6 +19,9 @@ from splitops.onnx.reference import node_label
 FunctionKey = tuple[str, str, str]
 """Domain, name and overload of a model-local function."""
 
+MOST_INLINED: Final = 1 << 20
+"""Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
+
 _MAX_DEPTH: Final = 64
 """Graphs inside graphs. Protobuf's own parser stops at 100 nested messages, three for each graph."""
 _MAX_OPSET: Final = (1 << 31) - 1
@@ -325,3 +328,16 @@ def callees_first(
 def _called(function: FunctionProto, functions: Mapping[FunctionKey, FunctionProto]) -> list[FunctionKey]:
     keys = dict.fromkeys(map(function_key, nodes_inside(function.node)))
     return [key for key in keys if key in functions]
+
+
+def inlined_nodes(model: ModelProto) -> int:
+    """Return how many nodes a model has with its functions in the place of their calls."""
+    functions = functions_of(model)
+    known: dict[FunctionKey, int] = {}
+
+    def count(nodes: Iterable[NodeProto]) -> int:
+        return sum(1 + known.get(function_key(node), 0) for node in nodes_inside(nodes))
+
+    for key in callees_first(functions):
+        known[key] = count(functions[key].node)
+    return count(model.graph.node)
