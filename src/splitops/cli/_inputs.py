@@ -83,11 +83,11 @@ def _read(text: str, declared: Declared) -> Any:
         case ".pb":
             return _read_protobuf(_existing(text), declared)
         case ".npz":
-            raise click.UsageError(f"{one_line(text)} holds several arrays: write {one_line(text)}:KEY.")
+            raise click.UsageError(f"{one_line(text)} has several arrays. Name one: {one_line(text)}:KEY.")
         case _:
             raise click.UsageError(
-                f"Input {one_line(declared.name, 80)} is none of FILE.npy, FILE.npz:KEY, FILE.pb, "
-                f"ramp:SHAPE:TYPE, random:SHAPE:TYPE[:SEED]: {one_line(text)}"
+                f"Input {one_line(declared.name, 80)}: {one_line(text)} is not FILE.npy, FILE.npz:KEY, "
+                "FILE.pb, ramp:SHAPE:TYPE or random:SHAPE:TYPE[:SEED]."
             )
 
 

@@ -73,7 +73,7 @@ def read_integers(text: str, minimum: int | None = None) -> tuple[int, ...]:
         raise click.BadParameter(f"{text!r} is not a list of integers such as 6,4") from error
     for integer in integers:
         if not -(1 << 63) <= integer < 1 << 63:
-            raise click.BadParameter(f"{integer} is no 64-bit integer")
+            raise click.BadParameter(f"{integer} is not a 64-bit integer")
         if minimum is not None and integer < minimum:
             raise click.BadParameter(f"{integer} is less than {minimum}")
     return integers

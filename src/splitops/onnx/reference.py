@@ -116,7 +116,7 @@ def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) ->
             found[attribute.name] = helper.get_attribute_value(attribute)
         else:
             raise ModelError(
-                f"attribute {attribute.name!r} of {node.op_type} holds no numbers",
+                f"attribute {attribute.name!r} of {node.op_type} has no numbers",
                 Where(node=node_label(node), attribute=attribute.name),
             )
     return found

@@ -622,7 +622,7 @@ class TestForeignOperators:
             run(model, {"x": X})
         assert caught.value.rule is Rule.AXIS_DTYPE
         model = split_model(13, ["a", "b"], axis="left")
-        with pytest.raises(ModelError, match="holds no numbers"):
+        with pytest.raises(ModelError, match="has no numbers"):
             run(model, {"x": X})
 
 
@@ -691,7 +691,7 @@ class TestReferenceOps:
         ("attribute", "reason"),
         [
             (onnx.AttributeProto(name="axis", i=0), "attribute 'axis' of Split has no type"),
-            (helper.make_attribute("axis", "one"), "attribute 'axis' of Split holds no numbers"),
+            (helper.make_attribute("axis", "one"), "attribute 'axis' of Split has no numbers"),
             (helper.make_attribute("axis", [0.5]), r"Split-13 \[axis.dtype\]: "),
         ],
     )

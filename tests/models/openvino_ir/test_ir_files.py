@@ -279,7 +279,7 @@ def test_constants_that_cannot_be(constant: Constant | None, message: str) -> No
 
 
 def test_strings_that_a_constant_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ModelError, match="a string constant holds int"):
+    with pytest.raises(ModelError, match="a string constant has a value of type int"):
         ir.Builder().const(np.array(["a", 1], object), "string")
     monkeypatch.setattr("splitops.models.formats.openvino.constants._INT32_MAX", 8)
     ir.Builder().const(np.array(["four", "more"], object), "string")

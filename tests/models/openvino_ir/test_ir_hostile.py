@@ -155,19 +155,19 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     ),
     "edge from unknown port": (
         [('from-layer="3" from-port="4"', 'from-layer="3" from-port="9"')],
-        "output port 9, which VariadicSplit layer 'split' lacks",
+        "output port 9, which VariadicSplit layer 'split' does not have",
     ),
     "edge from input port": (
         [('from-layer="3" from-port="4"', 'from-layer="3" from-port="0"')],
-        "output port 0, which VariadicSplit layer 'split' lacks",
+        "output port 0, which VariadicSplit layer 'split' does not have",
     ),
     "edge to unknown port": (
         [('to-layer="3" to-port="2"', 'to-layer="3" to-port="8"')],
-        "input port 8, which VariadicSplit layer 'split' lacks",
+        "input port 8, which VariadicSplit layer 'split' does not have",
     ),
     "edge to output port": (
         [('to-layer="3" to-port="2"', 'to-layer="3" to-port="3"')],
-        "input port 3, which VariadicSplit layer 'split' lacks",
+        "input port 3, which VariadicSplit layer 'split' does not have",
     ),
     "two edges to one port": (
         [('to-layer="3" to-port="2"', 'to-layer="3" to-port="1"')],
@@ -184,10 +184,10 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     "no layers": ([("<layers>", "<other>"), ("</layers>", "</other>")], "0 <layers> sections"),
     "layers twice": ([("</layers>", "</layers><layers/>")], "2 <layers> sections"),
     "no edges": ([("<edges>", "<other>"), ("</edges>", "</other>")], "0 <edges> sections"),
-    "other in layers": ([("</layers>", "<leyer/></layers>")], "<layers> holds a <leyer>"),
+    "other in layers": ([("</layers>", "<leyer/></layers>")], "<layers> has a <leyer>"),
     "other in ports": (
         [('</output>\n</layer>\n<layer id="1"', '<prot/></output>\n</layer>\n<layer id="1"')],
-        "<output> holds a <prot>",
+        "<output> has a <prot>",
     ),
     "data twice": ([('<data shape="6,4" element_type="f32"/>', "<data/><data/>")], "two <data>"),
     "inputs twice": ([("</input>\n<output>", "</input><input/>\n<output>")], "two <input>"),
@@ -223,7 +223,7 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     "parameter without shape": ([('<data shape="6,4" ', "<data ")], "has no shape"),
     "shape of text": ([('shape="6,4"', 'shape="6,x"')], "'x' is not a 64-bit integer"),
     "negative shape": ([('shape="6,4"', 'shape="6,-4"')], "-4 is less than 0"),
-    "empty range": ([('shape="6,4"', 'shape="6..4,4"')], "'6..4', holds no size"),
+    "empty range": ([('shape="6,4"', 'shape="6..4,4"')], "'6..4', allows no size"),
     "shape of 65": ([('shape="6,4"', f'shape="{"1," * 64}1"')], "more than 64 dimensions"),
     "constant without ports": (
         [('<output><port id="0" precision="I64"/></output>', "")],
@@ -466,8 +466,8 @@ def string_constant(content: bytes, shape: str = "2") -> bytes:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ([3, 0, 1, 2], "holds 3 strings, but its shape has 2"),
-        ([-1, 0, 1, 2], "holds -1 strings"),
+        ([3, 0, 1, 2], "has 3 strings, but its shape has 2"),
+        ([-1, 0, 1, 2], "has -1 strings"),
         ([2, 0, 2, 1], "the ends of the strings"),
         ([2, 1, 1, 2], "the ends of the strings"),
         ([2, 0, 1, 4], "the ends of the strings"),

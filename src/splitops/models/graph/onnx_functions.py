@@ -47,4 +47,4 @@ def number_of(attribute: ir.Attr) -> Any:
             return attribute.value
         case ir.AttributeType.INTS | ir.AttributeType.FLOATS:
             return tuple(attribute.value)
-    raise TypeError(f"attribute {attribute.name!r} holds no numbers")
+    raise TypeError(f"attribute {attribute.name!r} has no numbers")

@@ -40,7 +40,7 @@ def split_sites(model: ir.Model, where: Where = NOWHERE) -> Iterator[Site]:
 
     Raises:
         OperatorError: ``op.version`` where the imported opset does not have the operator yet.
-        ModelError: an attribute holds no numbers, or the version of a layer is not an operation set.
+        ModelError: an attribute has no numbers, or the version of a layer is not an operation set.
 
     Examples:
         >>> model = ir.from_onnx_text('''
@@ -114,7 +114,7 @@ def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
             found[name] = number_of(attribute)
         except TypeError:
             if not node.attributes[name].is_ref():  # what is not a number no split refers to
-                raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers") from None
+                raise ModelError(f"attribute {name!r} of {node.op_type} has no numbers") from None
     return found
 
 

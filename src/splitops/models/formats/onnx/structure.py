@@ -271,7 +271,8 @@ class _GraphCheck:
         for attribute in node.attribute:
             name, reference = attribute.name, attribute.ref_attr_name
             if not name or name in seen or not isinstance(name, str):
-                raise self._wrong(node, attribute, f"{shown(name)} is unnamed, no text, or stated twice")
+                problem = "appears twice" if name in seen else "is not text" if name else "has no name"
+                raise self._wrong(node, attribute, f"{shown(name)} {problem}")
             seen.add(name)
             if reference and reference not in (self.parameters or ()):
                 what = f"refers to {shown(reference)}, which no function around it has"

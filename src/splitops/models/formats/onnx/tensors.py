@@ -98,7 +98,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
     if is_external(tensor):
         if element_type.name == "string":
-            raise _error(tensor, "holds strings, which cannot be external data", where)
+            raise _error(tensor, "has strings, which cannot be external data", where)
         if typed or tensor.raw_data:
             raise _error(tensor, "has data in the model and in another file", where)
         for entry in tensor.external_data:
@@ -109,8 +109,8 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
         raise _error(tensor, "is a segment, which ONNX has withdrawn", where)
     if tensor.HasField("raw_data"):
         if element_type.name == "string" or typed:
-            field = "string_data" if element_type.name == "string" else "one field"
-            raise _error(tensor, f"has raw data, but {element_type} data must are in {field}", where)
+            problem = f"also {typed[0][0]}" if typed else "its strings belong in string_data"
+            raise _error(tensor, f"has raw data, but {problem}", where)
         if len(tensor.raw_data) != expected:
             found, kind = len(tensor.raw_data), _kind(tensor, element_type)
             raise _error(tensor, f"has {found} bytes of data, but {kind} takes {expected}", where)
@@ -228,7 +228,7 @@ def byte_count(tensor: TensorProto, where: Where) -> int:
         raise _error(tensor, f"has shape {dims}, with a negative size", where)
     # Also for an empty tensor: NumPy multiplies the sizes other than 0.
     if math.prod(dim for dim in dims if dim) * 16 > _MAX_BYTES:
-        raise _error(tensor, f"has shape {dims}, more than any memory holds", where)
+        raise _error(tensor, f"has shape {dims}, which takes more bytes than any memory has", where)
     elements: int = math.prod(dims)
     return -(-elements * _element_type(tensor, where).bits // 8)
 

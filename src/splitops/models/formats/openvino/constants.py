@@ -140,7 +140,7 @@ def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
     texts: list[bytes] = []
     for value in array.reshape(-1).tolist():
         if not isinstance(value, str | bytes):
-            raise ModelError(f"a string constant holds {type(value).__name__}")
+            raise ModelError(f"a string constant has a value of type {type(value).__name__}")
         texts.append(value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     if ends[-1] > _INT32_MAX or len(texts) > _INT32_MAX:
@@ -155,7 +155,7 @@ def _decode_strings(content: memoryview, shape: tuple[int, ...], where: Where) -
     ends = numbers[1:]
     text = content[header:]
     if numbers[0] != count:
-        raise ModelError(f"the constant holds {numbers[0]} strings, but its shape has {count}", where)
+        raise ModelError(f"the constant has {numbers[0]} strings, but its shape has {count}", where)
     if ends[0] != 0 or (np.diff(ends) < 0).any() or ends[-1] > len(text):
         raise ModelError("the ends of the strings do not run up to the size of the constant", where)
     array = np.empty(count, object)

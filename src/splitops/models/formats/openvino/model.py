@@ -295,7 +295,7 @@ class Graph:
                 if end not in ports:
                     layer = self.by_id[end.layer]
                     raise ModelError(
-                        f"an edge ends at {kind} port {end.port}, which {layer} lacks", layer.where
+                        f"an edge ends at {kind} port {end.port}, which {layer} does not have", layer.where
                     )
             if edge.target in fed:
                 layer = self.by_id[edge.target.layer]

@@ -204,7 +204,9 @@ def _all(element: Element, item: str, where: Where) -> tuple[Element, ...]:
     """Return the children, all of one tag: anything else would be lost when the model is written."""
     for child in element:
         if child.tag != item:
-            raise ModelError(f"<{element.tag}> holds a <{child.tag[:80]}>, not only <{item}>", where)
+            raise ModelError(
+                f"<{element.tag}> has a <{child.tag[:80]}>, but only <{item}> is known there", where
+            )
     return tuple(element)
 
 

@@ -84,7 +84,7 @@ def _dimension(text: str, where: Where) -> Dim:
     if hi is not None and hi >= _INT64_MAX:
         hi = None  # OpenVINO's own way to say unbounded
     if lo > _INT64_MAX or (hi is not None and hi < lo):
-        raise ModelError(f"a dimension of shape, {text!r}, holds no size", where)
+        raise ModelError(f"a dimension of shape, {text!r}, allows no size", where)
     return lo if lo == hi else Range(lo, hi)
 
 
