@@ -224,24 +224,14 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
 
 
 class Converting:
-    """A model that is being converted, and the report of it.
-
-    Args:
-        model: the model, with what is known of its values noted.
-        where: its place.
-        apart: splits that must set their lengths.
-
-    Attributes:
-        editor: the model, as it was given.
-        changes: the report.
-        made: the splits, as the target has them, and what was made for them.
-    """
+    """A model that is being converted, with what is known of its values noted, and the report of it."""
 
     def __init__(self, model: ir.Model, where: Where, apart: frozenset[SiteKey] = frozenset()) -> None:
         self.editor = OnnxEditor(model, where)
         self.changes: list[Change] = []
         self.made: set[ir.Node] = set()
-        self._apart = apart
+        """The splits as the target has them, and what was made for them."""
+        self._apart = apart  # splits that must set their lengths
         self._mover = OpsetMover(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
         self._rejected: dict[ir.Node, SplitError] = {}

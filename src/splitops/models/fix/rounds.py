@@ -57,21 +57,15 @@ class Forms(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A model as it is at the beginning of a round.
-
-    Attributes:
-        calls: each split node by its node: one for every call of a function around it.
-        surroundings: what the conditions of limits ask of the model.
-        forms: the forms of its format.
-        gives: from a node and the path of its graph to what is known of the values by which it is held
-            against what is in its place later.
-        known: what is known of every value.
-    """
+    """A model as it is at the beginning of a round."""
 
     calls: Mapping[ir.Node, Sequence[Site]]
+    """Each split node by its node: one for every call of a function around it."""
     surroundings: Surroundings
+    """What the conditions of limits ask of the model."""
     forms: Forms
     gives: Callable[[ir.Node, str | None], Mapping[ValueName, Known]]
+    """From a node and the path of its graph: what is known of the values that its place must keep."""
     known: Callable[[], Mapping[ValueName, Known]]
 
 

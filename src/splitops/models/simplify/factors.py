@@ -40,12 +40,7 @@ Move = Regroup | Permute
 
 
 class Factored:
-    """A tensor behind Reshapes and Transposes, as the same factors in another order.
-
-    Attributes:
-        source: the factors of each axis of the tensor in front of them.
-        axes: those of each axis behind them.
-    """
+    """A tensor behind Reshapes and Transposes, as the factors of its source in another order."""
 
     def __init__(self, shape: Shape) -> None:
         self.source: list[Axis] = [[] if size == 1 else [Factor(size)] for size in shape]
