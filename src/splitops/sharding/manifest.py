@@ -53,10 +53,9 @@ def manifest_files(
     cuts = {cut: number for number, cut in enumerate(dict.fromkeys(cut for _, cut in kinds))}
     sources = (*checkpoint.sources, *(other.source for other in checkpoint.others))
     identities = json.dumps([source.identity() for source in sources])
-    document: dict[str, Any] = {
+    document = {
         "version": 1,
-        "run": "",
-        "source": hashlib.sha256(identities.encode()).hexdigest()[:32],
+        "source": _checksum(identities),
         "layout": layout,
         "ranks": placements.ranks,
         "files": [
@@ -85,23 +84,27 @@ def manifest_files(
         "tied": dict(checkpoint.tied),
         "plan": dict(plan),
     }
-    document["run"] = _run_of(document)
-    files = [_file(MANIFEST, document)]
+    text = json.dumps(document, sort_keys=True)
+    run = _checksum(text)
+    files = [_file(MANIFEST, f'{{"run": "{run}", {text[1:]}')]
     for rank, home in enumerate(layout_named(layout).homes(placements.ranks)):
         if home:
-            mark = {"run": document["run"], "rank": rank, "ranks": placements.ranks}
-            files.append(_file(f"{home}/{MARK}", mark))
+            mark = {"run": run, "rank": rank, "ranks": placements.ranks}
+            files.append(_file(f"{home}/{MARK}", json.dumps(mark)))
     return files
 
 
 def _run_of(document: Mapping[str, Any]) -> str:
     """Return the name of a run: the checksum of all else in its manifest."""
-    text = json.dumps({**document, "run": ""}, sort_keys=True)
+    return _checksum(json.dumps({k: v for k, v in document.items() if k != "run"}, sort_keys=True))
+
+
+def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _file(name: str, document: Mapping[str, Any]) -> TargetFile:
-    text = json.dumps(document, ensure_ascii=False).encode() + b"\n"
+def _file(name: str, document: str) -> TargetFile:
+    text = f"{document}\n".encode()
     return TargetFile(name, len(text), ((0, text),))
 
 
