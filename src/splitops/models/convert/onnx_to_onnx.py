@@ -252,7 +252,8 @@ class Converting:
 
     def lower(self, owner: Any, rule: Rule) -> None:
         """Make every SplitToSequence a Split where its readers allow it; others are rejected by a rule."""
-        for node in [node for _, node in nodes_of(owner) if _gives_sequence(node)]:
+        splits = [node for _, node in nodes_of(owner) if is_split(node)]
+        for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             site = self.editor.site(node)
             try:
                 self._lowered[lower_sequence(node, site, self.editor, rule)] = str(site)
@@ -315,10 +316,6 @@ def _prove_stated(site: Site, rewritten: SplitForm) -> None:
         got = f"the lengths {names} are a default that the caller can replace"
         expected = "OpenVINO has no defaults for inputs"
         raise rule_error(str(rewritten.row), Rule.LENGTHS_MISSING, got, expected, where=site.where)
-
-
-def _gives_sequence(node: ir.Node) -> bool:
-    return is_split(node) and schema(node.op_type, domain="").gives_sequence
 
 
 def status_of(rewritten: SplitForm) -> Status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,8 @@ def _divided(left: Entry, right: Entry) -> Entry:
     return _computed(a.lo // right, None if a.hi is None else a.hi // right, name if exact else None)
 
 
-def _least(left: Entry, right: Entry) -> Entry:
-    return min(left, right) if isinstance(left, int) and isinstance(right, int) else None
-
-
-def _greatest(left: Entry, right: Entry) -> Entry:
-    return max(left, right) if isinstance(left, int) and isinstance(right, int) else None
+def _chosen(choose: Callable[[int, int], int], left: Entry, right: Entry) -> Entry:
+    return choose(left, right) if isinstance(left, int) and isinstance(right, int) else None
 
 
 def equal(left: Entry, right: Entry) -> Entry:
@@ -133,7 +130,7 @@ ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {
     "Sub": _minus,
     "Mul": _times,
     "Div": _divided,
-    "Min": _least,
-    "Max": _greatest,
+    "Min": partial(_chosen, min),
+    "Max": partial(_chosen, max),
 }
 """Operations on entries by the ONNX operator that does them."""
