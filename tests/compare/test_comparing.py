@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops
 from splitops.comparison import CompareError, Report, protocol
-from splitops.comparison.cases import build, cases, listed, named
+from splitops.comparison.cases import Listed, build, cases, listed, named
 from splitops.comparison.driver import finding
 from splitops.comparison.driver.judging import judge
 from splitops.comparison.driver.shrinking import shrunk, smaller
@@ -95,15 +95,17 @@ def test_an_import_of_splitops_brings_no_comparison() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_no_candidate_has_more_data_than_can_be_made() -> None:
+def test_no_candidate_has_more_data_than_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     huge = Record(operator="Split", version=18, shape=(0, 2**32 + 4), attributes={"num_outputs": 2}, axis=1)
     built: list[Record] = []
 
-    def reject(record: Record) -> Case:
-        built.append(record)
+    def reject(case: Listed) -> Case:
+        built.append(case.record)
         raise CompareError("no")
 
-    assert shrunk(replace(cases([FIVE])[0], record=huge), lambda _: True, reject, 5) is None
+    case = replace(cases([FIVE])[0], record=huge)
+    monkeypatch.setattr("splitops.comparison.driver.shrinking.build", reject)
+    assert shrunk(case, lambda _: True, 5) is None
     assert built
     assert all(prod(record.shape) < 2**25 for record in built)
 
@@ -113,7 +115,7 @@ KINDS = {(case.record.operator, case.record.special): name for name, case in lis
 
 @pytest.mark.parametrize("name", KINDS.values())
 def test_whatever_shrinking_makes_of_a_case_is_built_or_left(name: str) -> None:
-    assert shrunk(cases([name])[0], lambda _: False, lambda record: build(named(record)), 5) is None
+    assert shrunk(cases([name])[0], lambda _: False, 5) is None
 
 
 @pytest.mark.parametrize("special", ["absent", "constant-data", "packed", "transposed", "unranked", "wide"])
@@ -284,11 +286,11 @@ def test_what_is_said_of_an_outcome(
 
 
 def test_a_case_without_a_record_has_no_smaller_one() -> None:
-    assert shrunk(question(), lambda _: True, lambda _: question(), 5) is None
+    assert shrunk(question(), lambda _: True, 5) is None
 
 
 def test_shrinking_ends_in_time() -> None:
-    assert shrunk(cases([FIVE])[0], lambda _: True, lambda record: build(named(record)), -1) is None
+    assert shrunk(cases([FIVE])[0], lambda _: True, -1) is None
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def compare(
         asked = chosen_cases(operators, cases, generate, seed)
     else:
         asked = cases_of_model(model, inputs, allow_links=allow_links)
-    if not hasattr(os, "pidfd_open"):
+    if not hasattr(os, "sched_getaffinity"):
         raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
     jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
     allowance = Allowance(seconds=seconds, memory=memory)

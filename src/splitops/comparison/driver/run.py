@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.cases import build, named
 from splitops.comparison.driver.asking import PERTURBATIONS, Asker
 from splitops.comparison.driver.finding import Column
 from splitops.comparison.driver.judging import judge, same_values
@@ -154,13 +153,18 @@ class Run:
             before: Told | None = None
             for case in self.cases:
                 late = asker.after()
-                same_process = before is not None and asker.running
-                verdict, outcome = self._judged(column, asker, case)
-                if same_process and not asker.running:  # its end may have been on its way before
-                    late = self._late(column, before)
-                self._told(column, before, late)
-                before = case, verdict, outcome
-            self._told(column, before, asker.finish())
+                running = asker.running
+                found = self._judged(column, asker, case)
+                if before is not None:
+                    if running and not asker.running and not before[1].is_finding:
+                        before = (
+                            before[0],
+                            *self._alone(column, before[0], None),
+                        )  # its end may have been late
+                    self._told(column, before, late)
+                before = case, *found
+            if before is not None:
+                self._told(column, before, asker.finish())
 
     def _judged(self, column: Column, asker: Asker, case: Case) -> tuple[Verdict, Outcome]:
         if self._stopped.is_set():
@@ -173,20 +177,15 @@ class Run:
                 raise _Stopped
         return judge(case, outcome, lambda path: self._rerun(case, path)), outcome
 
-    def _told(self, column: Column, found: Told | None, late: Outcome | None) -> None:
-        if found is None:
-            return
-        case, verdict, outcome = found
-        if late is not None:
-            outcome = replace(late, text=f"after its answer: {late.text}")
-            verdict = judge(case, outcome, lambda _: None)
+    def _told(self, column: Column, found: Told, late: Outcome | None) -> None:
+        case, verdict, outcome = found if late is None else (found[0], *_ended(found[0], late))
         self._say(column, case, verdict, final=not verdict.is_finding)
         if verdict.is_finding:
             self._submit(self._confirm, column, case, verdict, outcome)
 
     def _confirm(self, column: Column, case: Case, verdict: Verdict, outcome: Outcome) -> None:
         if not self._says_nothing(column, case, verdict):
-            verdict = confirmed(verdict, outcome, lambda index: self._alone(column, case, index))
+            verdict = confirmed(verdict, outcome, lambda fill: self._alone(column, case, fill))
             if verdict.counts and case.record is not None and self._shrink_seconds > 0:
                 verdict = replace(verdict, shrunk=self._shrunk(column, case, verdict))
         self._say(column, case, verdict, final=True)
@@ -196,44 +195,30 @@ class Run:
         baseline = None if case.baseline is None else self._final[column.peer.name].get(case.baseline)
         return verdict.stage is not None and baseline is not None and baseline.word is not Word.AGREES
 
-    def _alone(self, column: Column, case: Case, index: int) -> tuple[Verdict, Outcome]:
-        with self._fresh(column, PERTURBATIONS[index]) as asker:
-            return self._with_end(column, asker, case, asker.finish)
-
-    def _with_end(
-        self, column: Column, asker: Asker, case: Case, end: Callable[[], Outcome | None]
-    ) -> tuple[Verdict, Outcome]:
-        """Ask a case, and judge what came after the answer in its place, if anything did."""
-        verdict, outcome = self._judged(column, asker, case)
-        late = end()
-        return (verdict, outcome) if late is None else (judge(case, late, lambda _: None), late)
-
-    def _late(self, column: Column, found: Told | None) -> Outcome | None:
-        """Return what a column does after its answer to a case, given all the time that it needs."""
-        if found is None or found[1].is_finding:
-            return None
-        with self._fresh(column, None) as asker:
-            self._judged(column, asker, found[0])
-            return asker.finish()
+    def _alone(self, column: Column, case: Case, perturbation: int | None) -> tuple[Verdict, Outcome]:
+        """Ask a case in a fresh process, given all the time that it needs after its answer."""
+        with self._fresh(column, perturbation) as asker:
+            found = self._judged(column, asker, case)
+            late = asker.finish()
+            return found if late is None else _ended(case, late)
 
     def _shrunk(self, column: Column, case: Case, verdict: Verdict) -> Record | None:
         """Return the smallest record that does the same, also alone."""
         with self._lent(column) as asker:
 
             def does_the_same(smaller: Case) -> bool:
-                found, _ = self._with_end(column, asker, smaller, asker.after)
+                found, _ = self._judged(column, asker, smaller)
+                if (late := asker.after()) is not None:
+                    found, _ = _ended(smaller, late)
                 if found.kind != verdict.kind and verdict.word is Word.CRASH:  # it may die after its answer
-                    found, _ = self._alone(column, smaller, 0)
+                    found, _ = self._alone(column, smaller, PERTURBATIONS[0])
                 return found.kind == verdict.kind
 
-            smallest = shrunk(case, does_the_same, _built, self._shrink_seconds)
+            smallest = shrunk(case, does_the_same, self._shrink_seconds)
         if smallest is None:
             return None
-        repeats = all(
-            self._alone(column, smallest, index)[0].kind == verdict.kind
-            for index in range(len(PERTURBATIONS))
-        )
-        return smallest.record if repeats else None
+        alone = [self._alone(column, smallest, fill)[0].kind for fill in PERTURBATIONS]
+        return smallest.record if set(alone) == {verdict.kind} else None
 
     def _rerun(self, case: Case, path: Path) -> Outcome | None:
         """Run what was made of a case on the first runtime that was right on it."""
@@ -248,8 +233,10 @@ class Run:
         return None
 
 
-def _built(record: Record) -> Case:
-    return build(named(record))
+def _ended(case: Case, late: Outcome) -> tuple[Verdict, Outcome]:
+    """Return what is said of a case after whose answer something came."""
+    outcome = replace(late, text=f"after its answer: {late.text}")
+    return judge(case, outcome, lambda _: None), outcome
 
 
 def settled(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
@@ -267,13 +254,9 @@ def settled(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str,
     return found
 
 
-Again = Callable[[int], tuple[Verdict, Outcome]]
-"""Asks the case in a fresh process, with one of the perturbations."""
-
-
-def confirmed(verdict: Verdict, outcome: Outcome, again: Again) -> Verdict:
-    """Ask a finding twice more, alone, and return what is then to be said."""
-    alone = [again(index) for index in range(SETTLED)]
+def confirmed(verdict: Verdict, outcome: Outcome, again: Callable[[int], tuple[Verdict, Outcome]]) -> Verdict:
+    """Ask a finding again, alone, with each of the perturbations, and return what is then to be said."""
+    alone = [again(fill) for fill in PERTURBATIONS]
     repeated = sum(found.kind == verdict.kind for found, _ in alone)
     if repeated == SETTLED:
         moves = any(not same_values(outcome, other) for _, other in alone)

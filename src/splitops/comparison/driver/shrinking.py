@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from splitops.comparison.cases import build, named
 from splitops.comparison.cases.neighbours import NEIGHBOURS
 from splitops.comparison.cases.words import row_of
 from splitops.comparison.records import Case, Record
@@ -20,11 +21,8 @@ from splitops.errors import SplitError
 
 _MOST_ELEMENTS: Final = 1 << 24
 
-Build = Callable[[Record], Case]
-"""Makes the case of a record."""
 
-
-def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seconds: float) -> Case | None:
+def shrunk(case: Case, does_the_same: Callable[[Case], bool], seconds: float) -> Case | None:
     """Return the smallest case so far on which an implementation does the same; None if none is smaller."""
     deadline = time.monotonic() + seconds
     best: Case | None = None
@@ -34,7 +32,7 @@ def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seco
         for candidate in sorted(smaller(record), key=size_of):
             if time.monotonic() > deadline:
                 return best
-            found = _new(candidate, case, build, tried)
+            found = _new(candidate, case, tried)
             if found is not None and does_the_same(found):
                 best, record = found, candidate
                 break
@@ -43,7 +41,7 @@ def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seco
     return best
 
 
-def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | None:
+def _new(record: Record, case: Case, tried: set[str]) -> Case | None:
     """Return the case of a record that was not tried, if it breaks what the case breaks."""
     text = str(record)
     if text in tried:
@@ -52,7 +50,7 @@ def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | No
     if math.prod(record.shape) > _MOST_ELEMENTS:  # an axis of size 0 beside a huge one is gone
         return None
     try:
-        found = build(record)
+        found = build(named(record))
     except SplitError:
         return None
     return found if found.error == case.error else None
