@@ -159,11 +159,10 @@ class Verdict:
     """What is said of a case and an implementation.
 
     Attributes:
-        word: the verdict.
         detail: why, in one line.
         stage: where it rejected.
         signal: that ended the process.
-        got: type, shape and first values of what it gave.
+        got: type, shape and first values of each output.
         confirmed: so many fresh processes gave the same; a finding counts from :data:`SETTLED` on.
         unstable: what was seen once, and not alone.
         shrunk: the smallest record on which it does the same.
@@ -216,14 +215,11 @@ class Peer:
 
     Attributes:
         name: ``"onnxruntime"``, ``"onnxruntime[threads=1]"``; with ``@release`` where there are several.
-        adapter: name of its adapter.
         kind: one of :data:`splitops.comparison.worker.KINDS`.
-        formats: ``"onnx"``, ``"ir"`` or both.
         versions: releases by name, its own first.
         setting: what differs from the defaults.
         network: whether its processes could reach a network.
-        state: the state of it.
-        detail: why, in one line.
+        detail: why it is in its state, in one line.
     """
 
     name: str
@@ -241,11 +237,7 @@ class Peer:
 class Entry:
     """A row of the report: a case as it is shown, and the verdicts by the name of the implementation.
 
-    Attributes:
-        id: the case's; so are the other fields of the same names.
-        valid: whether the case is valid.
-        expected: type, shape and first values of each output, or the code of the rule that is broken.
-        verdicts: by the name of the implementation.
+    What is expected is type, shape and first values of each output, or the code of the rule that is broken.
     """
 
     id: str

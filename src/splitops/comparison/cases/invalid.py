@@ -21,7 +21,7 @@ Broken = tuple[Record, Record]
 
 def invalid_records(row: OperatorSchema) -> Iterator[Broken]:
     """Yield the records of a row that break a rule, each with a valid record that differs little."""
-    yield from chain(_axes(row), _lengths(row), _given_lengths(row), _ways(row), _counts(row), _rest(row))
+    yield from chain(_axes(row), _lengths(row), _ways(row), _counts(row), _rest(row))
 
 
 def _but(right: Record, **changes: Any) -> Broken:
@@ -44,44 +44,36 @@ def _axes(row: OperatorSchema) -> Iterator[Broken]:
 
 
 def _lengths(row: OperatorSchema) -> Iterator[Broken]:
-    """Yield lengths of the model that do not fit."""
+    """Yield lengths that do not fit, of the model and of the run."""
     if not row.lengths:
         return
-    right, three = by_lengths(row, (6,), [2, 4]), by_lengths(row, (6,), [1, 2, 3])
-    yield by_lengths(row, (6,), [2, 3]), right
-    yield by_lengths(row, (6,), [8, -2]), right
-    yield by_lengths(row, (6,), [2, 3], dynamic=True), by_lengths(row, (6,), [2, 4], dynamic=True)
-    if not row.gives_sequence:
-        yield by_lengths(row, (6,), [1, 2, 3], outputs=part_names(2)), three
-        yield by_lengths(row, (6,), [2, 4], outputs=part_names(3)), right
-    if row.scalar_rule is SizeRule.CHUNK:
-        for chunk in (0, -1):
-            yield by_lengths(row, (6,), chunk), by_lengths(row, (6,), 3)
-            yield by_lengths(row, (6,), chunk, constant=False), by_lengths(row, (6,), 3, constant=False)
-    if not is_newest(row):
-        return
-    yield by_lengths(row, (6,), [3, 4]), right
-    yield by_lengths(row, (6,), [2**32, 6]), right
-    yield by_lengths(row, (6,), [2**63 - 1, 2**63 - 1, 8]), three
-    if row.lengths_rule is SizeRule.REMAINDER:
-        for wrong in ([-1, 8], [-1, -1], [-2, 8]):
-            yield by_lengths(row, (6,), wrong), by_lengths(row, (6,), [-1, 4])
-    else:
-        yield by_lengths(row, (6,), [-1, 7]), right
-
-
-def _given_lengths(row: OperatorSchema) -> Iterator[Broken]:
-    """Yield lengths that a run gives, and that do not fit."""
-    if input_of_lengths(row) is None or not is_newest(row):
-        return
-    for dynamic in (False, True):
-        how = {"constant": False, "dynamic": dynamic}
-        for wrong in ([2, 3], [8, -2], [20_000_000, -19_999_994], [2**32, 6]):
-            yield by_lengths(row, (6,), wrong, **how), by_lengths(row, (6,), [2, 4], **how)
+    two, three = [2, 4], [1, 2, 3]
+    wrong: list[tuple[list[int], list[int], dict[str, Any]]] = [
+        ([2, 3], two, {}), ([8, -2], two, {}), ([2, 3], two, {"dynamic": True}),
+    ]  # fmt: skip
+    if is_newest(row):
+        wrong += [([3, 4], two, {}), ([2**32, 6], two, {}), ([2**63 - 1, 2**63 - 1, 8], three, {})]
         if row.lengths_rule is SizeRule.REMAINDER:
-            yield by_lengths(row, (6,), [-1, 8], **how), by_lengths(row, (6,), [-1, 4], **how)
-    if row.gives_sequence:
-        yield by_lengths(row, (6,), [], constant=False), by_lengths(row, (6,), [2, 4], constant=False)
+            wrong += [(one, [-1, 4], {}) for one in ([-1, 8], [-1, -1], [-2, 8])]
+        else:
+            wrong.append(([-1, 7], two, {}))
+        if input_of_lengths(row) is not None:  # which a run gives
+            late = [{"constant": False, "dynamic": dynamic} for dynamic in (False, True)]
+            sums = ([2, 3], [8, -2], [20_000_000, -19_999_994], [2**32, 6])
+            wrong += [(one, two, how) for how in late for one in sums]
+            if row.lengths_rule is SizeRule.REMAINDER:
+                wrong += [([-1, 8], [-1, 4], how) for how in late]
+            if row.gives_sequence:
+                wrong.append(([], two, {"constant": False}))
+    for lengths, right, how in wrong:
+        yield by_lengths(row, (6,), lengths, **how), by_lengths(row, (6,), right, **how)
+    if not row.gives_sequence:
+        for lengths, count in ((three, 2), (two, 3)):
+            yield _but(by_lengths(row, (6,), lengths), outputs=part_names(count))
+    if row.scalar_rule is SizeRule.CHUNK:
+        for chunk, constant in ((0, True), (0, False), (-1, True), (-1, False)):
+            right_one = by_lengths(row, (6,), 3, constant=constant)
+            yield by_lengths(row, (6,), chunk, constant=constant), right_one
 
 
 def _ways(row: OperatorSchema) -> Iterator[Broken]:

@@ -65,12 +65,7 @@ def _place(site: Site) -> tuple[str | None, str | None]:
 
 
 def _record_of(site: Site, stated: Site) -> Record | None:
-    """Return what generates a split as it is for some inputs; None where that is not all known.
-
-    Args:
-        site: the split, with what is known of it for the inputs.
-        stated: the same with what is known of it without them.
-    """
+    """Return what generates a split as it is for some inputs; None where that is not known."""
     row, data = site.schema, site.facts[0] if site.facts else None
     if site.binding is None or data is None or data.type is None or data.shape is None:
         return None
