@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import onnx_ir as ir
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 import splitops
+from splitops.models.graph.onnx import is_constant
 
 OPSET = helper.make_opsetid("", 18)
 
@@ -64,3 +66,8 @@ def test_what_a_function_states_of_its_inputs_is_known() -> None:
     call = helper.make_node("f", ["x"], ["a"], domain="my")
     model = model_of([call], [value("x", [None])], [value("a", None)], [function])
     assert str(splitops.infer(model)["a"]) == "float32[4]"
+
+
+def test_what_another_domain_calls_a_constant_is_none() -> None:
+    nodes = [ir.node("Constant", [], {"value_int": 1}, domain=domain) for domain in ("", "ai.onnx", "my")]
+    assert [is_constant(node.outputs[0]) for node in nodes] == [True, True, False]

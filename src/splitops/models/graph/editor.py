@@ -26,6 +26,7 @@ from splitops.models.graph.onnx import (
     describe_like,
     exchange,
     fixed_array,
+    is_constant,
     is_read,
     known,
     label,
@@ -286,7 +287,7 @@ class Editor(ABC):
                         index: 0 for index, value in enumerate(node.inputs) if index and value is not None
                     }
                 case "Add" if self.attribute(node, "auto_broadcast") in (None, "numpy"):
-                    found, addend = {}, 1 if self.is_constant(node.inputs[1]) else 0
+                    found, addend = {}, 1 if is_constant(node.inputs[1]) else 0
         except LookupError:
             return None
         return self._with_addend(node, found, addend, axis)
@@ -355,19 +356,12 @@ class Editor(ABC):
         if addend is not None:
             added = node.inputs[addend]
             own = None if added is None else shape_of(added)
-            if own is None or not self.is_constant(added):
+            if own is None or not is_constant(added):
                 return None
             at = axis - (len(shape) - len(own))
             if at >= 0 and own[at] != 1:
                 axes = {**axes, addend: at}
-        return axes if all(self.is_constant(node.inputs[index]) for index in axes) else None
-
-    def is_constant(self, value: ir.Value | None) -> bool:
-        """Return whether a value is a constant that the model holds, of any size."""
-        if value is None or value.is_graph_input():
-            return False
-        producer = value.producer()
-        return value.is_initializer() if producer is None else producer.op_type in ("Const", "Constant")
+        return axes if all(is_constant(node.inputs[index]) for index in axes) else None
 
     def is_fixed(self, node: ir.Node) -> bool:
         """Return whether all that a node reads beside its data is known, if only as sizes of a name."""
@@ -621,7 +615,7 @@ class Editor(ABC):
         onnx-ir lists all readers anew whenever it is asked, and thousands of nodes may share a constant: as
         many as were counted must let go of it before they are counted again.
         """
-        if not self.is_constant(value):
+        if not is_constant(value):
             return is_read(value)
         left = self._readers.get(value, 0) - 1
         if left <= 0:

@@ -19,7 +19,14 @@ import onnx_ir as ir
 
 from splitops.errors import NOWHERE, SplitError
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import all_graphs, constant_array, fixed_integers, known, shape_of
+from splitops.models.graph.onnx import (
+    all_graphs,
+    constant_array,
+    fixed_integers,
+    is_constant,
+    known,
+    shape_of,
+)
 from splitops.models.graph.openvino import DOMAIN, LayerNode
 from splitops.models.known import Known, Tensor
 from splitops.spec.sizes.dims import Dim, Range, Shape
@@ -635,7 +642,7 @@ def _grows(shape: Shape, table: Shape) -> bool:
 def _fits(reader: _Reader, table: ir.Value, rank: int) -> bool:
     """Return whether a table has as many axes as what it is multiplied with; constants are given them."""
     shape = reader.shape(table)
-    return shape is None or len(shape) == rank or reader.editor.is_constant(table)
+    return shape is None or len(shape) == rank or is_constant(table)
 
 
 def _negated(reader: _Reader, value: ir.Value) -> ir.Value | None:
@@ -774,7 +781,7 @@ def _gate(reader: _Reader, part: ir.Value) -> list[ir.Node] | None:
     if reader.name(first) != "Add" or len(behind) != 1 or reader.name(behind[0]) not in _ACTIVATIONS:
         return None
     number = _other(reader, first, reader.source(part))
-    return [first, behind[0]] if reader.size(number) == 1 and reader.editor.is_constant(number) else None
+    return [first, behind[0]] if reader.size(number) == 1 and is_constant(number) else None
 
 
 def _output_gate(reader: _Reader, gates: Sequence[list[ir.Node]], forget: int) -> tuple[int, ir.Node] | None:

@@ -250,6 +250,18 @@ def has_defaults(model: ir.Model) -> bool:
     return model.ir_version is None or model.ir_version >= INITIALIZERS_OF_THEIR_OWN
 
 
+def is_constant(value: ir.Value | None) -> bool:
+    """Return whether a value is a constant that the model holds, of any size, and that no caller replaces."""
+    if value is None or value.is_graph_input():
+        return False
+    producer = value.producer()
+    if producer is None:
+        return value.is_initializer()
+    if type(producer) is LayerNode:
+        return producer.op_type == "Const"
+    return producer.op_type == "Constant" and canonical(producer.domain) == ""
+
+
 def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the value of an initializer or Constant node; None where it is none, or not at hand.
 

@@ -186,20 +186,12 @@ def _lost_inputs(model: ModelProto) -> Iterator[tuple[str | None, Iterable[Value
 
 def _take_unread(node: NodeProto) -> list[AttributeProto]:
     """Take the attributes that onnx-ir does not read out of a node."""
-    stated = list(node.attribute)
-    read = [attribute.type in _GRAPHS or _is_attribute_read(attribute) for attribute in stated]
-    if all(read):
-        return []
-    kept = [_attribute_copy(attribute) for attribute in stated]
-    del node.attribute[:]
-    node.attribute.extend(one for one, is_read in zip(kept, read, strict=True) if is_read)
-    return [one for one, is_read in zip(kept, read, strict=True) if not is_read]
-
-
-def _attribute_copy(attribute: AttributeProto) -> AttributeProto:
-    made = AttributeProto()
-    made.CopyFrom(attribute)
-    return made
+    unread = [
+        index
+        for index, attribute in enumerate(node.attribute)
+        if attribute.type not in _GRAPHS and not _is_attribute_read(attribute)
+    ]
+    return [node.attribute.pop(index) for index in reversed(unread)][::-1]
 
 
 def _is_attribute_read(attribute: AttributeProto) -> bool:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from splitops.errors import NOWHERE, ModelError, SplitError, Where
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.openvino.splits import family_schema, split_attributes
-from splitops.models.graph.onnx import has_defaults, label, located_nodes, value_fact
+from splitops.models.graph.onnx import has_defaults, is_constant, label, located_nodes, value_fact
 from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
 from splitops.models.graph.openvino import DOMAIN, LayerNode
 from splitops.models.sites import Origin, Site
@@ -119,12 +119,6 @@ def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
 
 
 def _origin(value: ir.Value | None, defaults: bool) -> Origin:
-    if value is None:
-        return Origin.RUN
-    if value.is_initializer():
-        return Origin.DEFAULT if defaults and value.is_graph_input() else Origin.MODEL
-    producer = value.producer()
-    if producer is None or producer.op_type not in ("Constant", "Const"):
-        return Origin.RUN
-    constant = (type(producer) is LayerNode) is (producer.op_type == "Const")
-    return Origin.MODEL if constant and canonical(producer.domain) in ("", DOMAIN) else Origin.RUN
+    if value is not None and value.is_initializer() and value.is_graph_input():
+        return Origin.DEFAULT if defaults else Origin.MODEL
+    return Origin.MODEL if is_constant(value) else Origin.RUN

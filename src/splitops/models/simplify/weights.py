@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_read, shape_of, type_of
+from splitops.models.graph.onnx import is_constant, is_read, shape_of, type_of
 from splitops.models.graph.pen import shape_like
 from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, stated
 from splitops.models.simplify.registry import NUMERICS
@@ -66,7 +66,7 @@ def _computing(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | No
         row.insert(0, node)
         if editor.role(node) is not Role.SUM:
             return row
-        constant = 1 if editor.is_constant(node.inputs[1]) else 0
+        constant = 1 if is_constant(node.inputs[1]) else 0
         added = node.inputs[1 - constant]
         if len(row) > 1 or added is None or shape_of(added) != shape_of(value):
             return None
