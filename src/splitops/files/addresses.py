@@ -68,11 +68,7 @@ def target_path(path: str | os.PathLike[str]) -> Path:
 
 
 def file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
-    """Return fsspec's file system for an address, and the path in it.
-
-    Args:
-        address: as :func:`address_of` gives it.
-        alone: whether nobody else gets the same object.
+    """Return fsspec's file system for an address, alone or shared, and the path in it.
 
     Raises:
         FileError: fsspec or the library for the kind of address is not installed, or it cannot be reached.
@@ -91,12 +87,7 @@ class RemoteFile(Source):
     """A file at an address."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
-        """Find a file.
-
-        Raises:
-            FileError: it is not there, cannot be reached, or fsspec or the library for its kind of address is
-                not installed.
-        """
+        """Find a file of a known size."""
         self.name = address_of(address)
         self.path = Path(self.name)
         self._files, self._path = file_system(self.name)

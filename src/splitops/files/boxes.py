@@ -47,16 +47,7 @@ class BoxedArray(Source):
         chunk: tuple[int, ...],
         load: Callable[[Box], Any],
     ) -> None:
-        """Describe an array.
-
-        Args:
-            file: the file or folder that holds it.
-            label: what messages call it.
-            shape: of the array.
-            dtype: of the array.
-            chunk: the shape of the boxes that are read at a time.
-            load: reads a box.
-        """
+        """Describe an array in a file or folder; ``load`` reads boxes, a chunk at a time."""
         self.path, self.size = file.path, math.prod(shape) * dtype.itemsize
         self.name = f"{file.name}: {shown(label)}"
         self.shape = shape

@@ -22,23 +22,14 @@ _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file that has been read again.
-
-    Attributes:
-        name: as its line says.
-        problem: what is wrong; None: its checksum is the one of its line.
-    """
+    """A file that has been read again, by the name in its line, and what is wrong with it."""
 
     name: str
     problem: str | None = None
 
 
 def digest_of(file: Source) -> str:
-    """Return the SHA-256 of the bytes of a file.
-
-    Raises:
-        FileError: it cannot be read.
-    """
+    """Return the SHA-256 of the bytes of a file."""
     digest = hashlib.sha256()
     for block in file.blocks(0, file.size):
         digest.update(block)
@@ -46,11 +37,7 @@ def digest_of(file: Source) -> str:
 
 
 def lines(digests: Mapping[Path, str], folder: Path) -> bytes:
-    """Return what a file of checksums says.
-
-    Args:
-        digests: by the path, or the address, of each file.
-        folder: where the file of checksums is; the lines name other files from there.
+    """Return what a file of checksums in a folder says of files by their paths or addresses.
 
     Examples:
         >>> lines({Path("parts/x.npy"): "0" * 64}, Path("parts")).decode().endswith("0  x.npy\\n")
@@ -66,10 +53,7 @@ def _line(path: Path, digest: str, folder: Path) -> bytes:
 
 
 def check(path: Path) -> Iterator[Checked]:
-    """Read every file again that a file of checksums names, and yield the results.
-
-    Args:
-        path: the file of checksums; names in it are seen from its folder.
+    """Read every file again that a file of checksums names, seen from its folder, and yield the results.
 
     Raises:
         FileError: it cannot be read, or has a line that is not of ``sha256sum``.

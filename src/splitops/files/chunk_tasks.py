@@ -115,12 +115,8 @@ class Span:
 class Flow:
     """A tensor of a target, and the spans of the tensors of its name in sources that it is made of.
 
-    Attributes:
-        target: the position of the target.
-        tensor: as it will be in the target; its chunks are what is copied at a time.
-        axis: along which the spans follow each other, without a gap.
-        spans: in this order; none where the elements are computed.
-        read_bytes: how many bytes in memory the largest chunk of the sources has.
+    The spans follow each other along the axis without a gap; there are none where the elements are computed.
+    ``read_bytes`` has the largest chunk of the sources in memory.
     """
 
     target: int
@@ -154,15 +150,8 @@ def chunk_bytes(tensor: StoredTensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """The chunks ``first`` to ``end`` of a flow; see :mod:`splitops.files.tasks`.
-
-    Attributes:
-        flow: what is copied.
-        first: the number of the first chunk.
-        end: the number of the chunk after the last one.
-        format: of the target.
-        formats: of each source of the flow.
-        name: what messages call the target.
+    """The chunks ``first`` to ``end`` of a flow, to a target that messages call so; see
+    :mod:`splitops.files.tasks`.
     """
 
     flow: Flow

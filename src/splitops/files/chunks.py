@@ -36,15 +36,8 @@ and what is told the number and the checksums of each task that is done.
 
 @dataclass(frozen=True)
 class ChunkCopies:
-    """What a plan copies chunk by chunk.
-
-    Attributes:
-        flows: what is copied.
-        format: that of the targets.
-        formats: that of each source.
-        like: what the targets are made after; None for arrays that are computed.
-        compute: writes the chunks of flows that have no sources.
-        names: what messages call the targets.
+    """What a plan copies chunk by chunk: to targets by their names in messages, of a format and made ``like``
+    others, from sources of these formats, or (``compute``) from none.
     """
 
     flows: tuple[Flow, ...]
@@ -80,11 +73,7 @@ class ChunkCopies:
         return sizes
 
     def tasks(self, memory: int) -> list[ChunkTask]:
-        """Return the chunks in tasks that can be done in any order, and again.
-
-        Raises:
-            FileError: a chunk does not fit into the memory, or there are too many.
-        """
+        """Return the chunks in tasks, done in any order and again; chunks have to fit into the memory."""
         made: list[ChunkTask] = []
         for flow in self.flows:
             count, size = math.prod(flow.grid), flow.chunk_bytes

@@ -45,11 +45,7 @@ _AT_WORK_LOCK: Final = Lock()
 class Place:
     """What workers must see to do any task of a run.
 
-    Attributes:
-        sign: a file of the run.
-        text: what is in it.
-        sources: by path, the size and the time of change.
-        version: of splitops.
+    ``sign`` is a file of the run with this text. Of each source the size and the time of change are known.
     """
 
     sign: str
@@ -78,11 +74,7 @@ class Place:
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Count a task of the run on a worker while it is done; see :meth:`Workers.stop`.
-
-        Raises:
-            FileError: the worker does not see all, or the run has ended.
-        """
+        """Count a task of the run on a worker while it is done, if it sees all; see :meth:`Workers.stop`."""
         with _AT_WORK_LOCK:
             _AT_WORK[self.sign] += 1
         try:
@@ -108,11 +100,7 @@ class Workers:
     """The workers of a cluster, once they have been asked whether they see what this process sees."""
 
     def __init__(self, client: Any, staging: Path, sources: Iterable[Path]) -> None:
-        """Ask the workers.
-
-        Raises:
-            FileError: a worker does not see a folder or file, or has another splitops; no worker answers.
-        """
+        """Ask the workers; one that does not see a folder or file, or has another splitops, is an error."""
         self._client = client
         self.place = _place_in(staging, sources)
         with _cluster_errors():
@@ -127,18 +115,9 @@ class Workers:
     def results(
         self, tasks: Sequence[Task], files: Files, numbers: Iterable[int], *, back: bool
     ) -> Generator[tuple[int, list[int]]]:
-        """Yield the number and the checksums of each task, as workers have done it.
+        """Yield the number and the checksums of each task that workers have copied, or read back.
 
         The scheduler holds few of them at a time.
-
-        Args:
-            tasks: all tasks.
-            files: where the files of the tasks are.
-            numbers: of the tasks that are done.
-            back: whether they are read back, and not copied.
-
-        Raises:
-            FileError, CopyError: what a task raises; the cluster fails.
         """
         from distributed import wait
 
@@ -177,14 +156,10 @@ class Workers:
             self._client.run(Place.idle, self.place, on_error="ignore")
 
     def _patiently(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
-        """Return the answer to a question; a cluster without workers in that time has failed.
+        """Return the answer to a question; a cluster that has no workers for :data:`_PATIENCE` seconds fails.
 
-        Args:
-            ask: called with the seconds after which it raises a TimeoutError.
-            at_once: whether the answer takes no time, so that workers that do not answer have failed too.
-
-        Raises:
-            FileError: there was no worker, or no answer, for :data:`_PATIENCE` seconds.
+        ``ask`` raises a TimeoutError after the given seconds. An answer that takes no time (``at_once``) is
+        missing also where workers are there.
         """
         alone = 0.0
         while True:
@@ -227,9 +202,7 @@ def _place_in(staging: Path, sources: Iterable[Path]) -> Place:
 
 @contextlib.contextmanager
 def client_of(cluster: Any) -> Iterator[Any]:
-    """Yield a client of a cluster: a ``distributed.Client``, what makes one, or an address.
-
-    One that the caller has is left open.
+    """Yield a client of a cluster: a ``distributed.Client``, which stays open, what makes one, an address.
 
     Raises:
         FileError: distributed is not installed, or the cluster cannot be reached.

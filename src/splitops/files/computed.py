@@ -42,18 +42,7 @@ def is_dask_array(source: Any) -> bool:
 def array_plan(
     array: DaskArray, folder: Path, bind: Bind, *, prefix: str | None = None, to: Format | None = None
 ) -> FilePlan:
-    """Plan the split of a Dask array into a zarr array a part.
-
-    Args:
-        array: what is split.
-        folder: where the parts go.
-        bind: the requested split.
-        prefix: what the names of the parts begin with; None is ``part``.
-        to: the format of the parts: zarr.
-
-    Raises:
-        FileError: zarr has no such type, or another format is asked for.
-    """
+    """Plan the split of a Dask array into a zarr array a part."""
     zarr = format_named("zarr")
     if to is not None and to is not zarr:
         raise FileError(f"a Dask array is written as zarr, not as {to.name}")

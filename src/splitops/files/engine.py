@@ -81,14 +81,7 @@ class Passes:
 
 
 class CopyError(Exception):
-    """A file could not be read or written.
-
-    Attributes:
-        writing: whether it is a target.
-        file: its position.
-        offset: where.
-        error: the errno; 0 where a source ended too early.
-    """
+    """A file, by its position, cannot be read or written; errno 0 is that of a source that ended early."""
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -106,11 +99,9 @@ _Some = tuple[Table, Table, Table]
 
 
 def passes(extents: Iterable[Extent], memory: int) -> Passes:
-    """Group extents so that each byte of the sources is read about once.
+    """Group extents that write different bytes so that each byte of the sources is read about once.
 
-    Args:
-        extents: any; no two write the same byte.
-        memory: bytes that the buffers of one thread may take, at least 2 MiB.
+    The buffers of one thread may take so much memory, at least 2 MiB.
     """
     found = joined(extents).table
     block = max(1, min(_BLOCK, memory // 4))
@@ -227,18 +218,10 @@ def _inverse(extents: Table) -> Table:
 
 
 def _lanes(extents: Table, number: Table, gap: int, widest: int | None = None) -> tuple[Table, Table]:
-    """Return the lanes that extents are read in: rows equally far apart, with gaps of bounded width.
+    """Return the lanes of extents as the core takes them, in the order of the passes, and the lane of each.
 
-    Without a gap they are those that are written in, where none may have the bytes of another one.
-
-    Args:
-        extents: any.
-        number: of the pass of each.
-        gap: the most bytes between two runs of a lane.
-        widest: the most bytes of a row.
-
-    Returns:
-        The lanes as the core takes them, in the order of the passes; and the lane of each extent.
+    A lane is rows equally far apart, with gaps of at most so many bytes. Without a gap it is one that is
+    written, where no byte may be of another extent.
     """
     order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0], number))
     keys = np.column_stack((number, extents[:, [0, 7, 2]]))[order]
@@ -307,25 +290,16 @@ def copy(
     sources: Mapping[int, int],
     targets: Mapping[int, int],
     *,
-    threads: int = THREADS,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Copy a task's bytes.
+    """Copy a task between descriptors by position; return the CRC-32 of the bytes of each extent, in order.
 
-    Args:
-        task: passes over these files.
-        sources: their descriptors by position.
-        targets: their descriptors by position.
-        threads: how many work.
-        tick: called now and then with the bytes that are done; what it raises ends the copy.
-
-    Returns:
-        The CRC-32 of each extent's bytes, run after run, in the order of the passes.
+    ``tick`` is called now and then with the bytes that are done; what it raises ends the copy.
 
     Raises:
         CopyError: a file cannot be read or written, or a source ended early.
     """
-    return _run(task, sources, targets, threads, tick)
+    return _run(task, sources, targets, tick)
 
 
 def checksums(
@@ -333,106 +307,70 @@ def checksums(
     files: Mapping[int, int],
     *,
     written: bool = True,
-    threads: int = THREADS,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Return the CRC-32 of each extent's bytes, as :func:`copy` returns them; nothing is written.
-
-    Args:
-        task: passes over these files.
-        files: their descriptors by position.
-        written: whether the targets of the task are read, back; else its sources.
-        threads: how many work.
-        tick: as in :func:`copy`.
+    """Return the checksums as :func:`copy` does, of what the task has written or of what it reads.
 
     Raises:
         CopyError: a file cannot be read, or has lost its end; ``writing`` is False for targets, too.
     """
     if written:
         task = Passes(task.extents.inverse(), task.sizes, task.block_rows)
-    return _run(task, files, None, threads, tick)
+    return _run(task, files, None, tick)
 
 
 def _run(
     task: Passes,
     sources: Mapping[int, int],
     targets: Mapping[int, int] | None,
-    threads: int,
     tick: Callable[[int], object],
 ) -> list[int]:
-    tables = _Tables(task)
     source_files, target_files = list(sources), list(targets or ())
+    passes, read, written, moves, positions = _tables(task)
     found, failure = copy_extents(
-        *tables.arguments(source_files, None if targets is None else target_files),
+        passes,
+        _counted(read, source_files),
+        _counted(written, target_files),
+        moves,
         list(sources.values()),
-        list(targets.values()) if targets is not None else None,
-        threads,
+        None if targets is None else list(targets.values()),
+        THREADS,
         tick,
     )
     if failure is not None:
         writing, file, offset, error = failure
         raise CopyError(writing, (target_files if writing else source_files)[file], offset, error)
-    return tables.in_order(found)
+    in_order = np.empty(len(found), np.int64)
+    in_order[positions] = found
+    made: list[int] = in_order.tolist()
+    return made
 
 
-class _Tables:
-    """A task as :mod:`splitops.native.files` takes it."""
-
-    def __init__(self, task: Passes) -> None:
-        self._passes: list[Table] = []
-        self._moves: list[Table] = []
-        self._sources: list[Table] = []
-        self._targets: list[Table] = []
-        self._positions: list[Table] = []
-        """Of each move, the position of its extent in the task."""
-        lone = task.counts == 1
-        for some, lanes in ((lone, _stretches), (~lone, _lanes)):
-            if some.any():
-                self._add(task, some, lanes)
-
-    def _add(
-        self,
-        task: Passes,
-        some: npt.NDArray[np.bool_],
-        lanes: Callable[[Table, Table, int], tuple[Table, Table]],
-    ) -> None:
-        """Add some passes of a task. Their lanes are made so."""
+def _tables(task: Passes) -> list[Table]:
+    """Return the tables of :mod:`splitops.native.files`, and of each move the position of its extent."""
+    made = [[np.empty((0, width), np.int64)] for width in (2, 5, 5, 5)] + [[np.empty(0, np.int64)]]
+    lone = task.counts == 1
+    for some, lanes in ((lone, _stretches), (~lone, _lanes)):
+        if not some.any():
+            continue
+        passes, sources, targets = (sum(map(len, tables)) for tables in made[:3])
         position = np.flatnonzero(np.repeat(some, task.sizes))
-        number = sum(map(len, self._passes)) + np.repeat(np.arange(some.sum()), task.sizes[some])
-        self._passes.append(np.column_stack((task.counts, task.block_rows))[some])
+        number = passes + np.repeat(np.arange(some.sum()), task.sizes[some])
         table = task.extents.table[position]
         (read, of), (written, to) = lanes(table, number, _MAX_GAP), lanes(_inverse(table), number, 0)
         order = np.lexsort((table[:, 4], to))
         table, of, to = table[order], of[order], to[order]
         column, target_column = table[:, 1] - read[of, 2], table[:, 4] - written[to, 2]
-        sources, targets = sum(map(len, self._sources)), sum(map(len, self._targets))
-        self._moves.append(np.stack((sources + of, column, targets + to, target_column, table[:, 6]), 1))
-        self._sources.append(read)
-        self._targets.append(written)
-        self._positions.append(position[order])
-
-    def arguments(
-        self, sources: Sequence[int], targets: Sequence[int] | None
-    ) -> tuple[Table, Table, Table, Table]:
-        """Return the first arguments of ``copy_extents``, whose files count in these lists."""
-        return (
-            np.concatenate([np.empty((0, 2), np.int64), *self._passes]),
-            _counted(self._sources, sources),
-            _counted(self._targets, targets),
-            np.concatenate([np.empty((0, 5), np.int64), *self._moves]),
-        )
-
-    def in_order(self, checksums: Sequence[int]) -> list[int]:
-        """Return the checksums of the moves by the position of their extents in the task."""
-        found = np.empty(len(checksums), np.int64)
-        found[np.concatenate([np.empty(0, np.int64), *self._positions])] = checksums
-        made: list[int] = found.tolist()
-        return made
+        moves = np.stack((sources + of, column, targets + to, target_column, table[:, 6]), 1)
+        counts = np.column_stack((task.counts, task.block_rows))[some]
+        for tables, more in zip(made, (counts, read, written, moves, position[order]), strict=True):
+            tables.append(more)
+    return [np.concatenate(tables) for tables in made]
 
 
-def _counted(lanes: Sequence[Table], files: Sequence[int] | None) -> Table:
-    table = np.concatenate([np.empty((0, 5), np.int64), *lanes])
-    if files is not None and len(files):
+def _counted(lanes: Table, files: Sequence[int]) -> Table:
+    """Let the files of lanes count in a list; where nothing is written there is none."""
+    if files:
         order = np.argsort(files)
-        table[:, 1] = order[np.searchsorted(np.array(files)[order], table[:, 1])]
-    return table
+        lanes[:, 1] = order[np.searchsorted(np.array(files)[order], lanes[:, 1])]
+    return lanes

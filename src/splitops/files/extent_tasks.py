@@ -51,11 +51,7 @@ class ExtentCopies:
         return [target.size for target in targets]
 
     def tasks(self, memory: int) -> list[ExtentTask]:
-        """Return lists of passes that can be done in any order, and again.
-
-        Raises:
-            FileError: the memory is too little, or the bytes are too many.
-        """
+        """Return tasks that can be done in any order, and again, if the memory and a run are large enough."""
         size = int(self.extents.table[:, 6:].prod(1, dtype=float).sum())  # more than 64 bits may count
         if size > _MOST_BYTES:
             raise FileError(f"{size} bytes are more than a run copies: at most {_MOST_BYTES}")
@@ -154,11 +150,7 @@ class ExtentTask:
         return len(self.extents)
 
     def copy(self, files: Files, tick: Tick = no_tick) -> list[int]:
-        """Copy, and return the checksum of each extent.
-
-        Raises:
-            CopyError: a file cannot be read or written.
-        """
+        """Copy, and return the checksum of each extent."""
         opened = files.opened or {index: LocalFile(files.sources[index]) for index in self.sources}
         sources = {index: opened[index].descriptor for index in self.sources}
         with self._targets(files) as targets:

@@ -129,12 +129,7 @@ def numbers_from(first: Table, counts: Table) -> Table:
 
 
 def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:
-    """Return the extents of stretches of bytes; a stretch of no bytes has none.
-
-    Args:
-        stretches: of each the source, the offset and the size.
-        places: of each the target, and the offset there.
-        first: the position of the first target.
+    """Return extents of stretches (source, offset, size) to places (target, offset), where they have bytes.
 
     Examples:
         >>> [list(extent) for extent in stretches_to([(0, 0, 8), (0, 8, 0)], [(1, 64), (1, 72)])]
@@ -148,11 +143,7 @@ def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0
 
 
 def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
-    """Yield the extents that repeat a run along several axes.
-
-    Args:
-        first: the run where all walks begin.
-        walks: of each axis the number of steps, and the bytes of a step in the source and in the target.
+    """Yield the extents that repeat a run along axes: the steps of each, and their bytes on both sides.
 
     Examples:
         A matrix of 2 rows and 3 columns of 4 bytes, transposed:
@@ -183,9 +174,7 @@ def steps_of(shape: Sequence[int]) -> list[int]:
 def runs_along(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
     """Return the fewest walks that reach the elements of a box, and how many neighbours each step takes.
 
-    Args:
-        walks: of each axis the number of positions, and how many elements lie from one to the next: in the
-            array that the box is of, and in the box as an array.
+    A walk is of one axis: the positions, and the elements from one to the next in the array and in the box.
 
     Examples:
         The last two of four columns of 5 elements, in each of 3 rows:
@@ -295,9 +284,7 @@ def _stretched(extent: Extent) -> Extent:
 def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
     """Return what two copies do one after the other, without the files between them.
 
-    Args:
-        first: copies into files; no two of its extents write the same byte.
-        second: copies out of these files, numbered alike.
+    No two extents of the first write the same byte.
 
     Examples:
         Two files side by side in each row, then the first three columns of the rows:

@@ -8,7 +8,6 @@ import filecmp
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
@@ -29,7 +28,7 @@ from splitops.files.runs import Run
 from splitops.files.sources import LocalFile
 from splitops.files.tasks import Files
 from splitops.ground.descriptors import Descriptors
-from splitops.ground.writing import StagedFiles, staging_folder
+from splitops.ground.writing import StagedFiles, staging_folder, uninterrupted
 
 
 class FolderRun(Run):
@@ -335,7 +334,8 @@ class FolderRun(Run):
             note(number, checksums)
 
         pending: Future[None] | None = None
-        with ThreadPoolExecutor(1) as other:
+        other = ThreadPoolExecutor(1)
+        try:
             for number in numbers:
                 task = self.tasks[number]
                 checksums = (task.read_back if back else task.copy)(files, self.tick)
@@ -345,6 +345,9 @@ class FolderRun(Run):
                 self.advance(task.bytes)
             if pending is not None:
                 pending.result()
+        finally:
+            with uninterrupted():  # the files that it works on are closed and removed next
+                other.shutdown()
 
     def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
         """Return the SHA-256 of each file that is published, also in folders, where that is asked for.
@@ -356,11 +359,8 @@ class FolderRun(Run):
             return found
         for given, path, target in zip(places, self._places, self.plan.targets, strict=True):
             place = given if given.exists() else path
-            if target.folder:
-                files = sorted(file for file in place.rglob("*") if file.is_file())
-                found |= {path / file.relative_to(place): digest_of(LocalFile(file)) for file in files}
-            elif not target.scratch:
-                found[path] = digest_of(LocalFile(place))
+            if not target.scratch:
+                found |= {path / name: digest_of(LocalFile(file)) for name, file in _files_in(place).items()}
         return found
 
     def _cannot_read_back(self, error: CopyError) -> FileError:
@@ -376,21 +376,20 @@ def _begins_as(path: Path, target: TargetFile) -> bool:
     return all(file.read(offset, len(data)) == data for offset, data in target.literals)
 
 
+def _files_in(path: Path) -> dict[str, Path]:
+    """Return the files in a folder by their names there, or a file by no name."""
+    if not path.is_dir():
+        return {"": path}
+    return {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}
+
+
 def _same(one: Path, other: Path) -> bool:
     """Return whether two files, or folders of files, have the same bytes."""
-    if one.is_dir() != other.is_dir():
-        return False
-    if not one.is_dir():
-        return filecmp.cmp(one, other, shallow=False)
-    names = [
-        sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()) for root in (one, other)
-    ]
-    return names[0] == names[1] and all(filecmp.cmp(one / n, other / n, shallow=False) for n in names[0])
+    first, second = _files_in(one), _files_in(other)
+    alike = first.keys() == second.keys()
+    return alike and all(filecmp.cmp(file, second[name], shallow=False) for name, file in first.items())
 
 
 def _size(path: Path) -> int:
     """Return the bytes of a file, or of the files in a folder."""
-    found = path.stat()
-    if not stat.S_ISDIR(found.st_mode):
-        return found.st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in _files_in(path).values())

@@ -26,13 +26,7 @@ _SMALL: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A small file beside the tensors.
-
-    Attributes:
-        name: its name in the folder.
-        source: its bytes.
-        shared: whether it is of the tensors in any files; not the index, which is of these files.
-    """
+    """A small file beside the tensors; all but the index, which is of these files, are shared by any."""
 
     name: str
     source: Source
@@ -64,10 +58,7 @@ def main_file(folder: Path, names: Sequence[str]) -> str | None:
     """Return the file of a folder that names all its tensors; None where there is none.
 
     It is the index, or the only safetensors file, or the first of the only complete set of numbered files,
-    or the only GGUF file.
-
-    Raises:
-        FileError: there are several, so that it is not known which tensors belong together.
+    or the only GGUF file. Where there are several, which tensors belong together is not known: an error.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
         found = [name for name in names if name.endswith(ending)]
@@ -88,11 +79,7 @@ def main_file(folder: Path, names: Sequence[str]) -> str | None:
 
 
 def open_file(folder: DataFolder, name: str) -> LocalFile:
-    """Open a file of a folder.
-
-    Raises:
-        FileError: the name leads out of the folder, or there is no such regular file.
-    """
+    """Open a regular file of a folder; a name that leads out of it is an error."""
     try:
         return LocalFile(folder.file(name))
     except ModelError as error:
@@ -100,22 +87,14 @@ def open_file(folder: DataFolder, name: str) -> LocalFile:
 
 
 def open_beside(source: Source, name: str, *, allow_links: bool = False) -> Source:
-    """Open a file that a file names, which lies beside it or at an address like its own.
-
-    Raises:
-        FileError: as :func:`open_file`.
-    """
+    """Open a file that a file names, which lies beside it or at an address like its own."""
     if is_address(source.path):
         return RemoteFile(source.path.parent / safe_name(name))
     return open_file(DataFolder(source.path.parent, allow_links), safe_name(name))
 
 
 def safe_name(name: str) -> str:
-    """Return a file name that a document declares, checked to stay in its folder.
-
-    Raises:
-        FileError: it is empty, absolute or climbs, or is not text that a file system takes.
-    """
+    """Return a file name that a document declares, checked to stay in its folder and to fit a file system."""
     parts = name.split("/")
     bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
     if bad or not name.isprintable() or "\\" in name or ":" in name:

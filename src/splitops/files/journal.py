@@ -31,17 +31,12 @@ class Journal:
     def __init__(
         self, folder: Path, identity: dict[str, Any], counts: Sequence[int], *, resume: bool, sync: bool
     ) -> None:
-        """Open the journal in a staging folder, a new one or that of the same work.
+        """Open the journal in a staging folder, a new one or (``resume``) that of the same work.
 
-        Args:
-            folder: where the work is staged.
-            identity: of the work and its sources, in JSON's types.
-            counts: how many checksums each task has.
-            resume: whether to go on with what is there.
-            sync: whether each line is to survive a power failure.
+        The identity is of the work and its sources, in JSON's types; of each task the checksums are counted.
 
         Raises:
-            FileError: another run works here, or (``resume``) it is not a work like this one.
+            FileError: another run works here, or it is not a work like this one.
         """
         self.done: dict[int, list[int]] = {}
         self.whole = False

@@ -6,7 +6,6 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,16 +27,6 @@ from splitops.spec.elements.types import ElementType
 _BLOCK: Final = 1 << 20
 _MAX_GAP: Final = 16 << 10
 """Runs this close together are read at once, a block at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """What is taken of one axis: ``count`` positions from ``start``, ``step`` apart; a lone one may go."""
-
-    start: int
-    count: int
-    step: int = 1
-    kept: bool = True
 
 
 class LazyTensor:
@@ -62,11 +51,12 @@ class LazyTensor:
     __slots__ = ("_ranges", "_source", "stored")
 
     def __init__(
-        self, source: Source, stored: StoredTensor, ranges: tuple[_Range, ...] | None = None
+        self, source: Source, stored: StoredTensor, ranges: tuple[range | int, ...] | None = None
     ) -> None:
         self.stored = stored
         self._source = source
-        self._ranges = tuple(_Range(0, size) for size in stored.shape) if ranges is None else ranges
+        # What is taken of each axis of the stored tensor: positions, or the one of an axis that is gone.
+        self._ranges = tuple(map(range, stored.shape)) if ranges is None else ranges
 
     @property
     def name(self) -> str:
@@ -76,7 +66,7 @@ class LazyTensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape."""
-        return tuple(found.count for found in self._ranges if found.kept)
+        return tuple(_count(found) for found in self._ranges if isinstance(found, range))
 
     @property
     def ndim(self) -> int:
@@ -133,7 +123,9 @@ class LazyTensor:
             raise IndexError(f"{len(keys) - 1} indices for a tensor of rank {self.ndim}")
         keys[at : at + 1] = [slice(None)] * missing
         todo = iter(keys)
-        ranges = tuple(_narrowed(found, next(todo)) if found.kept else found for found in self._ranges)
+        ranges = tuple(
+            _narrowed(found, next(todo)) if isinstance(found, range) else found for found in self._ranges
+        )
         return LazyTensor(self._source, self.stored, ranges)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -150,11 +142,11 @@ class LazyTensor:
 
     def _read(self) -> npt.NDArray[Any]:
         dtype, stored = self.dtype, self.stored
-        ranges, shape = self._ranges, stored.shape
+        ranges, shape = [r if isinstance(r, range) else range(r, r + 1) for r in self._ranges], stored.shape
         if stored.fortran:  # its bytes are those of the row-major tensor with the axes reversed
             ranges, shape = ranges[::-1], shape[::-1]
         try:
-            box = np.empty([found.count for found in ranges], dtype)
+            box = np.empty([_count(found) for found in ranges], dtype)
         except ValueError as error:  # nothing in it, and other sizes that no array can have
             raise FileError(f"{stored.label} has shape {brief(self.shape)}: {error}") from error
         if box.size:
@@ -167,9 +159,9 @@ class LazyTensor:
             box = box.T
         return box.reshape(self.shape) if self.shape != box.shape else box
 
-    def _runs(self, ranges: Sequence[_Range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
+    def _runs(self, ranges: Sequence[range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
         """Yield the elements in the order of the memory, as many at a time as lie together."""
-        counts, steps = [found.count for found in ranges], steps_of(shape)
+        counts, steps = [_count(found) for found in ranges], steps_of(shape)
         apart = [found.step * step for found, step in zip(ranges, steps, strict=True)]
         walks, run = runs_along(zip(counts, apart, steps_of(counts), strict=True))
         begin = sum(found.start * step for found, step in zip(ranges, steps, strict=True))
@@ -198,20 +190,22 @@ class LazyTensor:
         return elements[first - begin * unit.elements :][:count]
 
 
-def _narrowed(found: _Range, key: Any) -> _Range:
+def _count(found: range) -> int:
+    """Return how many positions there are: ``len`` ends at 63 bits, a tensor without elements does not."""
+    return max(0, -(-(found.stop - found.start) // found.step))
+
+
+def _narrowed(found: range, key: Any) -> range | int:
     if isinstance(key, slice):
-        start, stop, step = key.indices(found.count)
-        if step < 1:
-            raise TypeError(f"a tensor in a file is sliced forwards: step {step}")
-        count = len(range(start, stop, step))
-        return _Range(found.start + start * found.step if count else 0, count, found.step * step)
+        if (narrow := found[key]).step < 1:
+            raise TypeError(f"a tensor in a file is sliced forwards: step {key.step}")
+        return narrow
     try:
-        position = operator.index(key)
+        return found[operator.index(key)]
     except TypeError:
         raise TypeError(f"a tensor in a file takes integers and slices, not a {type(key).__name__}") from None
-    if not -found.count <= position < found.count:
-        raise IndexError(f"index {position} of an axis of size {found.count}")
-    return _Range(found.start + position % found.count * found.step, 1, 1, kept=False)
+    except IndexError:
+        raise IndexError(f"index {operator.index(key)} of an axis of size {_count(found)}") from None
 
 
 class TensorFile(Mapping[str, LazyTensor]):

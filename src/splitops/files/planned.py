@@ -72,11 +72,7 @@ _OPTIONS: Final[RunOptions] = {
 
 
 def all_options(options: RunOptions) -> RunOptions:
-    """Return options with the defaults of those that are left out.
-
-    Raises:
-        TypeError: there is no such option.
-    """
+    """Return options with the defaults of those that are left out; a TypeError names one that is none."""
     strange = next((name for name in options if name not in _OPTIONS), None)
     if strange is not None:
         raise TypeError(f"a run has no option {strange!r}; it has {', '.join(_OPTIONS)}")

@@ -42,11 +42,7 @@ AnyPath = str | os.PathLike[str]
 
 @without_collector()
 def read(path: AnyPath, like: Format | None = None) -> Contents:
-    """Read what a file holds, without its tensors' bytes.
-
-    Args:
-        path: the file, or an address such as ``s3://bucket/x.npy``; one such as ``x.npy.gz`` is decompressed.
-        like: its format; None goes by its name.
+    """Read what a file holds, by its format or that of its name, without the bytes of its tensors.
 
     Raises:
         FileError: it is missing or malformed, or no format has such names.
@@ -121,21 +117,9 @@ def split_plan(
     keep_others: bool,
     to: Format | None = None,
 ) -> FilePlan:
-    """Plan the split of one tensor of a file into a file a part.
+    """Return the plan of :func:`splitops.files.plan_split`.
 
-    Args:
-        contents: of the file.
-        folder: where the parts go.
-        bind: the requested split.
-        tensor: the name of the tensor; None is the only one.
-        element_type: of the tensor, where its file cannot say it.
-        prefix: what the names of the parts begin with.
-        keep_others: whether every part gets the other tensors, too.
-        to: the format of the parts; None is that of the file.
-
-    Raises:
-        FileError: there is no such tensor, the format cannot hold a part, or there are too many.
-        RuleError: a rule of the operator is broken.
+    ``element_type`` is that of the tensor, where its file cannot say it.
     """
     folder = target_path(folder)
     stored = contents.tensor(tensor)
@@ -176,10 +160,7 @@ def split_plan(
 
 
 def part_names(prefix: str, count: int, suffix: str) -> list[str]:
-    """Return the names of the files of so many parts.
-
-    Raises:
-        FileError: there are too many.
+    """Return the names of the files of so many parts; too many are an error.
 
     Examples:
         >>> part_names("x", 11, ".npy")[9:]
@@ -219,18 +200,7 @@ def chunk_plan(
     files: Sequence[Contents] = (),
     compute: Compute | None = None,
 ) -> FilePlan:
-    """Return the plan that writes tensors chunk by chunk.
-
-    Args:
-        name: of the plan.
-        folder: where the targets go.
-        targets: their names.
-        parts: the tensors that the request made.
-        flows: what is copied.
-        format_: of the targets; it has chunks.
-        files: what is read; the targets are made after the first.
-        compute: writes the chunks where nothing is read.
-    """
+    """Return the plan that writes tensors chunk by chunk: made after the first file, or computed."""
     made = ChunkCopies(
         tuple(flows),
         _chunked(format_),
@@ -334,19 +304,7 @@ def _suffix(contents: Contents) -> str:
 def merge_plan(
     files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, to: Format | None = None
 ) -> FilePlan:
-    """Plan the merge of one tensor of several files into one file.
-
-    Args:
-        files: the contents of the files, in the order of the parts.
-        path: the file to write.
-        axis: the axis that the parts lie along.
-        tensor: the name of the tensor; None is the only one. Other tensors are taken from the first file.
-        to: the format of the new file; None is that of the first.
-
-    Raises:
-        FileError: a file has no such tensor, the tensors do not fit together, or the format cannot hold what
-            they give.
-    """
+    """Return the plan of :func:`splitops.files.plan_merge`."""
     if not files:
         raise FileError("nothing to merge: no files are given")
     if is_compressed(path):

@@ -126,11 +126,7 @@ class LocalFile(Source):
     """A regular file of this machine; it is closed when nothing refers to it any more."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a file.
-
-        Raises:
-            FileError: it is missing, unreadable, or no regular file.
-        """
+        """Open a regular file."""
         self.path = Path(path)
         try:
             opened = open_regular(self.path)

@@ -51,15 +51,9 @@ def beginning(source: Source, size: int) -> bytes:
 
 
 def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
-    """Return the size of a source whose header declares one; a stream has no other size.
+    """Return the size of a source whose header declares where its last byte is; a stream has no other size.
 
-    Args:
-        source: any.
-        stated: where the last byte is that the header speaks of.
-        exact: whether nothing may follow it.
-
-    Raises:
-        FileError: no file has so many bytes.
+    Where it is exact, nothing may follow.
     """
     if isinstance(source, Stream):
         if stated > sys.maxsize:
@@ -73,12 +67,7 @@ class Stream(Source):
 
     What is copied is decompressed once. A read that begins before the end of the one before it decompresses
     from the beginning again.
-
-    Attributes:
-        name: what messages call it.
-        path: the path of the file that they are packed in.
-        size: what a header declares; more than any file has, as long as nothing has stated it.
-        ends: whether it must end there.
+    The size is what a header declares, and more than any file has before that. Some have to end there.
     """
 
     block = _BLOCK
@@ -144,11 +133,7 @@ class Stream(Source):
 
 
 def decompressed(file: Source) -> Stream:
-    """Return what a file holds whose name :func:`is_compressed`.
-
-    Raises:
-        FileError: fsspec or the library for its compression is not installed.
-    """
+    """Return what a file holds whose name :func:`is_compressed`; a missing library is an error."""
     decompress = _decompressor(file)
     return Stream(file, file.name, lambda: decompress(io.BufferedReader(SourceFile(file), _READ_AHEAD)))
 

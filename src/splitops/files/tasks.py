@@ -25,14 +25,9 @@ def no_tick(_: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the files of tasks are, by their positions in the plan.
+    """Where the files and folders of tasks are, by their positions in the plan.
 
-    Attributes:
-        sources: the files or folders that are read.
-        targets: the files or folders that are written.
-        sync: whether what is written is to be durable.
-        opened: the sources that this process has open.
-        written: the targets that this process has open; empty: each task opens its own.
+    This process has sources (``opened``) and targets (``written``) open; where not, each task opens its own.
     """
 
     sources: Mapping[int, Path]

@@ -134,8 +134,7 @@ def packed_tensor(
 def row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool = False) -> StoredTensor:
     """Return a tensor as a format stores it that calls its type by this code, and may have swapped bytes.
 
-    Raises:
-        FileError: the format does not have its type (None), or its order.
+    An error where the format has no such type (None) or not its order.
     """
     if code is None:
         raise FileError(f"{tensor.label} is of type {tensor.code}, which {of} does not have")
@@ -147,15 +146,9 @@ def row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool 
 
 
 def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]) -> list[Extent]:
-    """Return the extents of the parts of a tensor; an empty part has none.
+    """Return the extents of the parts of a tensor to places (target, offset); an empty part has none.
 
-    Args:
-        tensor: what is split; the plan is for its shape.
-        plan: of the split.
-        places: of each part, the target and the offset of its bytes there.
-
-    Raises:
-        FileError: a cut goes through a unit of the tensor.
+    A cut through a unit of the tensor is an error.
     """
     ahead, behind = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
     if tensor.fortran:  # its bytes are those of the row-major tensor with the axes reversed

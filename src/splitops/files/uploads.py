@@ -275,11 +275,7 @@ class Uploads:
     """
 
     def __init__(self, folder: str, sizes: Mapping[str, int]) -> None:
-        """Begin with files in a folder, by their names; nothing is sent yet.
-
-        Raises:
-            FileError: the file system cannot be reached.
-        """
+        """Begin with files in a folder, by their names; nothing is sent yet."""
         # An instance of its own: a transaction is a state of the instance.
         self._system, path = file_system(folder, alone=True)
         self._paths = [f"{path.rstrip('/')}/{name}" for name in sizes]
@@ -342,11 +338,7 @@ class Uploads:
             self._files[index].close()
 
     def publish(self, before: Collection[str]) -> None:
-        """Let all files be seen. Where one cannot be, those are removed that were not there before.
-
-        Args:
-            before: the addresses at which there is a file that is replaced.
-        """
+        """Let all files be seen. Where one cannot be, those are removed that did not replace a file."""
         self._before = frozenset(before)
         with uninterrupted():
             for index, file in enumerate(self._files):

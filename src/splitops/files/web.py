@@ -31,11 +31,7 @@ def options() -> dict[str, Any]:
 
 
 def patiently(name: str, ask: Callable[[], _Found]) -> _Found:
-    """Return the answer to a question, asked again while the server is busy.
-
-    Args:
-        name: of the file, for messages.
-        ask: the question.
+    """Return the answer to a question about a file, asked again while the server is busy.
 
     Raises:
         FileError: the server sends nothing for :data:`SILENCE` seconds.
@@ -65,14 +61,7 @@ def _passes(error: BaseException | None) -> bool:
 
 
 def range_of(files: Any, path: str, name: str, begin: int, end: int) -> bytes:
-    """Return the bytes of a file from ``begin`` to ``end``.
-
-    Args:
-        files: fsspec's file system for HTTP.
-        path: the address in it.
-        name: the address, for messages.
-        begin: where the bytes begin.
-        end: where they end.
+    """Return the bytes of a file from ``begin`` to ``end``, through the file system of fsspec.
 
     Raises:
         FileError: the server sends another range, or knows none.

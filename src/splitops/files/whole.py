@@ -22,18 +22,10 @@ from splitops.ground.reading import DataFolder
 
 @without_collector()
 def read_whole(path: AnyPath, *, allow_links: bool = False) -> tuple[Contents, tuple[Other, ...], list[str]]:
-    """Read all tensors that a path stands for.
+    """Return all tensors that a path stands for, the small files beside them, and what is left behind there.
 
-    Args:
-        path: a folder with an index, numbered files or a single file; an index; one of numbered files; or any
-            other tensor file.
-        allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
-
-    Returns:
-        The tensors of all files, the small files beside them in a folder, and what is left behind there.
-
-    Raises:
-        FileError: a file is missing or malformed, or they do not fit together.
+    The path is a folder with an index, numbered files or a single file; an index; one of numbered files; or
+    any other tensor file. Links out of its folder, as in the cache of a hub, are followed where allowed.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
@@ -120,11 +112,7 @@ def plan_by_size(
 def groups_of(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
     """Return positions in groups of at most so many bytes, in their order; a larger one is alone.
 
-    Args:
-        sizes: in bytes.
-        most: bytes of a group.
-        first: what the first group has besides.
-        later: what the others have besides.
+    The first group and the later ones have so many bytes besides.
 
     Examples:
         >>> groups_of([3, 4, 20, 1], 8)
