@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from zarr.storage import LocalStore
 
 import splitops
 from splitops.cli import cli
@@ -554,3 +559,32 @@ def test_dry_run_and_progress(tmp_path):
     plan.run(progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (ARRAY.nbytes, ARRAY.nbytes)
     assert all(before <= after for (before, _), (after, _) in pairwise(seen))
+
+
+@pytest.mark.parametrize("coding", ["zarr", "npy"])
+def test_after_an_interrupt_nothing_more_is_written(tmp_path, monkeypatch, coding):
+    """The threads of zarr go on where its caller stops waiting for them."""
+    cleaned, written = threading.Event(), threading.Event()
+    real = LocalStore.set
+
+    async def slow(self, key, *arguments):
+        if "c/" in key and not written.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.to_thread(cleaned.wait, 1)
+        await real(self, key, *arguments)
+        if "c/" in key:
+            written.set()
+
+    if coding == "zarr":
+        source = saved(tmp_path / "x.zarr", chunks=(5, 4, 3))
+    else:
+        source = tmp_path / "x.npy"
+        np.save(source, ARRAY)
+    monkeypatch.setattr(LocalStore, "set", slow)
+    with pytest.raises(KeyboardInterrupt):
+        splitops.files.split(
+            source, tmp_path / "out", axis=1, split=[3, 18], to=splitops.files.format_named("zarr")
+        )
+    cleaned.set()
+    assert written.wait(60)
+    assert os.listdir(tmp_path) == [source.name]

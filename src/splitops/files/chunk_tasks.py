@@ -26,6 +26,7 @@ from splitops.files.formats import Contents, Format
 from splitops.files.sources import reading, writing
 from splitops.files.tasks import Files, Tick, no_tick
 from splitops.files.tensors import StoredTensor
+from splitops.ground.writing import uninterrupted
 from splitops.native.files import crc32
 
 
@@ -195,7 +196,8 @@ class ChunkTask:
             for chunk in self._chunks():
                 data = sources.whole_chunk(chunk, target)
                 elements = None if data is not None else sources.elements(chunk)
-                with writing(self.name):
+                # After Ctrl-C the threads of zarr would go on writing to what has been cleaned up.
+                with uninterrupted(), writing(self.name):
                     if elements is not None:
                         target.write(chunk.box, elements)
                     elif data:
@@ -208,7 +210,7 @@ class ChunkTask:
     def write(self, files: Files, elements: npt.NDArray[Any]) -> list[int]:
         """Write the elements of the only chunk and make them durable; return their checksum."""
         [chunk] = self._chunks()
-        with self._writing(files) as target, writing(self.name):
+        with self._writing(files) as target, uninterrupted(), writing(self.name):
             target.write(chunk.box, elements)
         return [checksum_of(elements)]
 

@@ -21,6 +21,7 @@ from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents, TargetFile
 from splitops.files.sources import writing
 from splitops.files.tasks import Files
+from splitops.ground.writing import uninterrupted
 
 _HELD: Final = 4
 """So many times the bytes of a chunk are held at most: two that are read, one made of them, and its code."""
@@ -123,7 +124,7 @@ class ChunkCopies:
             if draft.is_dir():
                 shutil.rmtree(draft)
             tensors = [flow.tensor for flow in self.flows if flow.target == position]
-            with writing(self.names[position]):
+            with uninterrupted(), writing(self.names[position]):
                 self.format.create(draft, tensors, self.like)
                 if sync:
                     files = (Path(folder, name) for folder, _, names in os.walk(draft) for name in names)

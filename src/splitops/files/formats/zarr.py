@@ -35,6 +35,7 @@ from splitops.files.formats.zarr_chunks import (
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, array_tensor, row_major
+from splitops.ground.writing import uninterrupted
 from splitops.spec.elements.types import is_numpys_own
 
 _MAX_RESTORED: Final = 1 << 31
@@ -158,10 +159,12 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, options: dict[str, Any]
     """Encode a part from its plain bytes."""
     folder, scratch = paths
     shutil.rmtree(folder, ignore_errors=True)
-    made = _made(folder, tensor, options)
+    with uninterrupted():  # after Ctrl-C the threads of zarr would go on writing
+        made = _made(folder, tensor, options)
     data = _plain(scratch, tensor)
     for box in boxes(tensor.shape, outer_chunks(made)):
-        made[box] = np.asarray(data[box])
+        with uninterrupted():
+            made[box] = np.asarray(data[box])
 
 
 def _made(folder: Path, tensor: StoredTensor, options: dict[str, Any]) -> Any:
