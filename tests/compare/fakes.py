@@ -185,6 +185,7 @@ FAULTS: dict[str, Callable[[Ask], Any]] = {
     "dies after its answer": lambda a: then(lambda: ok(a), os.abort),
     "dies a while after its answer": lambda a: then(lambda: ok(a), lambda: time.sleep(0.2), os.abort),
     "answers twice after a while": lambda a: then(lambda: ok(a), lambda: time.sleep(0.2), lambda: ok(a)),
+    "half a line after its answer": lambda a: then(lambda: ok(a), lambda: say({}, end="")),
     "damage of an earlier case": later,
     "another fault each time": alone_otherwise,
 }

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from pathlib import Path
 
@@ -20,10 +21,10 @@ from splitops.comparison.driver import run
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import reported
 from splitops.comparison.driver.finding import Launch, columns
-from splitops.comparison.driver.process import Allowance, Process, without_network
+from splitops.comparison.driver.process import Allowance, Ended, Process, without_network
 from splitops.comparison.driver.process import _variables as variables_of
 from splitops.comparison.driver.run import Run
-from splitops.comparison.records import Case, State, Verdict, Word
+from splitops.comparison.records import Case, Outcome, State, Verdict, Word
 
 HERE = Path(__file__).parent
 VALID, INVALID = "valid", "invalid"
@@ -202,6 +203,57 @@ def test_a_long_question_waits_for_its_reader(script: str, said: bytes) -> None:
         process.stop()
 
 
+def test_who_answers_without_reading_holds_nobody_up() -> None:
+    script = "import time; print('one'); print('two', flush=True); time.sleep(600)"
+    process = Process([sys.executable, "-S", "-E", "-c", script], Allowance(), {})
+    said: list[bytes | str] = []
+
+    def ask() -> None:
+        question = b"x" * ((1 << 15) - 1) + b"\n"  # three of them do not fit into a pipe
+        try:
+            said.extend(process.ask(question, seconds) for seconds in (120, 120, 0.1))
+        except Ended as ended:
+            said.append(ended.outcome.kind)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    try:
+        asking.start()
+        asking.join(120)
+        assert said == [b"one", b"two", "hang"]
+    finally:
+        process.stop()
+
+
+def test_an_answer_counts_though_its_process_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process([sys.executable, "-S", "-E", "-c", "print('said')"], Allowance(), {})
+    hear = process._next
+
+    def too_early(seconds: float) -> None:
+        process._process.wait()
+        monkeypatch.setattr(process, "_next", hear)
+
+    monkeypatch.setattr(process, "_next", too_early)
+    try:
+        assert process.ask(b"\n", 120) == b"said"
+    finally:
+        process.stop()
+
+
+def test_what_an_interrupt_kills_says_nothing_of_a_made_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), "right"])
+    found, _ = columns(Allowance(), commands={"fake": command})
+    comparison = Run((case(VALID),), found, Allowance(), shrink_seconds=0, jobs=1)
+    comparison.verdicts["fake"][VALID] = Verdict(word=Word.AGREES)
+
+    def killed(*_: object) -> Outcome:
+        comparison._stopped.set()
+        return Outcome(kind="crash", text="its process ends with SIGKILL")
+
+    monkeypatch.setattr(Asker, "ask", killed)
+    with pytest.raises(run._Stopped):
+        comparison._rerun(case(VALID), Path("made.onnx"))
+
+
 def test_a_system_that_takes_no_network_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
         raise FileNotFoundError
@@ -264,6 +316,7 @@ def test_what_does_not_repeat_is_no_finding() -> None:
         ("dies a while after its answer", Word.CRASH),
         ("answers twice", Word.PROTOCOL),
         ("answers twice after a while", Word.PROTOCOL),
+        ("half a line after its answer", Word.PROTOCOL),
     ],
 )
 def test_what_comes_after_an_answer_belongs_to_its_case(fault: str, word: Word) -> None:

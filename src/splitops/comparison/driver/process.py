@@ -37,8 +37,6 @@ _LOOKS: Final = 8
 _SIZE: Final = 20
 _ENV_END: Final = 48
 """Where the size of the memory and the end of the variables stand in /proc/PID/stat, behind the name."""
-_PIPE: Final = 1 << 15
-"""So many bytes are written at once."""
 _HEARD: Final = 2
 """So many lines that nobody asked for are kept; the first is wrong."""
 _TAIL: Final = 1 << 12
@@ -71,10 +69,10 @@ class _Forked:
     """A process that a nursery has forked, as far as :class:`Process` looks at a ``subprocess.Popen``."""
 
     def __init__(self, pipes: Sequence[int], status: socket.socket) -> None:
+        self.status = status
+        self.pid = int(status.recv(64))  # the pipes stay with the caller if this fails
         self.stdin = os.fdopen(pipes[0], "wb")
         self.stdout, self.stderr = os.fdopen(pipes[1], "rb"), os.fdopen(pipes[2], "rb")
-        self.status = status
-        self.pid = int(status.recv(64))
         self._returned: int | None = None
 
     def poll(self) -> int | None:
@@ -181,19 +179,18 @@ class Process:
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Send a message and return the line that answers it."""
         deadline = time.monotonic() + seconds
-        if len(message) <= _PIPE:  # which is empty, or the question before had no answer
-            self._write(message)
-        else:
-            threading.Thread(target=self._write, args=(message,), daemon=True).start()
+        threading.Thread(target=self._write, args=(message,), daemon=True).start()  # it may never read
         while True:
             left = deadline - time.monotonic()
             line = self._next(min(_TICK, left)) if left > 0 else None
-            if line is not None:
-                return line
+            if line is None and left > 0 and self._process.poll() is not None:
+                line = self._next(_TICK)  # what it said before
+                if line is None:  # something else keeps its output open
+                    raise self._end()
+            if line is not None and line.endswith(b"\n"):
+                return line[:-1]
             if left <= 0:
                 raise Ended("hang", f"no answer in {seconds:g} s")
-            if self._process.poll() is not None:  # and something else keeps its output open
-                raise self._end()
             self._weigh()
 
     def after(self, seconds: float = 0) -> Outcome | None:
@@ -201,7 +198,7 @@ class Process:
         try:
             line = self._next(seconds)
             if line is not None:
-                raise Ended("protocol", f"it says more than it was asked: {line[:60]!r}")
+                raise Ended("protocol", f"it says more than it was asked: {line.rstrip()[:60]!r}")
             if self._process.poll() is not None:
                 raise self._end()
         except Ended as ended:
@@ -244,7 +241,7 @@ class Process:
         """Put what it says into the queue; of a flood the beginning, and an empty line at its end."""
         with self._process.stdout as pipe:
             while line := pipe.readline(MAX_LINE + 2):
-                if self._lines.qsize() < _HEARD and (line.endswith(b"\n") or len(line) > MAX_LINE):
+                if self._lines.qsize() < _HEARD:
                     self._lines.put(line)
         self._lines.put(b"")
 
@@ -254,7 +251,7 @@ class Process:
                 self._printed = (self._printed + content)[-_TAIL:]
 
     def _next(self, seconds: float) -> bytes | None:
-        """Return the next line, without its end; None where there is none in some time."""
+        """Return the next line, the last one perhaps without its end; None where none comes in time."""
         if self._closed:
             raise self._end()
         try:
@@ -266,7 +263,7 @@ class Process:
         self._closed = not line
         if self._closed:
             raise self._end()
-        return line[:-1]
+        return line
 
     def _end(self) -> Ended:
         """Return why the output is closed: the process ends, or it does not."""

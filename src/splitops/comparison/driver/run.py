@@ -229,7 +229,10 @@ class Run:
             if column.runs and right and format_ in column.peer.formats:
                 with self._lent(column) as asker:
                     outcome = asker.ask(case, path)
-                    return asker.after() or outcome
+                    outcome = asker.after() or outcome
+                if self._stopped.is_set():  # which has killed it
+                    raise _Stopped
+                return outcome
         return None
 
 
