@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from splitops.errors import ModelError
-from splitops.ground.writing import StagedFiles, write_whole
+from splitops.ground.writing import StagedFiles, staging_folder, write_whole
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -72,6 +73,34 @@ def test_a_file_beside_the_others_of_a_new_folder_goes_with_it(tmp_path):
                 (tmp_path / name).mkdir()
         assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["a", "sums"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "there"]
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_folders_in_a_new_folder_that_appears_are_moved_as_folders(tmp_path, blocked):
+    """They replace folders of their names, and are put back where a later file cannot be moved."""
+    old = tmp_path / "new" / "b.zarr"
+    files = StagedFiles()
+    draft = files.place_new(tmp_path / "new", ["a.zarr", "b.zarr"])
+    files.place(tmp_path / "last").touch()
+    (draft / "a.zarr").mkdir()
+    (draft / "b.zarr").mkdir()
+    old.mkdir(parents=True)
+    (old / "old").touch()
+    if blocked:
+        (tmp_path / "last").mkdir()
+    with pytest.raises(ModelError, match="last") if blocked else nullcontext(), files:
+        pass
+    assert [path.name for path in old.iterdir()] == ["old"] * blocked
+    assert (tmp_path / "new" / "a.zarr").exists() != blocked
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "last"}
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "\u6570" * 85], ids=["ascii", "wide"])
+def test_the_hidden_folder_of_a_long_name_has_a_shorter_one(tmp_path, name):
+    assert staging_folder(tmp_path, name) != staging_folder(tmp_path, name + "n")
+    with StagedFiles(name=name) as files:
+        write(files, tmp_path, a=b"new")
+    assert content(tmp_path) == {"a": b"new"}
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, ZeroDivisionError, OSError])

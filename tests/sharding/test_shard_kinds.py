@@ -222,6 +222,14 @@ def packed(path, tensors, **metadata):
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(range(at)))
 
 
+def test_the_metadata_of_files_keep_their_order(tmp_path):
+    packed(tmp_path / "model" / "model.safetensors", {"w": ("F4", (4, 2))}, z="1", format="pt", a="2")
+    plan = {"version": 1, "rule": [{"match": "w", "axis": 0}]}
+    sharding.plan(tmp_path / "model", plan, ranks=2).run(tmp_path / "ranks", sync=False)
+    sharding.merge(tmp_path / "ranks").run(tmp_path / "merged", sync=False)
+    assert contents(tmp_path / "merged") == contents(tmp_path / "model")
+
+
 def test_pieces_of_packed_elements_end_between_bytes(tmp_path):
     def write(shape, begins):
         for rank, begin in enumerate(begins):

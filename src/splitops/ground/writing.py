@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -24,6 +25,8 @@ _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
 
 A file that takes its place before its bytes are on the disk could be empty after a power failure.
 """
+_LONGEST_NAME: Final = 200
+"""The most bytes that the name of a set has in that of its folder, which may have 255 on most systems."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -37,7 +40,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def staging_folder(folder: Path, name: str) -> Path:
-    """Return the hidden folder of a named set of files."""
+    """Return the hidden folder of a named set of files; a checksum stands for the end of a long name."""
+    raw = os.fsencode(name)
+    if len(raw) > _LONGEST_NAME:
+        kept = raw[: _LONGEST_NAME - 17].decode(errors="ignore")
+        name = f"{kept}-{hashlib.sha256(raw).hexdigest()[:16]}"
     return folder / f".splitops-{name}.part"
 
 
@@ -209,7 +216,8 @@ class StagedFiles:
             else:
                 (staged.draft / "before").mkdir(exist_ok=True)
                 for name in staged.names:
-                    yield _Staged(staged.draft / name, staged.target / name)
+                    draft = staged.draft / name
+                    yield _Staged(draft, staged.target / name, draft.is_dir())
 
     def clean(self) -> None:
         """Remove the hidden folders; again, where one stayed because a file in it was open."""

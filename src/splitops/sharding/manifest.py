@@ -84,7 +84,7 @@ def manifest_files(
         "tied": dict(checkpoint.tied),
         "plan": dict(plan),
     }
-    text = json.dumps(document, sort_keys=True)
+    text = json.dumps(document)
     run = _checksum(text)
     files = [_file(MANIFEST, f'{{"run": "{run}", {text[1:]}')]
     for rank, home in enumerate(layout_named(layout).homes(placements.ranks)):
@@ -95,8 +95,8 @@ def manifest_files(
 
 
 def _run_of(document: Mapping[str, Any]) -> str:
-    """Return the name of a run: the checksum of all else in its manifest."""
-    return _checksum(json.dumps({k: v for k, v in document.items() if k != "run"}, sort_keys=True))
+    """Return the name of a run: the checksum of all else in its manifest, in its order."""
+    return _checksum(json.dumps({k: v for k, v in document.items() if k != "run"}))
 
 
 def _checksum(text: str) -> str:
