@@ -142,6 +142,12 @@ def test_an_operator_that_came_later_becomes_the_body_of_its_schema(name: str) -
     assert name.split()[0] not in [node.op_type for node in moved.graph.node]
 
 
+@pytest.mark.parametrize("operator", ["BlackmanWindow", "HannWindow<periodic = 0>", "HammingWindow"])
+def test_a_body_has_the_defaults_of_its_operator(operator: str) -> None:
+    model = parsed(f"g (int64 n) => (float[k] y) {{ y = {operator}(n) }}", 17)
+    assert_moves(model, 13, n=np.array(10))
+
+
 def test_a_rejection_inside_a_body_names_the_node_that_has_it() -> None:
     model = parsed("g (float x, int64[1] k) => (int64 y) { y = CastLike(x, k) }", 15)
     del model.graph.input[1].type.tensor_type.shape.dim[:]

@@ -312,12 +312,11 @@ def _body(lone: LoneNode, opset: int) -> Small | None:
 def _inlined(lone: LoneNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
     """Return a node's body as a model, without what nobody reads of it."""
     model = lone.model(opset)
-    defaults = {name: found.default_value for name, found in schema.attributes.items()}
-    function.attribute_proto.extend(value for value in defaults.values() if value.type)
-    open_ = [name for name in function.attribute if not defaults[name].type]
-    del function.attribute[:]
-    function.attribute.extend(open_)
-    function.domain = model.graph.node[0].domain = _BODY
+    (call,) = model.graph.node
+    given = {attribute.name for attribute in call.attribute}
+    defaults = [found.default_value for name, found in schema.attributes.items() if name not in given]
+    call.attribute.extend(value for value in defaults if value.type)  # the inliner binds no defaults
+    function.domain = call.domain = _BODY
     model.functions.append(function)
     model.opset_import.add(domain=_BODY, version=1)
     inlined = ir.from_proto(onnx.inliner.inline_local_functions(model))
