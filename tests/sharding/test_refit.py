@@ -189,14 +189,19 @@ def test_numbers_of_experts_that_lie(tmp_path: Path) -> None:
     plan = {"version": 1, "rule": [{"fused": "*.up", "parts": ["*.{e}.up"], "stack": True}]}
     for names, says in (
         (("0", "2"), "part 'a.1.up' is missing"),
+        (("0", "999999999"), "part 'a.1.up' is missing"),
         (("0", "01"), "'01' where the plan has a number"),
+        (("9" * 5000,), "9' where the plan has a number"),
     ):
-        model = save(tmp_path / says[:8] / "m", {f"a.{name}.up": numbered(2) for name in names})
+        model = save(tmp_path / names[-1][:9] / "m", {f"a.{name}.up": numbered(2) for name in names})
         with pytest.raises(PlanError, match=says):
             refit(model, plan, invert=True)
     model = save(tmp_path / "m", {"a.0.up": numbered(2), "a.1.up": numbered(2).astype(np.int32)})
     with pytest.raises(PlanError, match=r"is I32 .*it would be F32"):
         refit(model, plan, invert=True)
+    model = save(tmp_path / "many", {"a.up": np.broadcast_to(np.float32(0), (1 << 40, 0))})
+    with pytest.raises(PlanError, match="more than 1048576 entries to take apart"):
+        refit(model, plan)
 
 
 def test_models_that_are_not_known(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from splitops.sharding.expressions import Names
 from splitops.sharding.globs import Globs, filled, matched, tokens
 
 _MOST_ROWS: Final = 1 << 22
+_MOST_ENTRIES: Final = 1 << 20
 Form = tuple[Extent, ...]
 """From the first byte of a tensor to that of what it is a part of, or the other way."""
 Copied = tuple[int, Form]
@@ -113,7 +114,8 @@ class Fusions:
             (number, part), captures = self._places[place[0]], place[1]
             rule = self.rules[number]
             expert = captures.get("e", "0") if rule.stack else "0"
-            if not (expert.isascii() and expert.isdigit() and str(int(expert)) == expert):
+            digits = expert.isascii() and expert.isdigit() and len(expert) < 10
+            if not (digits and str(int(expert)) == expert):
                 raise PlanError(f"tensor {shown(name)} has {shown(expert)} where the plan has a number")
             whole = filled(rule.fused, captures)
             group = found.get((number, whole))
@@ -135,8 +137,8 @@ class Fusions:
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1
-        every = list(itertools.product(range(experts), range(len(rule.parts))))
-        if len(members) < len(every):
+        every = itertools.product(range(min(experts, len(members) + 1)), range(len(rule.parts)))
+        if len(members) < experts * len(rule.parts):
             expert, part = next(place for place in every if place not in members)
             captures = matched(rule.fused, group.name) or {}
             glob = filled(rule.parts[part], {**captures, "e": str(expert)})
@@ -202,6 +204,8 @@ def _taken_apart(
     try:
         if (rule.stack and not tensor.shape) or axis >= len(block) > 0:
             raise PlanError(f"shape {brief(tensor.shape)} has no such axes")
+        if rule.stack and tensor.shape[0] > _MOST_ENTRIES:
+            raise PlanError(f"more than {_MOST_ENTRIES} entries to take apart")
         if transpose:
             steps[-2:] = 1, block[-2]
             if math.prod(tensor.shape) // max(1, block[-1]) > _MOST_ROWS:
