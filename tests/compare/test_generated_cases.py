@@ -38,7 +38,22 @@ def test_everything_is_drawn() -> None:
     assert {len(record.shape) for record in records} == {1, 2, 3, 4}
     assert len({record.dtype for record in records}) > len(ELEMENT_TYPES) / 2
     assert max(max(record.shape) for record in records) > 2**53
+    assert {max(record.shape) for record in records} > {2**31 - 1, 2**31, 2**32 + 4, 2**53 + 2}
     assert any("" in record.outputs for record in records)
+    for words in (
+        {("axis", -1), ("axis", -4), ("axis", 0), ("axis", None), ("axis", 3)},
+        {
+            ("axis_dtype", "int32"),
+            ("axis_shape", (1,)),
+            ("lengths_dtype", "int32"),
+            ("lengths_dtype", "float16"),
+        },
+        {("special", "unranked"), ("special", "constant-data"), ("special", "elements")},
+    ):
+        for name, value in words:  # not only as they are listed
+            assert sum(getattr(record, name) == value for record in records) >= 5, (name, value)
+    assert "float16" in {one.record.lengths_dtype for one in generated(2000).values()}
+    assert {record.attributes.get("keepdims") for record in records} >= {None, 0, 1}
     rules = {one.rule for one in MANY.values()}
     assert rules >= VALID
     assert len(rules - VALID) > 10
