@@ -253,3 +253,15 @@ def test_what_does_not_fit_is_one_error(model: ir.OpenVINOModel, what: str, tmp_
     with pytest.raises(splitops.ModelError, match=what):
         report.save(tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_body_keeps_no_constant_that_became_an_attribute() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
+        g (float[2,6] x, bool c) => (float[k,l] y) {
+            y = If (c) <then_branch = t () => (float[a,b] p) {
+                            q = Transpose<perm = [1, 0]>(x)
+                            p, r = Split<axis = 0, num_outputs = 2>(q) },
+                        else_branch = e () => (float[d,f] z) { z = Relu(x) }> }""")
+    moved = splitops.convert(splitops.convert(model, "openvino"), "onnx:18")
+    for branch in moved.graph.node[0].attribute:
+        assert not branch.g.initializer

@@ -137,6 +137,9 @@ class _Writer:
             self.names.fresh(name)
         self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
         RemoveUnusedNodesPass()(self.model)  # what only was read to write other nodes, too
+        for graph in self.model.graphs():
+            for constant in list(graph.initializers.values()):  # the pass leaves those of bodies
+                remove_if_unused(constant)
         self._make_empty(where)
 
     def _make_empty(self, where: Where) -> None:
