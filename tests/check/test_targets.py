@@ -145,6 +145,15 @@ def test_a_device_without_split(form: str, ir: bool, tmp_path: Path) -> None:
     assert bits(fixed, feeds) == bits(model, feeds)
 
 
+@pytest.mark.parametrize("form", ["parts", "sequence"])
+def test_a_form_of_sequences_is_none_of_a_split(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "bare.toml"
+    path.write_text(f'[[limits]]\ncode = "no-split"\nwhen = "operator missing"\nforms = ["{form}"]\n')
+    model = parse("(float[7] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
+    with pytest.raises(splitops.ModelError, match=r"\[bare.no-split\].* Split-18 does not give a sequence"):
+        fix(model, path)
+
+
 # Releases
 
 

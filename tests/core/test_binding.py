@@ -388,6 +388,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
         "input split",
     ),
     (
+        node(SPLIT_18, shaped(Range(0)), entries(2**63 - 1, 1)),
+        f"lengths.sum: split = [{2**63 - 1}, 1] sums to {2**63}, "
+        "but axis 0 of data (?,) has no size that fits",
+        {"lengths": (2**63 - 1, 1), "axis": 0, "shape": (Range(0),), "size": Range(0)},
+        "input split",
+    ),
+    (
         node(SPLIT_13, shaped(Range(4, 5)), outputs=3),
         "parts.divisible: number of outputs = 3 asks for equal parts, "
         "but axis 0 of data (4..5,) has no size that fits",

@@ -699,3 +699,15 @@ def test_formats_are_given_by_name(source, tmp_path):
     for to in ("zip", "../npy", ""):
         with pytest.raises(FileError, match="is not a format; these are npy, npz"):
             splitops.files.plan_split(source, tmp_path, num_outputs=2, to=to)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, existing):
+    folder, prefix = tmp_path / ("\u00e9" * 120), "\u0915" * 80  # 240 bytes each
+    np.save(tmp_path / "x.npy", np.arange(4))
+    if existing:
+        folder.mkdir()
+    report = splitops.files.split(tmp_path / "x.npy", folder, num_outputs=2, prefix=prefix)
+    assert sorted(os.listdir(folder)) == [f"{prefix}.0.npy", f"{prefix}.1.npy"]
+    assert [path.name for path, _ in report.files] == [f"{prefix}.0.npy", f"{prefix}.1.npy"]
+    assert sorted(os.listdir(tmp_path)) == sorted(["x.npy", folder.name])

@@ -94,7 +94,7 @@ class Targets:
             self.extents.append(stretches_to([(number, 0, other.source.size)], [(len(self.files), 0)]))
             self.files.append(TargetFile(other.name, other.source.size))
         return FilePlan(
-            name[:100],
+            name,
             folder,
             (*sources, *(other.source for other in others)),
             tuple(tensors),
@@ -211,7 +211,7 @@ def chunk_plan(
     )
     folders = made.format.folders
     return FilePlan(
-        name[:100],
+        name,
         folder,
         tuple(contents.sources[0] for contents in files),
         (),

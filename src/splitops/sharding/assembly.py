@@ -60,7 +60,7 @@ def file_plan(
         for target in targets[1:]
     ]
     return FilePlan(
-        out.name[:100],
+        out.name,
         out.parent,
         tuple(sources),
         checkpoint.tensors if checkpoint.held is None else (),

@@ -184,7 +184,7 @@ class Process:
             left = deadline - time.monotonic()
             line = self._next(min(_TICK, left)) if left > 0 else None
             if line is None and left > 0 and self._process.poll() is not None:
-                line = self._next(_TICK)  # what it said before
+                line = self._next(_GRACE)  # what it said before
                 if line is None:  # something else keeps its output open
                     raise self._end()
             if line is not None and line.endswith(b"\n"):

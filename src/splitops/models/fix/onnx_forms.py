@@ -63,6 +63,8 @@ class OnnxForms:
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         site = self.editor.site(node)  # as it is in all calls: the given one is that of the first
+        if form in (FixForm.PARTS, FixForm.SEQUENCE) and not site.schema.gives_sequence:
+            raise NoFormError(f"{site.operator} does not give a sequence")
         try:
             return self._writers[form](node, site)
         except RuleError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from splitops.errors import Rule, RuleError, brief
 from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.arithmetic import Division, describe, violation
-from splitops.spec.sizes.dims import Range, Shape
+from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import fitting, free_lengths
-from splitops.splitting.binding.lengths import Lengths
+from splitops.splitting.binding.lengths import INT64_MAX, Lengths
 from splitops.splitting.binding.node import Node, write
 from splitops.splitting.binding.rows import Operand
 
@@ -21,8 +21,15 @@ def check_sizes(
     """
     least = free_lengths(division) if isinstance(division, tuple) else division
     sizes = shape if axis is None else (shape[axis],)
-    if all(fitting(least, size) is None for size in sizes):
+    if not any(_has_size(least, size) for size in sizes):
         raise _misfit(node, division, least, subject, shape, axis)
+
+
+def _has_size(division: Division, axis: Dim) -> bool:
+    """Return whether an axis has a size that fits and that a file can hold, in 64 bits."""
+    found = fitting(division, axis)
+    least = found.lo if isinstance(found, Range) else found
+    return least is not None and least <= INT64_MAX
 
 
 def _misfit(
