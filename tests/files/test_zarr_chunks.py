@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import signal
-import threading
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
-from zarr.storage import LocalStore
 
 import splitops
 from splitops.cli import cli
@@ -561,30 +559,48 @@ def test_dry_run_and_progress(tmp_path):
     assert all(before <= after for (before, _), (after, _) in pairwise(seen))
 
 
-@pytest.mark.parametrize("coding", ["zarr", "npy"])
-def test_after_an_interrupt_nothing_more_is_written(tmp_path, monkeypatch, coding):
-    """The threads of zarr go on where its caller stops waiting for them."""
-    cleaned, written = threading.Event(), threading.Event()
-    real = LocalStore.set
+INTERRUPTED = """
+import asyncio, os, signal, sys, threading
+from zarr.storage import LocalStore
+import splitops
 
-    async def slow(self, key, *arguments):
-        if "c/" in key and not written.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.to_thread(cleaned.wait, 1)
-        await real(self, key, *arguments)
-        if "c/" in key:
-            written.set()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what begins in the background ignores it
+cleaned, written = threading.Event(), threading.Event()
+real = LocalStore.set
 
-    if coding == "zarr":
-        source = saved(tmp_path / "x.zarr", chunks=(5, 4, 3))
-    else:
-        source = tmp_path / "x.npy"
-        np.save(source, ARRAY)
-    monkeypatch.setattr(LocalStore, "set", slow)
-    with pytest.raises(KeyboardInterrupt):
-        splitops.files.split(
-            source, tmp_path / "out", axis=1, split=[3, 18], to=splitops.files.format_named("zarr")
-        )
+async def slow(self, key, *arguments):
+    if "c/" in key and not written.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.to_thread(cleaned.wait, 1)
+    await real(self, key, *arguments)
+    if "c/" in key:
+        written.set()
+
+LocalStore.set = slow
+try:
+    splitops.files.split(sys.argv[1], sys.argv[2], axis=1, split=[3, 18], to="zarr")
+except KeyboardInterrupt:
     cleaned.set()
     assert written.wait(60)
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("coding", ["zarr", "npy"])
+def test_after_an_interrupt_nothing_more_is_written(tmp_path, coding):
+    """The threads of zarr go on where its caller stops waiting for them."""
+    source = tmp_path / f"x.{coding}"
+    if coding == "zarr":
+        saved(source, chunks=(5, 4, 3))
+    else:
+        np.save(source, ARRAY)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, source, tmp_path / "out"],
+        env=os.environ | {"PYTHONPATH": str(Path(splitops.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
     assert os.listdir(tmp_path) == [source.name]

@@ -14,8 +14,6 @@ from splitops.models.simplify.bounds import composed, sole_axis, starts_of, stri
 from splitops.models.sites.decisions import partition
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
-_SLICE = frozenset({Role.SLICE})
-
 
 def whole_slice(node: ir.Node, editor: Editor) -> None:
     """A Slice that takes all of its axes, whatever their sizes turn out to be, is its data."""

@@ -26,10 +26,10 @@ def check_sizes(
 
 
 def _has_size(division: Division, axis: Dim) -> bool:
-    """Return whether an axis has a size that fits and that a file can hold, in 64 bits."""
+    """Return whether an axis has a size that fits; what is not known has one of at most 64 bits."""
     found = fitting(division, axis)
     least = found.lo if isinstance(found, Range) else found
-    return least is not None and least <= INT64_MAX
+    return least is not None and (isinstance(axis, int) or least <= INT64_MAX)
 
 
 def _misfit(
