@@ -88,6 +88,7 @@ from splitops.ground.reading import open_regular
 folder = Path(sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 names = {"open_regular", "__init__", "open", "_open"}
+own = str(Path(files.__file__).parents[1]) + os.sep
 
 def whole():
     how = {"overwrite": True, "sync": False, "verify": True}
@@ -108,7 +109,7 @@ def interrupt(what, at):
             signal.raise_signal(signal.SIGINT)
         return steps
     def calls(frame, *_):
-        if "splitops" in frame.f_code.co_filename and frame.f_code.co_name in names:
+        if frame.f_code.co_filename.startswith(own) and frame.f_code.co_name in names:
             frame.f_trace_opcodes = True
             return steps
         return None
