@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent
+DEV = "test,lint,docs,openvino,onnxruntime,prove"
 MAIN = ROOT / ".venv"
 OLDEST = ROOT / ".venv-oldest"
 BACKENDS = ROOT / ".venv-backends"
@@ -31,7 +32,7 @@ TRAINED = ROOT / ".venv-trained"
 
 
 def run(*command: str | Path, **environment: str) -> None:
-    """Run a command in the repository; its failure is ours."""
+    """Run a command in the repository. If it fails, exit with its code."""
     print("+", *command, flush=True)
     done = subprocess.run(
         [str(part) for part in command], cwd=ROOT, env=os.environ | environment, check=False
@@ -41,11 +42,17 @@ def run(*command: str | Path, **environment: str) -> None:
 
 
 def python(
-    environment: Path = MAIN, extras: str = "dev", constraints: str = "tests/runtimes.txt", *build: str
+    environment: Path = MAIN, extras: str = DEV, constraints: str = "tests/runtimes.txt", *build: str
 ) -> Path:
-    """Return the Python of a virtual environment with the package in it, made or renewed where needed.
+    """Return the Python of a virtual environment with the package in it. Create or update it if needed.
 
-    ``build`` are settings of the build of the native core.
+    An environment grows: ``demo`` installs less than ``test`` into the same one.
+
+    Args:
+        environment: folder of the environment.
+        extras: extras of the package, separated by commas.
+        constraints: file of constraints for pip.
+        build: settings for the build of the native core.
     """
     executable = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
     sources = [
@@ -54,21 +61,26 @@ def python(
         *sorted((ROOT / "src/splitops/native/core").rglob("*.*")),
         *sorted((ROOT / "tests").glob("*.txt")),
     ]
-    stated = "".join((extras, *build)).encode()
-    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + stated).hexdigest()
+    contents = [path.read_bytes() for path in sources]
+    digest = hashlib.sha256(b"".join([*contents, *map(str.encode, build)])).hexdigest()
     stamp = environment / "installed"
-    if stamp.exists() and stamp.read_text() == wanted:
+    installed_digest, *installed = stamp.read_text().split() if stamp.exists() else [""]
+    wanted = set(extras.split(","))
+    if installed_digest == digest and wanted <= set(installed):
         return executable
+    names = ",".join(sorted(wanted.union(installed)))
     print(
-        f"Installing splitops[{extras}] into {environment.name}, once. This takes a minute or two.",
-        flush=True,
+        f"Installing splitops[{names}] into {environment.name}, once. This takes a minute or two.", flush=True
     )
     if not executable.exists():
         venv.create(environment, with_pip=True)
-    pip = [executable, "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
+    pip = [executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--upgrade"]
     settings = [f"--config-settings={setting}" for setting in build]
-    run(*pip, "--upgrade", "--constraint", constraints, *settings, "--editable", f"{ROOT}[{extras}]")
-    stamp.write_text(wanted)
+    command = [*pip, "--constraint", constraints, *settings, "--editable", f"{ROOT}[{names}]"]
+    code = subprocess.run([str(part) for part in command], cwd=ROOT, check=False).returncode
+    if code:
+        sys.exit(code)
+    stamp.write_text(" ".join([digest, *names.split(",")]))
     return executable
 
 
@@ -88,7 +100,7 @@ class Step(NamedTuple):
 
 def demo() -> None:
     """Fix a model that onnxruntime rejects and an IR that OpenVINO gets wrong; split an array and a file."""
-    tools = python()
+    tools = python(MAIN, "onnxruntime,openvino")
     with tempfile.TemporaryDirectory(prefix="splitops-demo-") as made:
         for step in DEMO:
             command = step.command.format(made=made)

@@ -227,6 +227,8 @@ class OpenVINOProgram:
         self.types: Sequence[ElementType | None] = [
             from_openvino(port.element_type.get_type_name()) for port in compiled.outputs
         ]
+        # OpenVINO warns about every string tensor that it would share.
+        self._shares = all(kind is not None and kind.bits != 0 for kind in self.types)
         self._positions = {name: at for at, port in enumerate(compiled.inputs) for name in port.names}
         self._profile = profile
         self._events: list[Event] = []
@@ -244,7 +246,7 @@ class OpenVINOProgram:
         try:
             given = {at: self._fed(at, array, held) for at, array in places.items()}
             begin = time.time()
-            request.infer(given, share_inputs=True, share_outputs=True)
+            request.infer(given, share_inputs=True, share_outputs=self._shares)
             found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
         except ModelError:
             raise
