@@ -74,7 +74,7 @@ def python(
     )
     if not executable.exists():
         venv.create(environment, with_pip=True)
-    pip = [executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--upgrade"]
+    pip = [executable, "-m", "pip", "-qq", "--disable-pip-version-check", "install", "--upgrade"]
     settings = [f"--config-settings={setting}" for setting in build]
     command = [*pip, "--constraint", constraints, *settings, "--editable", f"{ROOT}[{names}]"]
     code = subprocess.run([str(part) for part in command], cwd=ROOT, check=False).returncode

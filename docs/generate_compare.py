@@ -386,8 +386,12 @@ TEMPLATE: Final = """<!-- Made by docs/generate_compare.py. -->
 simplifier. It compares each result with [the specification](semantics.md), bit for bit. It confirms every
 disagreement, reduces it to the smallest case, and names the rule.
 
+```console
+$ pip install "./splitops[compare]"  # from a clone: splitops is not on the package index yet
+$ pip install "splitops[compare]"    # once it is
+```
+
 ```sh
-pip install "splitops[compare]"
 splitops compare --html report.html
 splitops compare onnxruntime --op Split-18 --setting onnxruntime=threads=1
 splitops compare onnxruntime --generate 1000 --seed 7

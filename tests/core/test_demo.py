@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,50 @@ def test_the_demo_shows_the_point(tasks: Any, capfd: pytest.CaptureFixture[str])
     assert -1 not in places, said[places.index(-1)]
     assert places == sorted(places)
     assert "num_outputs" in printed.err or "exceeds the remaining size" in printed.err  # below 1.32
+    assert "Warning" not in printed.err
     for step in tasks.DEMO:
         assert step.sentence.endswith(".")
         assert f"\n{step.sentence}\n$ " in printed.out
+
+
+def test_an_environment_grows_and_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = loaded(ROOT / "tasks.py")
+    commands: list[list[str]] = []
+
+    def record(command: list[str], **_: Any) -> Any:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(made.venv, "create", lambda folder, **_: Path(folder).mkdir(exist_ok=True))
+    monkeypatch.setattr(made.subprocess, "run", record)
+
+    def install(*arguments: Any) -> str:
+        """Return the extras that pip was called for, and check that one line says so."""
+        commands.clear()
+        made.python(tmp_path / "env", *arguments)
+        lines = capfd.readouterr().out.splitlines()
+        assert len(lines) == len(commands) <= 1
+        if not commands:
+            return ""
+        assert "-qq" in commands[0]
+        extras = commands[0][-1].removeprefix(str(ROOT))
+        assert lines == [f"Installing splitops{extras} into env, once. This takes a minute or two."]
+        return extras
+
+    assert install("onnxruntime,openvino") == "[onnxruntime,openvino]"
+    assert install("onnxruntime,openvino") == ""
+    assert install("openvino") == ""
+    assert install("test,openvino") == "[onnxruntime,openvino,test]"
+    assert install("onnxruntime,test") == ""
+    assert install("test", "tests/runtimes.txt", "build-dir=other") == "[onnxruntime,openvino,test]"
+    monkeypatch.setattr(made.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
+    with pytest.raises(SystemExit):
+        made.python(tmp_path / "env", "lint", "tests/runtimes.txt", "build-dir=other")
+    monkeypatch.setattr(made.subprocess, "run", record)
+    capfd.readouterr()
+    assert install("lint", "tests/runtimes.txt", "build-dir=other") == "[lint,onnxruntime,openvino,test]"
 
 
 def test_a_step_that_ends_otherwise_ends_the_demo(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,6 +190,28 @@ def test_the_pages_have_examples() -> None:
         assert counts[name] > 1, name
 
 
+INSTALL = re.compile(
+    r'^(?:\$ )?pip install ("?)\./splitops(\[[\w,-]+\]|)\1'
+    r" +# from a clone: splitops is not on the package index yet\n"
+    r"(?:\$ )?pip install \1splitops\2\1 +# once it is\n",
+    re.MULTILINE,
+)
+OTHER_INSTALL = re.compile(r"pip3? (?:-\S+ )*install [^\n`]*splitops")
+
+
+def test_pages_install_in_the_way_that_works_before_the_one_that_will() -> None:
+    """A page that shows one way alone ends in "no matching distribution"."""
+    shown = 0
+    for page in PAGES:
+        rest, count = INSTALL.subn("", page.read_text())
+        shown += count
+        if page.name != "install.md":  # it has the wheels of a folder, too
+            assert not OTHER_INSTALL.search(rest), page.name
+    assert shown >= 8
+    for wrong in ("pip install splitops", 'pip install "splitops[compare]"', "pip install ./splitops # then"):
+        assert OTHER_INSTALL.search(INSTALL.sub("", f"$ {wrong}\n"))
+
+
 def test_every_fence_of_a_page_is_read() -> None:
     """An unclosed or indented fence would hide an example."""
     for page in PAGES:
