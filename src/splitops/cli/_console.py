@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,6 +21,8 @@ _Row = TypeVar("_Row")
 
 _WIDTH_OF_FILES = 120
 """Line width where the output is not a terminal, such as a pipe; the variable COLUMNS overrides it."""
+_MAX_SHAPES: Final = 6
+"""Maximum number of different shapes in a cell."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 
@@ -81,6 +84,22 @@ def places(names: Sequence[str]) -> str:
     """
     left = len(names) - 3
     return ", ".join(names) if left <= 0 else f"{', '.join(names[:3])} and {left} more"
+
+
+def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
+    """Format the shapes of parts: equal neighbours once, at most six different ones, ? for an unknown rank.
+
+    Examples:
+        >>> format_shapes([(2, 3), (2, 3), ("N",), None])
+        '2 of (2, 3), (N,), ?'
+    """
+    texts = [
+        "?" if shape is None else f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        for shape in shapes
+    ]
+    groups = [(text, len(list(equal))) for text, equal in groupby(texts)]
+    words = [text if count == 1 else f"{count} of {text}" for text, count in groups]
+    return ", ".join(words if len(words) <= _MAX_SHAPES else [*words[:_MAX_SHAPES], "..."]) or "none"
 
 
 def say_written(*paths: Path | None, stderr: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from splitops.cli._console import console, one_line, say_written
 from splitops.cli._options import Read
 from splitops.cli._paths import Existing
 from splitops.errors import ModelError, shown_path
@@ -99,6 +100,16 @@ def out_option(
 def for_option(help_: str) -> Callable[[_Function], _Function]:
     """Return the option that names targets, which a command gets as ``targets``."""
     return click.option("--for", "targets", multiple=True, type=RUNTIME, metavar="RUNTIME", help=help_)
+
+
+def print_end(out: Path | None, written: Path | None) -> None:
+    """Print what was written, what a dry run would write, or how to write it."""
+    if written is not None:
+        say_written(written)
+    elif out is not None:
+        console().print(f"Would write {one_line(str(out))}.", soft_wrap=True)
+    else:
+        console().print("Nothing was written: add -o FILE to write the model.")
 
 
 def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) -> str:

@@ -15,14 +15,15 @@ from splitops.cli._console import (
     place,
     places,
     print_json,
-    say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option, out_option
+from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option, out_option, print_end
+from splitops.cli._verification import print_failed, print_verifications, verify_in_own_runtime, verify_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.convert import Change, Conversion, Target
+    from splitops.models.verify import Verification
 
 _MAX_ROWS: Final = 200
 
@@ -46,15 +47,19 @@ _MAX_ROWS: Final = 200
 @out_option(
     "File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done."
 )
+@verify_option("the converted model")
 @dry_run_option
 @links_option
 @json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     model: Path,
     target: Target | None,
     only_split: bool,
     form: str | None,
     out: Path | None,
+    verify: bool,
     dry_run: bool,
     allow_links: bool,
     as_json: bool,
@@ -67,7 +72,7 @@ def command(
     \b
     Examples:
       splitops convert model.onnx --to onnx:11 -o old.onnx
-      splitops convert model.onnx --to openvino -o model.xml
+      splitops convert model.onnx --to openvino --verify -o model.xml
       splitops convert model.xml --to onnx:18 -o model.onnx
       splitops convert model.onnx --only-split --form count -o model2.onnx
     """
@@ -84,26 +89,35 @@ def command(
         allow_links=allow_links,
         report=True,
     )
-    out = None if dry_run else out
+    check = None
+    if verify and report.complete:
+        check = verify_in_own_runtime(model, report.model, allow_links=allow_links)
+    failed = check is not None and not check.holds
+    written = None if dry_run or failed else out
     if as_json:
-        print_json(_json(report, out))
+        print_json(_json(report, written, check))
     else:
         _print(report)
-    if out is None:
-        _ = report.model  # a rejection is the exit code here as well
-    else:
-        report.save(out)
+        print_verifications(() if check is None else (check,))
+    _ = report.model  # raises if a node was rejected, so that the exit code is 1 without --out, too
+    if failed:
         if not as_json:
-            say_written(out)
+            print_failed("the converted model")
+        ctx.exit(1)
+    if written is not None:
+        report.save(written)
+    if not as_json and (out is not None or report.changes):
+        print_end(out, written)
 
 
-def _json(report: Conversion, output: Path | None) -> dict[str, Any]:
+def _json(report: Conversion, output: Path | None, check: Verification | None) -> dict[str, Any]:
     problem = report.problem
     return {
         "target": report.target,
         "complete": report.complete,
         "problem": None if problem is None else str(problem),
         "output": str(output) if output is not None and report.complete else None,
+        "verified": None if check is None else check.as_dict(),
         "changes": [change.as_dict() for change in report.changes],
     }
 

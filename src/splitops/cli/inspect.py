@@ -1,24 +1,35 @@
-"""``splitops inspect``: show the tensors in a file."""
+"""``splitops inspect``: show the tensors in a file, and the split nodes of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
+from splitops.cli._console import (
+    console,
+    format_shapes,
+    json_option,
+    one_line,
+    place,
+    print_json,
+    say_written,
+    table,
+)
 from splitops.cli._files import raw_option, read_file
 from splitops.cli._paths import NEW_FILE, Existing
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.files import Contents, Format
+    from splitops.models.infer import Site
 
 _MAX_ROWS: Final = 200
 
 
-@click.command(short_help="Show the tensors in a file.")
+@click.command(short_help="Show the tensors in a file, and the splits of a model.")
 @click.argument("file", type=Existing(), required=False)
 @raw_option
 @click.option("--svg", type=NEW_FILE, help="Draw the file's layout, too.")
@@ -35,12 +46,16 @@ def command(
 ) -> None:
     """Show the tensors in FILE: types, shapes, and where their bytes are. Nothing else of it is read.
 
+    For a model (.onnx or .xml), also show its split nodes with the shapes of their parts, as far as they can
+    be inferred.
+
     With --check, read everything again that a file of checksums names. Exit code 1 if a file differs.
 
     \b
     Examples:
       splitops inspect model.safetensors
       splitops inspect data.npz --json
+      splitops inspect model.onnx
       splitops inspect model.safetensors --svg layout.svg
       splitops inspect --check model-8.sha256
     """
@@ -51,16 +66,25 @@ def command(
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
+    from splitops.files.addresses import is_address
     from splitops.files.picture import draw
     from splitops.ground.writing import write_whole
 
     contents = read_file(file, raw, "inspect")
+    splits = None
+    if contents.format.name in ("onnx", "openvino") and not is_address(file):
+        from splitops.models.infer import find_splits
+
+        splits = find_splits(file)
     if svg is not None:
         write_whole(svg, draw(contents).encode())
     if as_json:
-        print_json(_json(file, contents))
+        found = {} if splits is None else {"splits": list(map(_split_json, splits))}
+        print_json(_json(file, contents) | found)
     else:
         _print(file, contents)
+        if splits is not None:
+            _print_splits(splits)
         say_written(svg)
 
 
@@ -113,6 +137,8 @@ def _print(file: Path, contents: Contents) -> None:
         style="bold",
         soft_wrap=True,
     )
+    if not contents.tensors:
+        return
     rows = table("tensor", "type", "shape", "offset", "bytes", right=("offset", "bytes"))
     for tensor in contents.tensors[:_MAX_ROWS]:
         kind = one_line(str(tensor.dtype or tensor.code)) + (", Fortran order" if tensor.fortran else "")
@@ -120,3 +146,64 @@ def _print(file: Path, contents: Contents) -> None:
     out.print(rows)
     if len(contents.tensors) > _MAX_ROWS:
         out.print(f"... and {len(contents.tensors) - _MAX_ROWS} more")
+
+
+def _split_json(split: Site) -> dict[str, Any]:
+    data = split.facts[0] if split.facts else None
+    parts = None if split.inference is None else split.inference.parts
+    return {
+        "node": split.where.node,
+        "graph": split.where.graph,
+        "operator": split.operator,
+        "axis": None if split.binding is None else split.binding.axis,
+        "lengths": _lengths(split),
+        "split": str(split),
+        "data": None if data is None else _shape_json(data.shape),
+        "outputs": list(split.outputs),
+        "parts": None if parts is None else list(map(_shape_json, parts)),
+        "error": _error(split),
+    }
+
+
+def _error(split: Site) -> str | None:
+    """Return the error of an invalid split node, with its rule and without its place."""
+    error = split.error
+    rule = getattr(error, "rule", None)
+    return error and (error.message if rule is None else f"[{rule}] {error.message}")
+
+
+def _lengths(split: Site) -> list[int | None] | None:
+    """Return the lengths that a split node sets: None for a length that is not known, or for all of them."""
+    if split.binding is None:
+        return None
+    division = split.binding.division
+    lengths = split.binding.lengths if division is None else division.lengths
+    return list(lengths) if lengths else None
+
+
+def _shape_json(shape: Sequence[object] | None) -> list[int | str] | None:
+    return None if shape is None else [size if isinstance(size, int) else str(size) for size in shape]
+
+
+def _print_splits(splits: list[Site]) -> None:
+    out = console()
+    out.print(f"{count_of(len(splits), 'split node')}", style="bold")
+    rows = table("node", "split", "data", "parts")
+    for split in splits[:_MAX_ROWS]:
+        data = split.facts[0] if split.facts else None
+        shapes = "" if data is None else format_shapes([data.shape])
+        rows.add_row(place(split.where), one_line(str(split), 200), one_line(shapes, 200), _parts(split))
+    if splits:
+        out.print(rows)
+    if len(splits) > _MAX_ROWS:
+        out.print(f"... and {len(splits) - _MAX_ROWS} more")
+
+
+def _parts(split: Site) -> str:
+    """Format the shapes of the parts, of the elements of a sequence, or the error of an invalid split."""
+    if split.inference is None:
+        return one_line(_error(split) or "", 400)
+    if split.inference.parts is not None:
+        return one_line(format_shapes(split.inference.parts), 400)
+    count, element = split.inference.count, format_shapes([split.inference.element])
+    return one_line(f"sequence: {count} of {element}", 400)

@@ -12,6 +12,7 @@ import numpy as np
 from splitops.calls.node import observing
 from splitops.cli._console import (
     console,
+    format_shapes,
     json_option,
     one_line,
     place,
@@ -188,7 +189,7 @@ def _print_splits(out: Console, splits: list[Split], sites: tuple[Site, ...], un
         often = {0: "", 1: "", None: " (where it runs)"}.get(split.times, f" ({split.times} times)")
         cells = ("", "known to the run alone" if split.by else "not run", "", "")
         if (plan := split.plan) is not None:
-            cells = (str(plan.axis), str(plan.shape), brief(plan.sizes), _shapes(plan.shapes))
+            cells = (str(plan.axis), str(plan.shape), brief(plan.sizes), format_shapes(plan.shapes))
         rows.add_row(_place(split.where) + often, display_name(split.schema), split.by, *cells)
     out.print(rows)
     left = len(splits) + unlisted - rows.row_count
@@ -198,20 +199,6 @@ def _print_splits(out: Console, splits: list[Split], sites: tuple[Site, ...], un
 
 def _place(where: Where) -> str:
     return place(where) or "?"
-
-
-def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:
-    """Write shapes, equal neighbours once."""
-    words: list[str] = []
-    start = 0
-    for index in range(1, len(shapes) + 1):
-        if index == len(shapes) or shapes[index] != shapes[start]:
-            count = index - start
-            words.append(str(shapes[start]) if count == 1 else f"{count} of {shapes[start]}")
-            start = index
-            if len(words) == _FEW and start < len(shapes):
-                return ", ".join([*words, "..."])
-    return ", ".join(words) or "none"
 
 
 def _print_outputs(out: Console, described: list[dict[str, Any]], outputs: dict[str, Any]) -> None:

@@ -15,16 +15,17 @@ from splitops.cli._console import (
     place,
     places,
     print_json,
-    say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
+from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option, print_end
 from splitops.cli._options import BYTES, did_you_mean
+from splitops.cli._verification import print_failed, print_verifications, verify_in_own_runtime, verify_option
 from splitops.ground.records import picked
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.simplify import Simplification
+    from splitops.models.verify import Verification
 
 _MAX_ROWS = 40
 
@@ -49,15 +50,19 @@ _MAX_ROWS = 40
     help="Allow rewrites that change the last bits of floats (numerics).",
 )
 @click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
+@verify_option("the simplified model")
 @dry_run_option
 @links_option
 @json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     model: Path | None,
     out: Path | None,
     rewrites: tuple[str, ...],
     allow: tuple[str, ...],
     limit: int,
+    verify: bool,
     dry_run: bool,
     as_list: bool,
     allow_links: bool,
@@ -68,7 +73,7 @@ def command(
     \b
     Examples:
       splitops simplify model.onnx -o simple.onnx
-      splitops simplify model.xml -o simple.xml
+      splitops simplify model.xml --verify -o simple.xml
       splitops simplify model.onnx --rewrite split-concat --rewrite nested-splits --json
       splitops simplify model.onnx --allow numerics -o simple.onnx
       splitops simplify --list
@@ -88,12 +93,22 @@ def command(
             )
     hold(out, openvino=is_openvino(model))
     found = simplify(model, rewrites or None, allow=allow, limit=limit, allow_links=allow_links, report=True)
-    if out is not None and not dry_run:
-        found.save(out)
+    check = verify_in_own_runtime(model, found.model, allow_links=allow_links) if verify else None
+    failed = check is not None and not check.holds
+    written = None if dry_run or failed else out
+    if written is not None:
+        found.save(written)
     if as_json:
-        print_json(_json(model, None if dry_run else out, found))
+        print_json(_json(model, written, found, check))
     else:
-        _print(None if dry_run else out, found)
+        _print(found)
+        print_verifications(() if check is None else (check,))
+        if failed:
+            print_failed("the simplified model")
+        elif out is not None or found.changes:
+            print_end(out, written)
+    if failed:
+        ctx.exit(1)
 
 
 def _list(as_json: bool) -> None:
@@ -110,15 +125,16 @@ def _list(as_json: bool) -> None:
     console().print(listed)
 
 
-def _json(model: Path, out: Path | None, found: Simplification) -> dict[str, Any]:
+def _json(model: Path, out: Path | None, found: Simplification, check: Verification | None) -> dict[str, Any]:
     return {
         "model": str(model),
         "out": None if out is None else str(out),
+        "verified": None if check is None else check.as_dict(),
         **picked(found, "nodes_before", "nodes_after", "changes"),
     }
 
 
-def _print(out: Path | None, found: Simplification) -> None:
+def _print(found: Simplification) -> None:
     terminal = console()
     if not found.changes:
         terminal.print("Nothing to simplify.")
@@ -133,4 +149,3 @@ def _print(out: Path | None, found: Simplification) -> None:
         if len(groups) > _MAX_ROWS:
             terminal.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
         terminal.print(f"{found.nodes_before} nodes, now {found.nodes_after}.")
-    say_written(out)

@@ -11,7 +11,7 @@ from splitops.models.sites import Site
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["InferredModel", "InferredValue", "SequenceOf", "Site", "Tensor", "infer"]
+__all__ = ["InferredModel", "InferredValue", "SequenceOf", "Site", "Tensor", "find_splits", "infer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +127,36 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
                 rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
         made = layers.with_shapes(opened.nodes, found.values)
     return InferredModel(made, tuple(rows), tuple(sites))
+
+
+def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[Site]:
+    """Find the split nodes of a model with their inferred types and shapes, including invalid ones.
+
+    Args:
+        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
+            ``OpenVINOModel``.
+        allow_links: as in :func:`infer`.
+
+    Returns:
+        The split nodes in the order of the model; one in a function appears once for each call. ``error`` of
+        an invalid split node is the rule that it breaks.
+
+    Raises:
+        ModelError: the model is not well formed.
+
+    Examples:
+        >>> import onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 13]>
+        ...     g (float[N, 6] x) => (float a, float b) { a, b = Split<axis = 1>(x) }''')
+        >>> [split] = find_splits(model)
+        >>> str(split), [", ".join(map(str, shape)) for shape in split.inference.parts]
+        ('Split-13(axis=1, 2 outputs)', ['N, 3', 'N, 3'])
+    """
+    from splitops.models.graph.model import NodeModel
+    from splitops.models.infer.walk import Walk
+
+    sites: list[Site] = []
+    opened = NodeModel.opened(model, allow_links=allow_links)
+    Walk(opened.nodes, opened.where, sites.append).run()
+    return sites
