@@ -87,6 +87,15 @@ _ON_DEMAND = {
 }
 
 
+def _draw_plan(plan: Plan) -> str:
+    from splitops.explain import explain, svg
+
+    return svg(explain(plan))
+
+
+Plan._repr_html_ = _draw_plan  # type: ignore[attr-defined]  # the compiled class has no place for it
+
+
 def __getattr__(name: str) -> Any:
     if name in ("files", "sharding"):
         return import_module(f"splitops.{name}")

@@ -167,9 +167,10 @@ def _split_json(split: Site) -> dict[str, Any]:
 
 def _error(split: Site) -> str | None:
     """Return the error of an invalid split node, with its rule and without its place."""
-    error = split.error
-    rule = getattr(error, "rule", None)
-    return error and (error.message if rule is None else f"[{rule}] {error.message}")
+    if split.error is None:
+        return None
+    rule = getattr(split.error, "rule", None)
+    return split.error.message if rule is None else f"[{rule}] {split.error.message}"
 
 
 def _lengths(split: Site) -> list[int | None] | None:

@@ -7,8 +7,7 @@ import click
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import OPERATOR, find_operator, schema_json
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
-from splitops.spec.operators.differences import described
-from splitops.spec.operators.schemas import TypeConstraint
+from splitops.spec.operators.schemas import TypeConstraint, describe_item
 from splitops.spec.sizes.rules import SizeRule
 
 _RULES = {
@@ -74,10 +73,10 @@ def _print_row(row: OperatorSchema) -> None:
     out.print(f"{row.domain or 'ai.onnx'}, since opset {row.since_version}", style="dim")
     facts = table("", "name", "type", "what")
     for attribute in row.attributes:
-        facts.add_row("attribute", attribute.name, attribute.type.value, described(attribute))
+        facts.add_row("attribute", attribute.name, attribute.type.value, describe_item(attribute))
     for kind, parameters in (("input", row.inputs), ("output", row.outputs)):
         for parameter in parameters:
-            facts.add_row(kind, parameter.name, parameter.type, described(parameter))
+            facts.add_row(kind, parameter.name, parameter.type, describe_item(parameter))
     for constraint in row.type_constraints:
         if "(" not in constraint.name:  # tensor(int64) says it all
             facts.add_row("type", constraint.name, "", _types(constraint))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 import numpy.typing as npt
 
-from splitops.errors import SplitError, shown
+from splitops.errors import SplitError, count_of, shown
 from splitops.ground.records import values_of
 
 SETTLED: Final = 2
@@ -267,6 +267,10 @@ class Report:
     environment: Mapping[str, Any]
     peers: tuple[Peer, ...] = field(metadata={"json": "implementations"})
     entries: tuple[Entry, ...] = field(metadata={"json": "cases"})
+
+    def __repr__(self) -> str:
+        cases, findings = count_of(len(self.entries), "case"), count_of(len(self.findings), "finding")
+        return f"Report({count_of(len(self.peers), 'implementation')}, {cases}, {findings})"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values for JSON; ``schemas/report.json`` holds it."""

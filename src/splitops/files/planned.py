@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
-from splitops.errors import count_of
+from splitops.errors import count_of, shown_path
 from splitops.files.chunk_tasks import ChunkTask
 from splitops.files.chunks import ChunkCopies
 from splitops.files.extent_tasks import ExtentCopies, ExtentTask
@@ -17,6 +17,7 @@ from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
+from splitops.ground.notebooks import html_table
 
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
@@ -135,6 +136,12 @@ class DryRun:
         extents, tasks = count_of(self.extents, "extent"), count_of(self.tasks, "task")
         return f"{self.bytes} bytes in {extents} and {tasks}; nothing is written"
 
+    def __repr__(self) -> str:
+        return f"DryRun({count_of(len(self.files), 'file')}, {self})"
+
+    def _repr_html_(self) -> str:
+        return html_table(str(self), ("file", "bytes"), self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -153,6 +160,12 @@ class Report:
     resumed: int = 0
     replaced: Path | None = None
     sha256: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Report({count_of(len(self.files), 'file')}, {self.bytes} tensor bytes)"
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), ("file", "bytes"), self.files)
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,14 @@ class PlannedFiles:
     copies: ExtentCopies | ChunkCopies
     parts: tuple[Part, ...]
     finishes: tuple[Finish, ...] = ()
+
+    def __repr__(self) -> str:
+        files = count_of(len(self.paths), "file")
+        return f"{type(self).__name__}({files} in {shown_path(self.folder)}, {self.bytes} tensor bytes)"
+
+    def _repr_html_(self) -> str:
+        rows = [(part.path, part.tensor, part.offset, part.size, part.shape) for part in self.parts]
+        return html_table(repr(self), ("file", "tensor", "offset", "size", "shape"), rows)
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:

@@ -16,7 +16,7 @@ from splitops.files.tensors import without_collector
 from splitops.files.uploads import AddressRun, uploads_of, windows_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FilePlan(PlannedFiles):
     """A split or merge of files that is proved valid and can be carried out; see :class:`PlannedFiles`.
 

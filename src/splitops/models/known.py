@@ -52,6 +52,9 @@ class Tensor:
         dims = "..." if self.shape is None else ", ".join(map(str, self.shape))
         return f"{self.type or '?'}[{dims}]"
 
+    def __repr__(self) -> str:
+        return f"Tensor({self})"
+
     @property
     def is_whole(self) -> bool:
         """Whether every number of the tensor is known."""

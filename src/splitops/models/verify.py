@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ModelError, SplitError, Where, count_of
+from splitops.ground.notebooks import html_table
 from splitops.ground.records import values_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
@@ -109,6 +110,13 @@ class Verification:
         return (
             f"Verified on {self.runtime} {self.release} with {count_of(len(self.trials), 'sample')}: {words}"
         )
+
+    def __repr__(self) -> str:
+        return f"Verification({self})"
+
+    def _repr_html_(self) -> str:
+        rows = [(dict(trial.sizes), str(trial.verdict), trial.text) for trial in self.trials]
+        return html_table(str(self), ("sizes", "result", "difference or message"), rows)
 
 
 def verify(

@@ -55,9 +55,14 @@ class SplitPlan:
         return self.shape, self.axis, self.offsets, self.sizes, self.squeeze, self.sequence
 
     def __repr__(self) -> str:
-        names = ("shape", "axis", "offsets", "sizes", "squeeze", "sequence")
-        values = zip(names, self._state(), strict=True)
-        return f"Plan({', '.join(f'{name}={value!r}' for name, value in values)})"
+        sizes = self.sizes
+        if len(sizes) > 16:  # the first and last parts of a split into thousands
+            shown = f"{', '.join(map(str, sizes[:8]))}, ..., {', '.join(map(str, sizes[-2:]))}"
+            text = f"({shown}) of {len(sizes)} parts"
+        else:
+            text = repr(sizes)
+        flags = "".join(f", {name}=True" for name in ("squeeze", "sequence") if getattr(self, name))
+        return f"Plan(shape={self.shape}, axis={self.axis}, sizes={text}{flags})"
 
     def __eq__(self, other: object) -> bool:
         return self._state() == other._state() if isinstance(other, SplitPlan) else NotImplemented

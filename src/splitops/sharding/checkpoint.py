@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.errors import FileError, PlanError, SplitError, shown, shown_path
+from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
 from splitops.files.extents import Extent, Extents, contiguous
 from splitops.files.folders import INDEX, Other, main_file, open_file, others_of, safe_name
 from splitops.files.formats import format_named
@@ -69,6 +69,9 @@ class Checkpoint:
     tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     plan: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.name}: {count_of(len(self.tensors), 'tensor')})"
 
     def place_of(self, index: int) -> Extent:
         """Return where the bytes of a tensor are that no cut goes through, such as a scalar."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
-from splitops.errors import PlanError, shown, shown_path
+from splitops.errors import PlanError, count_of, shown, shown_path
 from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
 from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
@@ -77,6 +77,10 @@ class ShardPlan(Runnable):
     document: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        tensors, ranks = count_of(len(self.rules), "tensor"), count_of(self.ranks, "rank")
+        return f"ShardPlan({tensors} over {ranks}, {self.layout})"
+
     @property
     def ranks(self) -> int:
         """How many ranks there are."""
@@ -105,6 +109,9 @@ class MergePlan(Runnable):
     """
 
     checkpoint: Checkpoint
+
+    def __repr__(self) -> str:
+        return f"MergePlan({count_of(len(self.checkpoint.tensors), 'tensor')})"
 
     def file_plan(self, out: AnyPath) -> FilePlan:
         """Return which bytes of which files go where."""

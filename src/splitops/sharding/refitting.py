@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splitops.errors import PlanError, shown, shown_path
+from splitops.errors import PlanError, count_of, shown, shown_path
 from splitops.files.extents import contiguous
 from splitops.files.folders import INDEX
 from splitops.files.formats import TargetFile
@@ -58,6 +58,11 @@ class RefitPlan(Runnable):
     checkpoint: Checkpoint
     tensors: tuple[Refitted, ...]
     changed: tuple[tuple[str, int, int], ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"RefitPlan({count_of(len(self.tensors), 'tensor')}, {count_of(len(self.changed), 'rule')} used)"
+        )
 
     @without_collector()
     def file_plan(self, out: AnyPath) -> FilePlan:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from splitops.errors import NOWHERE, RuleError, SplitError, Where
+from splitops.ground.notebooks import html_table
 
 
 class Severity(StrEnum):
@@ -57,6 +58,13 @@ class Finding:
         return (
             f"{self.severity}: {operator}[{self.code}]: {self.message}{f' ({place})' if place else ''}{fix}"
         )
+
+    def __repr__(self) -> str:
+        return f"Finding({self})"
+
+    def _repr_html_(self) -> str:
+        rows = [(str(self.severity), self.code, str(self.where), self.message, self.fix or "")]
+        return html_table("", ("", "code", "where", "what is wrong", "fix"), rows)
 
 
 def finding_of(

@@ -120,6 +120,9 @@ class Limit:
     until: str | None = None
     looked_at: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Limit({self.code}: {self.message})"
+
     @property
     def runtime(self) -> str:
         """The name of the runtime, such as ``"onnxruntime"``."""

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from splitops.errors import ArrayError, ModelError, nearest, shown, shown_path
+from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
 from splitops.ground.reading import read_whole
 from splitops.models.check.conditions import Condition, condition
 from splitops.models.check.limits import USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
@@ -58,6 +58,9 @@ class Target:
     formats: tuple[str, ...] = _FORMATS
     release: str = ""
     file: str = ""
+
+    def __repr__(self) -> str:
+        return f"Target({self.label}: {count_of(len(self.limits), 'limit')})"
 
     def __str__(self) -> str:
         return self.file or self.label

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.ground.notebooks import html_table
 from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class Change:
             "where": self.where.as_dict(),
         }
 
+    def __repr__(self) -> str:
+        return f"Change({self})"
+
 
 class Conversion:
     """The report of :func:`~splitops.models.convert.convert`, and the model where it is complete.
@@ -146,3 +150,10 @@ class Conversion:
     def __repr__(self) -> str:
         state = "complete" if self.complete else f"{len(self.rejections)} rejected"
         return f"Conversion(target={self.target!r}, {len(self.changes)} changes, {state})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(c.where), c.before, str(c.status), c.after if c.error is None else c.error.message)
+            for c in self.changes
+        ]
+        return html_table(f"to {self.target}", ("node", "before", "result", "after, or why not"), rows)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, SplitError, Where
+from splitops.ground.notebooks import html_table
 from splitops.ground.records import values_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ class SplitReport:
         """Return it as values for JSON."""
         return values_of(self)
 
+    def __repr__(self) -> str:
+        return f"SplitReport({self})"
+
 
 @dataclass(frozen=True, slots=True)
 class FixReport:
@@ -153,3 +157,11 @@ class FixReport:
 
     def _runtimes(self) -> str:
         return ", ".join(self.runtimes) or "no runtime"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(s.where), s.before, str(s.status), s.after, "; ".join(map(str, (*s.reasons, *s.possible))))
+            for s in self.splits
+        ]
+        title = f"for {', '.join(self.runtimes)}" if self.runtimes else ""
+        return html_table(title, ("node", "before", "result", "after", "why"), rows)

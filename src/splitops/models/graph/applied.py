@@ -27,6 +27,9 @@ class Applied:
     after: str
     reason: str
 
+    def __repr__(self) -> str:
+        return f"Applied({self})"
+
     def __str__(self) -> str:
         place = f"{self.where}: " if str(self.where) else ""
         return f"{place}{self.before} -> {self.after} [{self.rewrite}]: {self.reason}"

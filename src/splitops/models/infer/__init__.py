@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from splitops.errors import count_of
+from splitops.ground.notebooks import html_table
 from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.models.sites import Site
 
@@ -35,6 +37,9 @@ class InferredValue:
         """Whether inference has found a type or size that the model does not state."""
         return _type_and_shape(self.before) != _type_and_shape(self.after)
 
+    def __repr__(self) -> str:
+        return f"InferredValue({self.name}: {self.after})"
+
 
 def _type_and_shape(known: Known) -> Known:
     """Return what is known without the numbers: those of a weight are not stated, and no news."""
@@ -63,6 +68,17 @@ class InferredModel:
             if value.graph is None and value.name == name:
                 return value.after
         raise KeyError(name)
+
+    def __repr__(self) -> str:
+        values, splits = count_of(len(self.values), "value"), count_of(len(self.sites), "split node")
+        return f"InferredModel({values}, {splits})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (value.graph or "", value.name, *("" if k is None else k for k in (value.before, value.after)))
+            for value in self.values
+        ]
+        return html_table(repr(self), ("graph", "value", "declared", "inferred"), rows)
 
 
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:

@@ -193,6 +193,9 @@ class Session:
         own = f"splitops runs {len(borders)} of {count_of(splits, 'split')} ({reasons})"
         return f"Runs on {who}; {own}{rewritten}"
 
+    def __repr__(self) -> str:
+        return "Session(closed)" if self._closed else f"Session({self.describe()})"
+
     def events(self) -> list[Event]:
         """Return what every operator took in the runs so far, those of the engine too, and end the profile.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from splitops.ground.notebooks import html_table
 from splitops.models.graph.applied import Applied
 
 if TYPE_CHECKING:
@@ -56,3 +57,8 @@ class Simplification:
 
     def __repr__(self) -> str:
         return f"Simplification({len(self.changes)} changes, {self.nodes_before} -> {self.nodes_after} nodes)"
+
+    def _repr_html_(self) -> str:
+        rows = [(str(c.where), c.before, c.after, c.rewrite, c.reason) for c in self.changes]
+        title = f"{self.nodes_before} nodes, now {self.nodes_after}"
+        return html_table(title, ("node", "before", "after", "rewrite", "reason"), rows)

@@ -79,6 +79,10 @@ class Site:
         axis, division, squeeze = self._bound.axis, self._bound.division, self._bound.squeeze
         return describe(self.schema, axis, division, len(self.outputs), squeeze=squeeze)
 
+    def __repr__(self) -> str:
+        place = f" at {self.where}" if str(self.where) else ""
+        return f"Site({self}{place})"
+
     @property
     def operator(self) -> str:
         """Its operator for messages, with the version where the node is one of it."""

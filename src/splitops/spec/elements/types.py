@@ -46,6 +46,9 @@ class ElementType:
     def __str__(self) -> str:
         return self.name
 
+    def __repr__(self) -> str:
+        return f"ElementType({self.name})"
+
     def __hash__(self) -> int:
         return hash(self.name)  # every call asks whether its version takes a type
 

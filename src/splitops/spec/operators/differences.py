@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from splitops.spec.operators.schemas import Attribute, OperatorSchema, Parameter, TypeConstraint
+from splitops.errors import count_of
+from splitops.ground.notebooks import html_table
+from splitops.spec.operators.schemas import (
+    Attribute,
+    OperatorSchema,
+    Parameter,
+    TypeConstraint,
+    describe_item,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,13 @@ class Difference:
     def __str__(self) -> str:
         lines = [f"{self.old} -> {self.new}", *(f"  {change}" for change in self.changes)]
         return "\n".join(lines if self.changes else [*lines, "  nothing"])
+
+    def __repr__(self) -> str:
+        return f"Difference({self.old} -> {self.new}: {count_of(len(self.changes), 'change')})"
+
+    def _repr_html_(self) -> str:
+        rows = [(change.kind, change.name, change.text) for change in self.changes]
+        return html_table(f"{self.old} -> {self.new}", ("", "name", "change"), rows)
 
 
 # Fields of a row that say what it means, each with the words that a reader looks for.
@@ -84,7 +99,7 @@ def _named(
         if name not in after:
             yield VersionChange(kind, name, before[name], None, "is gone")
         elif name not in before:
-            text = f"is new ({after[name].type}, {described(after[name])})"
+            text = f"is new ({after[name].type}, {describe_item(after[name])})"
             yield VersionChange(kind, name, None, after[name], text)
         elif before[name] != after[name]:
             yield VersionChange(
@@ -133,22 +148,6 @@ def _changed_fields(before: Attribute | Parameter, after: Attribute | Parameter)
         if old != new:
             changed.append(f"{field.name} {_write(old)} -> {_write(new)}")
     return ", ".join(changed)
-
-
-def described(item: Attribute | Parameter) -> str:
-    """Say what an attribute, input or output must be, besides its type."""
-    words = []
-    if isinstance(item, Parameter):
-        words.append(item.option.lower())
-        if item.ranks is not None:
-            words.append("rank " + " or ".join(map(str, item.ranks)))
-    else:
-        words.append("required" if item.required else "optional")
-        if item.default is not None:
-            words.append(f"default {item.default}")
-    if item.minimum is not None:
-        words.append(f">= {item.minimum}")
-    return ", ".join(words)
 
 
 def _write(value: Any) -> str:

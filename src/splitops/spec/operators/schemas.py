@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cached_property
 
+from splitops.ground.notebooks import html_table
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.rules import SizeRule
 
@@ -80,6 +81,27 @@ class TypeConstraint:
     types: frozenset[ElementType]
     sequence: bool = False
     description: str = ""
+
+
+def describe_item(item: Attribute | Parameter) -> str:
+    """Describe what an attribute, input or output must be, except for its type.
+
+    Examples:
+        >>> describe_item(Attribute(name="axis", default=0))
+        'optional, default 0'
+    """
+    words = []
+    if isinstance(item, Parameter):
+        words.append(item.option.lower())
+        if item.ranks is not None:
+            words.append("rank " + " or ".join(map(str, item.ranks)))
+    else:
+        words.append("required" if item.required else "optional")
+        if item.default is not None:
+            words.append(f"default {item.default}")
+    if item.minimum is not None:
+        words.append(f">= {item.minimum}")
+    return ", ".join(words)
 
 
 class Given(Enum):
@@ -162,6 +184,23 @@ class OperatorSchema:
 
     def __str__(self) -> str:
         return f"{self.name}-{self.since_version}"
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(
+            f"{parameter.name}?" if parameter.option is Option.OPTIONAL else parameter.name
+            for parameter in self.inputs
+        )
+        attributes = "".join(f", {attribute.name}=" for attribute in self.attributes)
+        return f"OperatorSchema({self.domain or 'ai.onnx'} {self}({inputs}{attributes}))"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            *(("attribute", each.name, each.type.value, describe_item(each)) for each in self.attributes),
+            *(("input", each.name, each.type, describe_item(each)) for each in self.inputs),
+            *(("output", each.name, each.type, describe_item(each)) for each in self.outputs),
+        ]
+        title = f"{self.domain or 'ai.onnx'} {self}, since opset {self.since_version}"
+        return html_table(title, ("", "name", "type", "what"), rows)
 
     def __hash__(self) -> int:
         return hash((self.domain, self.name, self.since_version))  # rows are asked for with every call

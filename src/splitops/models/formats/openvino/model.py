@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
-from splitops.errors import ModelError, Where
+from splitops.errors import ModelError, Where, count_of
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.shapes import parse_shape
 from splitops.models.known import Tensor
@@ -100,6 +100,9 @@ class Layer:
     attributes: Mapping[str, str] = field(default_factory=dict)
     data_children: tuple[Element, ...] = ()
     children: tuple[Element, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Layer({self.name!r}, {self.type} of {self.version})"
 
     def __str__(self) -> str:
         return f"{self.type} layer {self.name!r}"
@@ -206,6 +209,9 @@ class Graph:
     edges: tuple[Edge, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     children: tuple[Element, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {count_of(len(self.layers), 'layer')})"
 
     def __post_init__(self) -> None:
         self._prove_layers()
