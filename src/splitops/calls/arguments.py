@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,11 @@ from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
 from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
 from splitops.splitting.binding.rows import compile_row
+
+ArrayT = TypeVar("ArrayT")
+"""The type of an array, which is that of its parts."""
+NestedLists = list[Any] | tuple[Any, ...] | range
+"""Lists of numbers, of which a NumPy array is made."""
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 _BOOL: Final = ELEMENT_TYPES["bool"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy.typing as npt
 
+from splitops.calls.arguments import ArrayT, NestedLists
 from splitops.calls.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
 from splitops.calls.functions import call, function
 from splitops.calls.hints import missing
@@ -32,6 +33,32 @@ __all__ = [
 
 Lengths = Sequence[int] | npt.NDArray[Any]
 PartialLengths = Sequence[int | None] | npt.NDArray[Any]
+
+
+@overload
+def split(
+    data: NestedLists,
+    split: Lengths | None = ...,
+    *,
+    axis: int = ...,
+    num_outputs: int | None = ...,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> tuple[npt.NDArray[Any], ...]: ...
+
+
+@overload
+def split(
+    data: ArrayT,
+    split: Lengths | None = ...,
+    *,
+    axis: int = ...,
+    num_outputs: int | None = ...,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> tuple[ArrayT, ...]: ...
 
 
 @function("Split", "")
@@ -86,6 +113,32 @@ def split(
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
     parts: tuple[Any, ...] = call(schema("Split", opset, ""), data, arguments, copy, out)
     return parts
+
+
+@overload
+def split_to_sequence(
+    data: NestedLists,
+    split: int | Lengths | None = ...,
+    *,
+    axis: int = ...,
+    keepdims: int = ...,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> list[npt.NDArray[Any]]: ...
+
+
+@overload
+def split_to_sequence(
+    data: ArrayT,
+    split: int | Lengths | None = ...,
+    *,
+    axis: int = ...,
+    keepdims: int = ...,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> list[ArrayT]: ...
 
 
 @function("SplitToSequence", "")

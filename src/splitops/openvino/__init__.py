@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy.typing as npt
 
+from splitops.calls.arguments import ArrayT, NestedLists
 from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
 from splitops.calls.functions import call, function
 from splitops.calls.hints import missing
 from splitops.spec.operators import schema
 
 __all__ = ["DimensionForm", "ShapeForm", "infer_split", "infer_variadic_split", "split", "variadic_split"]
+
+
+@overload
+def split(
+    data: NestedLists,
+    axis: int | npt.NDArray[Any],
+    num_splits: int,
+    *,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> tuple[npt.NDArray[Any], ...]: ...
+
+
+@overload
+def split(
+    data: ArrayT,
+    axis: int | npt.NDArray[Any],
+    num_splits: int,
+    *,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> tuple[ArrayT, ...]: ...
 
 
 @function("Split", "openvino")
@@ -58,6 +83,30 @@ def split(
     arguments = {"axis": axis, "num_splits": num_splits}
     parts: tuple[Any, ...] = call(schema("Split", opset, "openvino"), data, arguments, copy, out)
     return parts
+
+
+@overload
+def variadic_split(
+    data: NestedLists,
+    axis: int | Sequence[int] | npt.NDArray[Any],
+    split_lengths: Sequence[int] | npt.NDArray[Any],
+    *,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> tuple[npt.NDArray[Any], ...]: ...
+
+
+@overload
+def variadic_split(
+    data: ArrayT,
+    axis: int | Sequence[int] | npt.NDArray[Any],
+    split_lengths: Sequence[int] | npt.NDArray[Any],
+    *,
+    opset: int | None = ...,
+    copy: bool | None = ...,
+    out: Sequence[Any] | None = ...,
+) -> tuple[ArrayT, ...]: ...
 
 
 @function("VariadicSplit", "openvino")
