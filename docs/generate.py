@@ -15,8 +15,6 @@ from typing import Final
 import splitops
 from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
-from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
-from splitops.backends.gpu.layout import MAX_ENTRIES
 from splitops.models.check.codes import MODEL_CODES
 from splitops.models.check.explanations import explain, rule_examples
 from splitops.spec import (
@@ -268,20 +266,10 @@ def backends() -> str:
     )
     text += (
         "\n## Copies on a GPU\n\n"
-        "With PyTorch (where Triton is) and CuPy, `copy=True` and `out=` are one kernel launch for any "
-        "number of equal parts whose memory is evenly spaced, as that of slices of one tensor is. Otherwise "
-        "a launch takes a table, in its arguments, of the parts or of the stretches that are evenly spaced: "
-        f"{MAX_ENTRIES} in Triton; in CuPy {ENTRIES - 1}, or {MORE_ENTRIES - 1} from CUDA 12.1 and compute "
-        "capability 7.0 on. Slices of one wider buffer, a constant number of bytes from row to row, are "
-        "filled in the same way; buffers of other layouts one by one. Nothing is uploaded and nothing waits "
-        "for the device, so that a CUDA graph can capture a call.\n\n"
-        "Parts that PyTorch allocates have a storage each, as those of `torch.split_with_sizes_copy` have; "
-        "its caching allocator mostly places equal ones evenly. CuPy's parts of one call lie in one block of "
-        "memory, each aligned to 128 bytes, which lives as long as any of them.\n\n"
-        "The tests run these kernels without a GPU: in Triton's interpreter, as C++ on the CPU, and "
-        "compiled for one that is absent. Their speed has not been measured yet: "
-        "`python dev/benchmarks/gpu.py` does so on a GPU, "
-        "beside PyTorch's and CuPy's own copies and a plain copy on the device.\n"
+        "Tensors and arrays on a GPU are copied by the kernels of their own library: `copy=True` is "
+        "`torch.split_with_sizes_copy` in PyTorch (CUDA and ROCm) and a copy of each slice in CuPy. `out=` "
+        "is `torch.split_with_sizes_copy(out=...)` and an assignment to each buffer. The checks of `out=` "
+        "read addresses only. Nothing is uploaded, and nothing waits for the device.\n"
     )
     return text
 

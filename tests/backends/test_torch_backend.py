@@ -614,3 +614,30 @@ def test_a_symbolic_trace_holds_the_call_of_each_function() -> None:
     ]
     with pytest.raises(splitops.SplitError, match=r"lengths\.sum"):
         traced(data[:, :4])
+
+
+@pytest.mark.parametrize("squeeze", [False, True])
+@pytest.mark.parametrize("layout", ["contiguous", "strided", "conjugate"])
+def test_other_devices_are_filled_by_torch_itself(layout: str, squeeze: bool) -> None:
+    """The kernel for devices without one of ours, called on the CPU: no machine here has another device."""
+    sizes = [1, 1, 1] if squeeze else [2, 0, 3]
+    data = torch.arange(24.0).reshape(4, 6) * (1 + 2j)
+    if layout == "conjugate":
+        data = data.conj()
+    wide = torch.zeros(4, 12, dtype=torch.complex64)
+    begins = [0, 3, 6]
+    out = [
+        wide[:, begin : begin + size] if layout == "strided" else torch.zeros(4, size, dtype=torch.complex64)
+        for begin, size in zip(begins, sizes, strict=True)
+    ]
+    versions = [buffer._version for buffer in out]
+    copying._fill_anywhere(data, copying._offsets(sizes), sizes, 1, out)  # a prefix of the axis
+    for buffer, part in zip(out, torch.split(data[:, : sum(sizes)], sizes, 1), strict=True):
+        assert torch.equal(buffer, part)
+    assert all(
+        buffer._version > before for buffer, before in zip(out, versions, strict=True) if buffer.numel()
+    )
+    with pytest.raises(splitops.ArrayError, match=r"out\[0\] overlaps data"):
+        copying._fill_anywhere(
+            data, (0, 2), [2, 4], 1, [data[:, 1:3], torch.zeros(4, 4, dtype=torch.complex64)]
+        )

@@ -1,4 +1,4 @@
-"""PyTorch: views through aten's own split, copies by the native core (CPU) or one kernel (CUDA).
+"""PyTorch: views through aten's own split, copies by the native core (CPU) or by torch's own kernels.
 
 Everything here is an operator that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
 subclasses know; no tensor leaves its device.

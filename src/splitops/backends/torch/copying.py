@@ -1,7 +1,7 @@
 """Copies as operators of torch: every dispatch mode, autograd and ``torch.compile`` know them.
 
 ``splitops::split_copy`` returns the parts in memory of their own, ``splitops::split_into`` writes them into
-given buffers. CPU tensors go to the native core, CUDA tensors to one kernel for all parts.
+given buffers. CPU tensors go to the native core, tensors of other devices to torch's own operators.
 """
 
 from __future__ import annotations
@@ -176,7 +176,11 @@ def _fill_anywhere(
     data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
     _check_memory(data, out)
-    _copy_each(data, offsets, sizes, axis, out)
+    if any(tensor.is_conj() or tensor.is_neg() for tensor in (data, *out)):
+        _copy_each(data, offsets, sizes, axis, out)
+        return
+    covered = data.narrow(axis, 0, offsets[-1] + sizes[-1])
+    torch.split_with_sizes_copy(covered, sizes, axis, out=list(out))  # one kernel on CUDA
 
 
 def _copy_each(
@@ -184,36 +188,6 @@ def _copy_each(
 ) -> None:
     for buffer, offset, size in zip(out, offsets, sizes, strict=True):
         buffer.copy_(data.narrow(axis, offset, size))
-
-
-def _copy_on_cuda(data: torch.Tensor, sizes: list[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
-    # A storage each, though one for all would be quicker to allocate: operators must not return tensors that
-    # alias one another, and one part would keep all alive, save all, and grow into its neighbour by resize_.
-    # The caching allocator mostly places equal parts evenly, which is what one launch needs.
-    parts = _new_parts(data, sizes, axis, squeeze)
-    with_axis = [part.unsqueeze(axis) for part in parts] if squeeze else parts
-    return parts if _launch(data, sizes, axis, with_axis) else _copy_anywhere(data, sizes, axis, squeeze)
-
-
-def _fill_on_cuda(
-    data: torch.Tensor, offsets: list[int], sizes: list[int], axis: int, out: list[torch.Tensor]
-) -> None:
-    _check_memory(data, out)
-    if _launch(data, sizes, axis, out):
-        _mark_written(out)
-    else:
-        _copy_each(data, offsets, sizes, axis, out)
-
-
-def _launch(data: torch.Tensor, sizes: list[int], axis: int, parts: Tensors) -> bool:
-    """Copy by one kernel for all parts; False where Triton is absent or the layout is none of its."""
-    if data.is_conj() or data.is_neg() or any(part.is_conj() or part.is_neg() for part in parts):
-        return False
-    try:
-        from splitops.backends.gpu import triton_kernels
-    except ImportError:
-        return False
-    return triton_kernels.copy_parts(data, sizes, axis, parts)
 
 
 def _part_shape(data: torch.Tensor, size: int, axis: int) -> list[int]:
@@ -288,10 +262,8 @@ def _fill_batch(
 
 
 _LIBRARY.impl("split_copy", _copy_on_cpu, "CPU")
-_LIBRARY.impl("split_copy", _copy_on_cuda, "CUDA")
 _LIBRARY.impl("split_copy", _copy_anywhere, "CompositeExplicitAutograd")
 _LIBRARY.impl("split_into", _fill_on_cpu, "CPU")
-_LIBRARY.impl("split_into", _fill_on_cuda, "CUDA")
 _LIBRARY.impl("split_into", _fill_anywhere, "CompositeExplicitAutograd")
 torch.library.register_fake("splitops::split_copy", _new_parts, lib=_LIBRARY)
 torch.library.register_fake("splitops::split_into", _fake_fill, lib=_LIBRARY)
