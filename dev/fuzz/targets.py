@@ -187,6 +187,7 @@ TESTS: Final = {
     "extents": "files/test_extents.py::test_composed_copies_do_what_two_do",
     "symbols": "inference/test_one_operator.py::test_split_by_number",
     "lengths": "inference/test_one_operator.py::test_split_by_partly_known_lengths",
+    "shapefold": "inference/test_folded_shapes.py::test_what_is_inferred_contains_what_a_run_computes",
     "axes": "inference/test_one_operator.py::test_openvino_split_of_any_axis",
     "sequences": "inference/test_one_operator.py::test_split_to_sequence",
     "fixes": "fix/test_random_sites.py::test_onnxruntime",

@@ -15,6 +15,7 @@ import splitops
 from splitops.errors import RuleError
 from splitops.models.check import check
 from splitops.models.convert import convert
+from splitops.models.engines import is_installed
 from splitops.models.fix import fix
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.simplify import simplify
@@ -264,3 +265,33 @@ def test_counts_of_one_input_are_stated_in_one_way_at_once() -> None:
         p = Neg(b) q = Neg(c) r = Neg(e) }""", 1)  # fmt: skip
     once = splitops.convert(given, only_split=True, form="count")
     assert splitops.convert(once, only_split=True, form="count") == once
+
+
+@pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.bool_, np.float16])
+@pytest.mark.parametrize("place", ["initializer", "constant", "subgraph"])
+def test_openvino_reads_empty_constants_as_empty(place: str, kind: Any) -> None:
+    """It reads an empty tensor of a serialised model as a scalar, which would broadcast here."""
+    empty = onnx.numpy_helper.from_array(np.zeros(0, kind), "empty")
+    kind_name = onnx.TensorProto.DataType.Name(empty.data_type).lower()
+    constant = onnx.helper.make_node("Constant", [], ["empty"], value=empty)
+    body = "{ parts, rest = Split <num_outputs = 2> (x)  y = Where(c, empty, parts) }"
+    if place == "subgraph":
+        body = f"""{{ parts, rest = Split <num_outputs = 2> (x)
+            y = If(d) <then_branch = t () => ({kind_name}[n] z) {{ z = Where(c, empty, parts) }},
+                       else_branch = e () => ({kind_name}[m] w) {{ w = Where(c, parts, empty) }}> }}"""
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["": 18]>
+        g ({kind_name}[2] x, bool[1] c, bool d) => ({kind_name}[k] y) {body}""")
+    if place == "initializer":
+        model.graph.initializer.append(empty)
+    else:
+        inner = model.graph.node[1].attribute[0].g if place == "subgraph" else model.graph
+        inner.node.insert(0, constant)
+        if place == "subgraph":
+            model.graph.node[1].attribute[1].g.node.insert(0, constant)
+    feeds = {"x": np.ones(2, kind), "c": np.array([True]), "d": np.array(True)}
+    assert splitops.run(model, feeds, engine="reference")["y"].shape == (0,)
+    assert splitops.run(model, feeds, engine="openvino")["y"].shape == (0,)
+    converted = splitops.convert(model, to="openvino")
+    assert splitops.run(converted, feeds, engine="openvino")["y"].shape == (0,)

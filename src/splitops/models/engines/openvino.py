@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from splitops.errors import ModelError, Where
 from splitops.ground.reading import DataFolder
@@ -23,7 +23,7 @@ from splitops.models.engines.emptiness import Watch, prove_full
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
 from splitops.models.engines.openvino_process import Extension, Inferred, to_ir
-from splitops.models.formats.onnx.structure import model_tensors
+from splitops.models.formats.onnx.structure import located_graphs, model_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import pack, packed_size, unpack
 from splitops.spec.elements.types import (
@@ -91,7 +91,7 @@ class OpenVINO:
         if binary is None:
             source = _self_contained(content, program) if isinstance(content, bytes) else content
             if self._inside:
-                return self._core.read_model(source)
+                return _read_onnx(self._core, source)
             content, constants = to_ir(source, program.where, what=program.what)
             binary = np.frombuffer(constants, np.uint8)
         weights = binary if binary.size else np.zeros(1, np.uint8)
@@ -105,7 +105,7 @@ class OpenVINO:
             core = self._library.Core()
             for extension in extensions:
                 core.add_extension(_conversion(*extension, where))
-            model = core.read_model(source)
+            model = _read_onnx(core, source)
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.xml"
                 self._library.save_model(model, path, compress_to_fp16=False)
@@ -151,6 +151,46 @@ def _conversion(name: str, version: int, attributes: Sequence[str], where: Where
         return list(make(*inputs, *given).outputs())
 
     return frontend.ConversionExtension(name, "openvino", converted)
+
+
+def _read_onnx(core: Any, source: bytes | str) -> Any:
+    """Read a serialised ONNX model, or a file, in which OpenVINO looks for external data."""
+    if isinstance(source, bytes):
+        model = ModelProto.FromString(source)
+        if replace_empty_constants(model):
+            source = model.SerializeToString()
+    return core.read_model(source)
+
+
+def replace_empty_constants(model: ModelProto) -> int:
+    """Replace empty constants by ConstantOfShape nodes, and return how many.
+
+    OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
+    support, and defaults of inputs are left unchanged.
+    """
+    made = []
+    for _, graph in located_graphs(model):  # OpenVINO takes no model with functions
+        nodes, initializers = graph.node, graph.initializer
+        constants = [node for node in nodes if node.op_type == "Constant" and not node.domain]
+        empty: dict[str, tuple[Any, TensorProto]] = {
+            node.output[0]: (node, node.attribute[0].t)
+            for node in constants
+            if [attribute.name for attribute in node.attribute] == ["value"]
+        }
+        inputs = {value.name for value in graph.input}
+        empty |= {each.name: (each, each) for each in initializers if each.name not in inputs}
+        for name, (owner, tensor) in empty.items():
+            if 0 not in tensor.dims or tensor.data_type == TensorProto.STRING:
+                continue
+            shape = f"splitops/empty/{len(made)}"
+            zero = np.zeros(1, helper.tensor_dtype_to_np_dtype(tensor.data_type))
+            sizes = numpy_helper.from_array(np.array(tensor.dims, np.int64))
+            value = helper.make_tensor("", tensor.data_type, [1], zero)
+            nodes.insert(0, helper.make_node("ConstantOfShape", [shape], [name], value=value))
+            nodes.insert(0, helper.make_node("Constant", [], [shape], value=sizes))
+            (nodes if isinstance(owner, NodeProto) else initializers).remove(owner)
+            made.append(name)
+    return len(made)
 
 
 def _self_contained(content: bytes, program: Program) -> bytes:
