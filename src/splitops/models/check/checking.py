@@ -96,24 +96,43 @@ def examine(
 
             return Examination(list(check_fragment(*fragment)), 1)
         opened = NodeModel.opened(model, weights=False, allow_links=allow_links)
-        sites: list[Site] = []
-        known = Walk(opened.nodes, opened.where, sites.append).run().settled()
+        walked = walk_model(opened.nodes, opened.where)
     except SplitError as error:
         return Examination([finding_of(error)])
-    surroundings, asked = Surroundings.of(opened.nodes), asked_targets(targets)
+    count = len({(site.where.graph, site.where.node, site.outputs) for site in walked.sites})
+    return Examination(examine_nodes(opened, opened.nodes, walked, targets), count)
+
+
+class Walked(NamedTuple):
+    """What inference knows of a model, and its splits."""
+
+    found: Found
+    sites: Sequence[Site]
+
+
+def walk_model(model: ir.Model, where: Where) -> Walked:
+    """Infer a model as a check sees it: all that its splits prove counts."""
+    sites: list[Site] = []
+    return Walked(Walk(model, where, sites.append).run().settled(), sites)
+
+
+def examine_nodes(
+    opened: NodeModel, model: ir.Model, walked: Walked, targets: Sequence[Target]
+) -> list[Finding]:
+    """Return what is wrong with a model, as it was opened, or as its nodes were rewritten."""
+    surroundings, asked = Surroundings.of(model), asked_targets(targets)
     found: list[Finding] = []
-    for site in counted(sites, "check"):
+    for site in counted(walked.sites, "check"):
         found += _rule_findings(site)
         found += _limit_findings(site, surroundings, asked, asked=bool(targets))
-    found += _fusion_findings(opened.nodes, known, opened.where, targets)
-    findings = [*_form(opened), *_without_repeats(found), *_contradictions(known, sites)]
-    return Examination(findings, len({(site.where.graph, site.where.node, site.outputs) for site in sites}))
+    found += _fusion_findings(model, walked.found, opened.where, targets)
+    return [*_form(opened, model), *_without_repeats(found), *_contradictions(walked)]
 
 
-def _form(opened: NodeModel) -> Iterator[Finding]:
+def _form(opened: NodeModel, model: ir.Model) -> Iterator[Finding]:
     if isinstance(opened.source, ModelProto):
         yield from form_findings(opened.source, opened.where)
-        yield from misread_sequences(opened.nodes, opened.where)
+        yield from misread_sequences(model, opened.where)
 
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
@@ -234,24 +253,51 @@ def _of_limit(
     )
 
 
-def _contradictions(found: Found, sites: Iterable[Site]) -> Iterator[Finding]:
-    """Find outputs of split nodes whose declared type or shape is wrong."""
-    for node, site in {site.node: site for site in sites}.items():
+class Contradiction(NamedTuple):
+    """A value whose declared type or shape is not what it has."""
+
+    value: ir.Value
+    code: str
+    declared: Tensor
+    found: Tensor
+
+    @property
+    def message(self) -> str:
+        """What is declared and what the value is, in one line."""
+        before: object = self.declared
+        after: object = self.found
+        if self.code == "stated.type":
+            before, after = self.declared.type, self.found.type
+        return f"output {self.value.name!r} is declared as {before}, but it is {after}"
+
+
+def contradiction(found: Found, value: ir.Value) -> Contradiction | None:
+    """Return in what the declaration of a value contradicts what is known of it; None if in nothing."""
+    before, after = found.declared(value), found.values.get(value)
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        return None
+    if before.type is not None and after.type is not None and before.type != after.type:
+        return Contradiction(value, "stated.type", before, after)
+    if not may_be(before.shape, after.shape):
+        return Contradiction(value, "stated.shape", before, after)
+    return None
+
+
+def contradicted_outputs(walked: Walked) -> Iterator[tuple[Site, Contradiction]]:
+    """Yield the outputs of valid splits whose declared type or shape is wrong."""
+    for node, site in {site.node: site for site in walked.sites}.items():
         for value in node.outputs if site.error is None else ():
-            before, after = found.declared(value), found.values.get(value)
-            if not isinstance(before, Tensor) or not isinstance(after, Tensor):
-                continue
-            if before.type is not None and after.type is not None and before.type != after.type:
-                message = f"output {value.name!r} is declared as {before.type}, but it is {after.type}"
-                code, severity = "stated.type", Severity.ERROR
-            elif not may_be(before.shape, after.shape):
-                message = f"output {value.name!r} is declared as {before}, but it is {after}"
-                code, severity = "stated.shape", Severity.WARNING
-            else:
-                continue
-            yield Finding(
-                code=code, severity=severity, operator=site.operator, where=site.where, message=message
-            )
+            one = contradiction(walked.found, value)
+            if one is not None:
+                yield site, one
+
+
+def _contradictions(walked: Walked) -> Iterator[Finding]:
+    for site, one in contradicted_outputs(walked):
+        severity = Severity.ERROR if one.code == "stated.type" else Severity.WARNING
+        yield Finding(
+            code=one.code, severity=severity, operator=site.operator, where=site.where, message=one.message
+        )
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:

@@ -12,8 +12,9 @@ from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
-from splitops.models.graph.onnx import label, located_nodes
+from splitops.models.graph.onnx import known, label, located_nodes
 from splitops.models.graph.sites import is_split
+from splitops.models.known import SequenceOf
 from splitops.spec.operators import schema
 
 
@@ -49,9 +50,19 @@ def misread_sequences(model: ir.Model, where: Where) -> Iterator[Finding]:
                     code="model.invalid",
                     operator=f"{node.op_type}-{version.since}",
                     where=replace(where, graph=path, node=label(node)),
-                    message=f"{shown(value.name)} is a sequence, and {node.op_type} takes none",
+                    message=sequence_words(value, node.op_type),
                     fix="join its elements with ConcatFromSequence, or take one with SequenceAt",
                 )
+
+
+def is_sequence(value: ir.Value | None) -> bool:
+    """Return whether a value is known to be a sequence."""
+    return value is not None and isinstance(known(value), SequenceOf)
+
+
+def sequence_words(value: ir.Value, operator: str) -> str:
+    """Say that an operator reads a sequence, which it does not take."""
+    return f"{shown(value.name)} is a sequence, and {operator} takes none"
 
 
 def _is_sequence_of_parts(value: ir.Value) -> bool:

@@ -69,7 +69,8 @@ def fix(
     :func:`splitops.check` reports it, gets the first form that the runtime executes correctly: lengths
     instead of a number of parts, all outputs declared, a Slice for each part and the like. A limit that
     depends on the sizes or values of a run counts too. If no form avoids it, the split keeps its form and the
-    report lists the limit as ``possible``. All other splits stay as they are.
+    report lists the limit as ``possible``. All other splits stay as they are. If the model declares another
+    type or shape for a part than it has, it declares the right one afterwards.
 
     Where the model has a result, the fixed model has the same result. A form of Slices or Gathers accepts
     sizes that the split rejects.
@@ -84,7 +85,7 @@ def fix(
             scripted ``unbind``: ``"as-written"`` keeps the axis, as the specification says,
             ``"as-pytorch"`` drops it, as PyTorch and onnxruntime do. None makes no choice: such a split is
             unfixable for a runtime that drops the axis.
-        partial: return the model even if some splits are unfixable; the report lists them.
+        partial: return the model even if errors are left; the report lists them.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
         report: return a :class:`FixReport` instead of the model.
@@ -94,9 +95,9 @@ def fix(
         ``report``, what happened to each split, why, and what it costs; its ``model`` is the fixed model.
 
     Raises:
-        ModelError: the model is not well formed; or a split is unfixable, the first one is named with the
-            code of the rule or limit; or ``unbind`` is another word; or a runtime
-            does not read IR; or the file of a target is wrong.
+        ModelError: the model is not well formed; or a split is unfixable, or a check finds another error in
+            the fixed model: the first one is named with the code of the rule or limit; or ``unbind`` is
+            another word; or a runtime does not read IR; or the file of a target is wrong.
         ArrayError: a runtime or release is not known.
 
     Examples:
@@ -113,8 +114,9 @@ def fix(
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
     found = _fixed(model, runtimes, unbind, allow_links)
-    if found.unfixable and not partial:
-        raise found.unfixable[0].error
+    error = None if partial else found.error
+    if error is not None:
+        raise error
     return found if report else found.model
 
 

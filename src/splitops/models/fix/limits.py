@@ -9,6 +9,7 @@ from splitops.errors import ModelError, Rule, RuleError, shown
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.limits import FixForm
+from splitops.models.check.onnx_form import is_sequence, sequence_words
 from splitops.models.check.targets import Target
 from splitops.models.fix.report import Reason, Unbind
 from splitops.models.sites import Site
@@ -65,6 +66,10 @@ def most_outputs(targets: Iterable[Target]) -> int | None:
 def _of_site(
     site: Site, model: Surroundings, targets: Sequence[Target], unbind: Unbind | None, repair: bool
 ) -> Iterator[Obstacle]:
+    misread = [] if site.node is None else [value for value in site.node.inputs if is_sequence(value)]
+    if misread:
+        yield Obstacle(Reason("model.invalid", sequence_words(misread[0], site.schema.name)), ())
+        return
     error = site.error
     if error is not None:
         code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"

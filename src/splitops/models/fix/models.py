@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
+from splitops.models.check.checking import examine_nodes, walk_model
 from splitops.models.check.conditions import Surroundings
+from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.targets import Target
+from splitops.models.fix.declared import Repair, declare_outputs
 from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.openvino_forms import OpenVINOForms
@@ -33,9 +37,44 @@ def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None
             told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
             raise ModelError(told, model.where)
     edited, splits, _ = fix_nodes(model, targets, unbind)
-    changed = any(split.status is FixStatus.REWRITTEN for split in splits)
+    walked = walk_model(edited, model.where)
+    splits = _with_repairs(splits, declare_outputs(walked))
+    changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
+    # What is written is checked as a stranger would check it: nothing is left unsaid.
+    found = examine_nodes(model, edited, walked, targets)
+    left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     runtimes = tuple(target.label for target in targets)
-    return FixReport(runtimes, model.result(edited, changed=changed), splits)
+    return FixReport(runtimes, model.result(edited, changed=changed), splits, left)
+
+
+def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
+    """Add what is declared otherwise now to the reports of the splits that make it."""
+    reports = list(splits)
+    for site, after, reason in repairs:
+        at = next((at for at, one in enumerate(reports) if one.where == site.where), None)
+        if at is None:  # of a split that a form has made
+            reports.append(SplitReport(site.where, FixStatus.REWRITTEN, str(site), after, (reason,)))
+            continue
+        one = reports[at]
+        fixable = one.status is not FixStatus.UNFIXABLE
+        reports[at] = replace(
+            one,
+            status=FixStatus.REWRITTEN if fixable else one.status,
+            after=f"{one.after}, {after}",
+            reasons=(*one.reasons, reason) if fixable else one.reasons,
+        )
+    return tuple(reports)
+
+
+def _beside(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that no unfixable split names."""
+    named = {
+        (reason.code, split.where.graph, split.where.node)
+        for split in splits
+        if split.status is FixStatus.UNFIXABLE
+        for reason in split.reasons
+    }
+    return tuple(one for one in found if (one.code, one.where.graph, one.where.node) not in named)
 
 
 def fix_nodes(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
+    from splitops.models.check import Finding
     from splitops.models.formats.openvino import OpenVINOModel
 
 
@@ -114,11 +115,14 @@ class FixReport:
         model: the fixed model, of the kind that was given: an ``onnx.ModelProto`` (also for a path), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
         splits: every split of the model that was given, in its order; one of a function once for all calls.
+        findings: the errors that :func:`splitops.check` still finds in the fixed model for these runtimes,
+            beside those of the unfixable splits.
     """
 
     runtimes: tuple[str, ...]
     model: onnx.ModelProto | onnx_ir.Model | OpenVINOModel
     splits: tuple[SplitReport, ...]
+    findings: tuple[Finding, ...] = ()
 
     @property
     def rewritten(self) -> tuple[SplitReport, ...]:
@@ -129,6 +133,16 @@ class FixReport:
     def unfixable(self) -> tuple[SplitReport, ...]:
         """The splits that stay wrong: they break a rule, or a runtime does not execute them correctly."""
         return tuple(split for split in self.splits if split.status is FixStatus.UNFIXABLE)
+
+    @property
+    def error(self) -> SplitError | None:
+        """What is raised where nothing wrong may stay; None if a check finds no error."""
+        for split in self.unfixable:
+            return split.error
+        for one in self.findings:
+            operator = f"{one.operator} " if one.operator else ""
+            return ModelError(f"{operator}[{one.code}]: {one.message}", one.where)
+        return None
 
     @property
     def possible(self) -> tuple[SplitReport, ...]:
@@ -147,6 +161,7 @@ class FixReport:
 
     def __str__(self) -> str:
         lines = [str(split) for split in self.splits] or ["The model has no split."]
+        lines += map(str, self.findings)
         return "\n".join([f"for {self._runtimes()}:", *(f"  {line}" for line in lines)])
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ class Suggestion(NamedTuple):
     fixable: int = 0
     runtimes: tuple[str, ...] = ()
     partial: bool = False
-    """Whether some splits would stay unfixable."""
+    """Whether some errors would stay."""
 
 
 def suggest(
@@ -38,7 +38,7 @@ def suggest(
     fixed = [f for f in findings if (f.code, f.where.graph, f.where.node) in cured]
     needed = {finding.runtime for finding in fixed}
     kept = targets or [target for target in named if target.name in needed]
-    return Suggestion(len(fixed), tuple(map(str, kept)), bool(report.unfixable))
+    return Suggestion(len(fixed), tuple(map(str, kept)), report.error is not None)
 
 
 def _curable(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -108,12 +108,17 @@ def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOMo
     Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. Nodes have them too.
     """
     for node in all_nodes(model):
-        layer = layer_of(node)
-        inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
-        outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
-        if (inputs, outputs) != (layer.inputs, layer.outputs):
-            set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
+        declare_ports(node, values)
     return from_nodes(model)
+
+
+def declare_ports(node: ir.Node, values: Mapping[ir.Value, Known]) -> None:
+    """Set the types and dimensions of the ports of a layer, as far as they are known."""
+    layer = layer_of(node)
+    inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
+    outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
+    if (inputs, outputs) != (layer.inputs, layer.outputs):
+        set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
 
 
 def _port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, Known]) -> Port:

@@ -1,0 +1,58 @@
+"""Declared types and shapes that contradict the splits that make them, written as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import onnx_ir as ir
+
+from splitops.models.check.checking import Contradiction, Walked, contradicted_outputs, contradiction
+from splitops.models.fix.report import Reason
+from splitops.models.graph.openvino import LayerNode
+from splitops.models.infer.layers import declare_ports
+from splitops.models.known import Known, Tensor, meet_shapes
+from splitops.models.sites import Site
+
+Repair = tuple[Site, str, Reason]
+"""A split, what its output is declared as now, and what was wrong."""
+
+
+def declare_outputs(walked: Walked) -> list[Repair]:
+    """Declare the outputs of splits as they are, and all values behind them that were declared to fit.
+
+    A part that is declared with a wrong type or size usually makes the declarations behind it wrong too.
+    """
+    wrong = list(contradicted_outputs(walked))
+    if not wrong:
+        return []
+    others = (contradiction(walked.found, value) for value in walked.found.values)
+    _declare([one for one in others if one is not None])
+    return [
+        (site, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
+        for site, one in wrong
+    ]
+
+
+def _declare(wrong: Iterable[Contradiction]) -> None:
+    layers: dict[ir.Node, dict[ir.Value, Known]] = {}
+    for one in wrong:
+        maker = one.value.producer()
+        if maker is None:
+            continue  # an input: it is the caller's
+        if type(maker) is not LayerNode:
+            _declare_value(one)
+            continue
+        for node in (maker, *(use.node for use in one.value.uses())):
+            layers.setdefault(node, {})[one.value] = one.found
+    for node, values in layers.items():
+        declare_ports(node, values)
+
+
+def _declare_value(one: Contradiction) -> None:
+    """Declare a value of ONNX as it is; what it says beside the contradiction stays."""
+    shape = meet_shapes(one.found.shape, one.declared.shape)
+    kind = one.found.type or one.declared.type
+    if kind is not None and kind.onnx_number is not None:
+        one.value.type = ir.TensorType(ir.DataType(kind.onnx_number))
+    if shape is not None:
+        one.value.shape = ir.Shape([size if isinstance(size, int) else size.name for size in shape])
