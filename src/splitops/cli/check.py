@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -85,7 +85,7 @@ def command(
       splitops check model.onnx --output-format sarif > findings.sarif
       splitops check a.onnx b.onnx --ignore opencv --output-format github
     """
-    from splitops.models.check.checking import Examination, examine
+    from splitops.models.check.checking import examine
     from splitops.models.check.codes import matches
 
     select, ignore = _codes(select, targets, "--select"), _codes(ignore, targets, "--ignore")
@@ -96,8 +96,8 @@ def command(
 
     examined: _Examined = {}
     for model in models:
-        findings, splits = examine(model, targets, allow_links=allow_links)
-        examined[model] = Examination([one for one in findings if wanted(one.code)], splits)
+        found = examine(model, targets, allow_links=allow_links)
+        examined[model] = found._replace(findings=[one for one in found.findings if wanted(one.code)])
     _PRINTERS["json" if as_json else output_format](examined, targets, allow_links)
     if any(str(one.severity) == "error" for one in _findings(examined)):
         ctx.exit(1)
@@ -108,6 +108,17 @@ _Examined = dict[Path, "Examination"]
 
 def _findings(examined: _Examined) -> list[Finding]:
     return [finding for found in examined.values() for finding in found.findings]
+
+
+def _untested(examined: Iterable[Examination], targets: Sequence[Target]) -> str:
+    """Say which of the named targets were never run; empty if all were."""
+    from splitops.models.check.targets import untested_words
+
+    return untested_words(targets, {name for found in examined for name in found.met})
+
+
+def _labels(targets: Sequence[Target]) -> list[str]:
+    return [target.label for target in targets if not target.is_tested]
 
 
 def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
@@ -122,8 +133,10 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
             screen.print(one_line(f"  {line}"), soft_wrap=True)
     splits = count_of(sum(found.splits for found in examined.values()), "split")
     models = f" in {count_of(len(examined), 'model')}" if len(examined) > 1 else ""
+    untested = _untested(examined.values(), targets)
     if not findings:
-        screen.print(f"No problems found ({splits} checked{models}).")
+        more = f": {untested}" if untested else ""
+        screen.print(f"No problems found ({splits} checked{models}){more}.", soft_wrap=True)
         return
     fixes = {
         model: suggest(model, found.findings, targets, allow_links=allow_links)
@@ -137,6 +150,8 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
         f"{count_of(errors, 'error')}, {count_of(warnings, 'warning')} ({splits} checked{models}) "
         f"[{fixable} of {len(findings)} fixable]"
     )
+    if untested:
+        screen.print(f"{untested[0].upper()}{untested[1:]}.", soft_wrap=True)
     for model, fix in fixes.items():
         if fix.fixable:
             screen.print(f"Fix: {fix_command(model, fix.runtimes, partial=fix.partial)}", soft_wrap=True)
@@ -157,7 +172,8 @@ def _print_json(examined: _Examined, targets: Sequence[Target], allow_links: boo
     from splitops.models.check import to_json
 
     findings = _findings(examined)
-    print_json({"findings": to_json(findings), "splits": sum(found.splits for found in examined.values())})
+    splits = sum(found.splits for found in examined.values())
+    print_json({"findings": to_json(findings), "splits": splits, "untested": _labels(targets)})
 
 
 def _print_sarif(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
@@ -165,14 +181,15 @@ def _print_sarif(examined: _Examined, targets: Sequence[Target], allow_links: bo
     from splitops.models.check import to_sarif
 
     findings = _findings(examined)
-    click.echo(json.dumps(to_sarif(findings, __version__), indent=2))
+    click.echo(json.dumps(to_sarif(findings, __version__, untested=_labels(targets)), indent=2))
 
 
 def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     """Print workflow commands, which GitHub Actions shows beside the files of a pull request."""
     from splitops.models.fix.suggesting import suggest
 
-    for model, (findings, _) in examined.items():
+    for model, found in examined.items():
+        findings = found.findings
         for finding in findings:
             title = f"{finding.operator} [{finding.code}]".lstrip()
             where = str(replace(finding.where, model=None))
@@ -184,6 +201,9 @@ def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: b
             if fix.fixable:
                 command = fix_command(model, fix.runtimes, partial=fix.partial)
                 click.echo(f"::notice file={_property(str(model))},title=Fix::{_data(command)}")
+        untested = _untested([found], targets)
+        if untested:
+            click.echo(f"::notice file={_property(str(model))},title=Not tested::{_data(untested)}")
 
 
 _PRINTERS: Final = {

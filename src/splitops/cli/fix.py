@@ -32,7 +32,7 @@ from splitops.models import is_openvino
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from splitops.models.check import Target
+    from splitops.models.check import Finding, Target
     from splitops.models.fix import FixReport, SplitReport
     from splitops.models.verify import Verification
 
@@ -96,7 +96,7 @@ def command(
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
     hold(out, openvino=is_openvino(model))
     report = fix(model, targets or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
-    failed = bool(report.unfixable) and not partial
+    failed = report.error is not None and not partial
     checks = _verified(model, report, allow_links) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
     written = None if failed or dry_run else out
@@ -125,11 +125,15 @@ def _verified(model: Path, report: FixReport, allow_links: bool) -> list[Verific
 def _json(
     report: FixReport, model: Path, output: Path | None, checks: list[Verification] | None
 ) -> dict[str, Any]:
+    from splitops.models.check import to_json
+
     return {
         "model": str(model),
         "runtimes": list(report.runtimes),
         "output": None if output is None else str(output),
+        "untested": [target.label for target in report.untested],
         "splits": [split.as_dict() for split in report.splits],
+        "findings": to_json(report.findings),
         "verified": None if checks is None else [found.as_dict() for found in checks],
     }
 
@@ -143,6 +147,9 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
                 out.print(line, soft_wrap=True)
         if len(groups) > _MAX_ROWS:
             out.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
+    for finding in report.findings:
+        for line in _left(finding):
+            out.print(one_line(line, 400), soft_wrap=True)
     out.print(_summary(report), soft_wrap=True)
     for found in checks:
         out.print(one_line(str(found)), soft_wrap=True)
@@ -151,20 +158,37 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
 
 
 def _summary(report: FixReport) -> str:
-    """Say how many splits were rewritten, and how many are left."""
-    if not report.splits:
-        return "The model has no split."
+    """Say how many splits were rewritten, and what is left."""
+    from splitops.models.check.targets import untested_words
+
+    untested = untested_words(report.untested, _met(report))
     names = ", ".join(map(_with_release, report.runtimes))
     told = f" for {names}" if names else ""
     rewritten, left = len(report.rewritten), len(report.unfixable)
-    possible = ""
+    sentences = []
+    if not report.splits:
+        sentences.append("The model has no split")
+    elif rewritten or left or report.findings:
+        run = {0: "breaks a rule", 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
+        run = "meets a limit or breaks a rule" if untested else run
+        sentences.append(f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}")
+    else:
+        none = "Nothing to rewrite" if report.possible else "No problems found"
+        sentences.append(f"{none} ({count_of(len(report.splits), 'split')} checked{told})")
+    if untested:
+        sentences[0] += f": {untested}"
+    if report.findings:
+        sentences.append(f"A check finds {count_of(len(report.findings), 'other error')}")
     if report.possible:
-        possible = f" {count_of(len(report.possible), 'split')} can still go wrong, depending on the input."
-    if not rewritten and not left:
-        none = "Nothing to rewrite" if possible else "No problems found"
-        return f"{none} ({count_of(len(report.splits), 'split')} checked{told}).{possible}"
-    run = {0: "breaks a rule", 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
-    return f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}.{possible}"
+        splits = count_of(len(report.possible), "split")
+        sentences.append(f"{splits} can still go wrong, depending on the input")
+    return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def _met(report: FixReport) -> set[str]:
+    """Return the runtimes of which a limit is met, or may be."""
+    reasons = (reason for split in report.splits for reason in (*split.reasons, *split.possible))
+    return {reason.code.partition(".")[0] for reason in reasons}
 
 
 def _with_release(runtime: str) -> str:
@@ -193,8 +217,10 @@ def _print_end(
     screen = console()
     if not report.runtimes and report.splits:
         screen.print("Only broken rules were looked for: name a runtime with --for.")
-    if failed and report.unfixable:
-        count = count_of(len(report.unfixable), "split")
+    if failed and report.error is not None:
+        splits = count_of(len(report.unfixable), "split") if report.unfixable else ""
+        others = count_of(len(report.findings), "other error" if splits else "error") if report.findings else ""
+        count = " and ".join(filter(None, (splits, others)))
         screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
     elif failed:
         screen.print("Nothing was written: the fixed model failed in a runtime.")
@@ -217,6 +243,16 @@ def _lines(group: list[SplitReport]) -> Iterator[str]:
         yield f"  left: {one_line(str(reason), 400)}"
     if first.cost:
         yield f"  cost: {one_line(first.cost, 200)}"
+
+
+def _left(finding: Finding) -> Iterator[str]:
+    """Describe an error that a check finds in the fixed model."""
+    where = place(finding.where)
+    operator = f", {finding.operator}" if finding.operator else ""
+    yield f"{where or 'the model'}: left as it is{operator}"
+    yield f"  why: {finding.message} [{finding.code}]"
+    if finding.fix:
+        yield f"  help: {finding.fix}"
 
 
 def _order(split: SplitReport) -> int:

@@ -42,6 +42,8 @@ class Examination(NamedTuple):
 
     findings: list[Finding]
     splits: int = 0
+    met: frozenset[str] = frozenset()
+    """The runtimes of which a limit is met."""
 
 
 def check(
@@ -100,7 +102,8 @@ def examine(
     except SplitError as error:
         return Examination([finding_of(error)])
     count = len({(site.where.graph, site.where.node, site.outputs) for site in walked.sites})
-    return Examination(examine_nodes(opened, opened.nodes, walked, targets), count)
+    found = examine_nodes(opened, opened.nodes, walked, targets)
+    return Examination(found, count, frozenset(one.runtime for one in found if one.runtime is not None))
 
 
 class Walked(NamedTuple):

@@ -32,12 +32,13 @@ def _value(value: Any) -> Any:
     return str(value)
 
 
-def to_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
+def to_sarif(findings: Sequence[Finding], version: str, *, untested: Sequence[str] = ()) -> dict[str, Any]:
     """Return findings as a SARIF 2.1.0 log.
 
     Args:
         findings: the findings.
         version: the version of splitops that found them.
+        untested: the runtimes that were asked for and never run, which the run names as a property.
     """
     rules: dict[str, dict[str, Any]] = {}
     for finding in findings:
@@ -46,7 +47,9 @@ def to_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
             rule["helpUri"] = finding.source
     order = list(rules)
     results = [_result(finding, order.index(finding.code)) for finding in findings]
-    return sarif_log("splitops", version, list(rules.values()), results)
+    log = sarif_log("splitops", version, list(rules.values()), results)
+    log["runs"][0]["properties"] = {"untested": list(untested)}
+    return log
 
 
 def sarif_log(

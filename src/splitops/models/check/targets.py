@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -69,6 +69,13 @@ class Target:
     def label(self) -> str:
         """Its name, with the release where one was named: ``"onnxruntime==1.28"``."""
         return f"{self.name}=={self.release}" if self.release else self.name
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether it was run: its limits are seen, not only documented, and its release is not a newer one."""
+        if not self.releases:
+            return False
+        return not self.release or release_numbers(self.release) <= release_numbers(self.releases[-1])
 
     @classmethod
     def load(cls, named: str | os.PathLike[str] | Target) -> Target:
@@ -166,6 +173,31 @@ def load_targets(
 def asked_targets(targets: Sequence[Target]) -> Sequence[Target]:
     """Return some targets, or those of :data:`RUNTIMES` if there are none."""
     return targets or load_targets(RUNTIMES)
+
+
+def untested_words(targets: Iterable[Target], met: Collection[str] = ()) -> str:
+    """Say which targets were never run, and that a model meets none of their limits; empty if all were run.
+
+    Args:
+        targets: what a model is for.
+        met: the names of the runtimes of which it meets a limit.
+
+    Examples:
+        >>> untested_words(load_targets(["onnxruntime", "tensorrt"]))
+        'none of the 1 documented limit is met; TensorRT was not tested'
+        >>> untested_words(load_targets("tensorrt"), ["tensorrt"])
+        'TensorRT was not tested'
+    """
+    untested = [target for target in targets if not target.is_tested]
+    if not untested:
+        return ""
+    names = [re.sub("^The ", "the ", f"{one.title} {one.release}".rstrip()) for one in untested]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    words = f"{listed} {'was' if len(names) == 1 else 'were'} not tested"
+    count = sum(len(target.limits) for target in untested)
+    if not count or any(target.name in met for target in untested):
+        return words
+    return f"none of the {count_of(count, 'documented limit')} is met; {words}"
 
 
 @cache

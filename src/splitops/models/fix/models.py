@@ -44,7 +44,8 @@ def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None
     found = examine_nodes(model, edited, walked, targets)
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     runtimes = tuple(target.label for target in targets)
-    return FixReport(runtimes, model.result(edited, changed=changed), splits, left)
+    untested = tuple(target for target in targets if not target.is_tested)
+    return FixReport(runtimes, model.result(edited, changed=changed), splits, left, untested)
 
 
 def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:

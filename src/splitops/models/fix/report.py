@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from splitops.models.check import Finding
+    from splitops.models.check import Finding, Target
     from splitops.models.formats.openvino import OpenVINOModel
 
 
@@ -117,12 +117,14 @@ class FixReport:
         splits: every split of the model that was given, in its order; one of a function once for all calls.
         findings: the errors that :func:`splitops.check` still finds in the fixed model for these runtimes,
             beside those of the unfixable splits.
+        untested: the targets among the runtimes that were never run: their limits are only documented.
     """
 
     runtimes: tuple[str, ...]
     model: onnx.ModelProto | onnx_ir.Model | OpenVINOModel
     splits: tuple[SplitReport, ...]
     findings: tuple[Finding, ...] = ()
+    untested: tuple[Target, ...] = ()
 
     @property
     def rewritten(self) -> tuple[SplitReport, ...]:
