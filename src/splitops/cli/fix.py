@@ -170,19 +170,20 @@ def _summary(report: FixReport) -> str:
         sentences.append("The model has no split")
     elif rewritten or left or report.findings:
         run = {0: "breaks a rule", 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
-        run = "meets a limit or breaks a rule" if untested else run
+        run = "meets a limit or breaks a rule" if untested and not left else run
         sentences.append(f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}")
     else:
         none = "Nothing to rewrite" if report.possible else "No problems found"
         sentences.append(f"{none} ({count_of(len(report.splits), 'split')} checked{told})")
-    if untested:
+    if untested and not (rewritten or left or report.findings):
         sentences[0] += f": {untested}"
     if report.findings:
         sentences.append(f"A check finds {count_of(len(report.findings), 'other error')}")
     if report.possible:
         splits = count_of(len(report.possible), "split")
         sentences.append(f"{splits} can still go wrong, depending on the input")
-    return " ".join(f"{sentence}." for sentence in sentences)
+    text = " ".join(f"{sentence}." for sentence in sentences)
+    return f"{text}\n{untested[0].upper()}{untested[1:]}." if untested and untested not in text else text
 
 
 def _met(report: FixReport) -> set[str]:

@@ -74,7 +74,10 @@ def _order(node: ir.Node) -> tuple[int, ...] | None:
 
 
 class Vocabulary:
-    """What limits can say of a split node: a method without an underscore is a word."""
+    """What limits can say of a split node: a method without an underscore is a word.
+
+    Its docstring has two sentences: what the word says, and after ``Not:`` what it says behind ``not``.
+    """
 
     def __init__(self, site: Site, model: Surroundings) -> None:
         self._site, self._model = site, model
@@ -143,39 +146,66 @@ class Vocabulary:
     # The operator and its data
 
     def operator_missing(self) -> bool:
-        """The runtime does not have the operator."""
+        """The runtime does not have the operator.
+
+        Not: The runtime has the operator.
+        """
         return True
 
     def sequence(self) -> bool:
-        """The operator returns a sequence."""
+        """The operator returns a sequence.
+
+        Not: The operator does not return a sequence.
+        """
         return self._site.schema.gives_sequence
 
     def opset_above(self, number: int) -> bool:
-        """The model imports a newer opset of ONNX than N."""
+        """The model imports a newer opset of ONNX than N.
+
+        Not: The model imports no newer opset of ONNX than N.
+        """
         return self._model.opset is not None and self._model.opset > number
 
     def opset_below(self, number: int) -> bool:
-        """The model imports an older opset of ONNX than N."""
+        """The model imports an older opset of ONNX than N.
+
+        Not: The model imports no older opset of ONNX than N.
+        """
         return self._model.opset is not None and self._model.opset < number
 
     def inside_a_body(self) -> bool:
-        """The split is in a body of If, Loop or Scan, or in a function."""
+        """The split is in a body of If, Loop or Scan, or in a function.
+
+        Not: The split is in the main graph.
+        """
         return self._site.where.graph is not None
 
     def types_in(self, types: frozenset[str]) -> bool:
-        """The element type of the data is one of these."""
+        """The element type of the data is one of these.
+
+        Not: The element type of the data is none of these.
+        """
         return self._data.type is not None and self._data.type.name in types
 
     def types_not_in(self, types: frozenset[str]) -> bool | None:
-        """The element type of the data is none of these."""
+        """The element type of the data is none of these.
+
+        Not: The element type of the data is one of these.
+        """
         return None if self._data.type is None else self._data.type.name not in types
 
     def packed_elements(self) -> bool:
-        """The elements of the data are smaller than a byte."""
+        """The elements of the data are smaller than a byte.
+
+        Not: The elements of the data are not smaller than a byte.
+        """
         return self._data.type is not None and self._data.type.packed
 
     def parts_inside_bytes(self) -> bool | None:
-        """A part is not a run of whole bytes."""
+        """A part is not a run of whole bytes.
+
+        Not: Each part is a run of whole bytes.
+        """
         axis, kind, parts = self._axis, self._data.type, self._parts
         if axis is None or kind is None or parts is None or None in parts:
             return None
@@ -186,11 +216,17 @@ class Vocabulary:
         return math.prod(shapes[0][:axis]) > 1 or any(begin % 8 for begin in begins)
 
     def constant_data(self) -> bool:
-        """The data is a constant."""
+        """The data is a constant.
+
+        Not: The data is not a constant.
+        """
         return self._site.origins[:1] == (Origin.MODEL,)
 
     def values_beyond_32_bits(self) -> bool | None:
-        """A value of the data does not fit an integer of 32 bits."""
+        """A value of the data does not fit an integer of 32 bits.
+
+        Not: All values of the data fit an integer of 32 bits.
+        """
         value = self._data.value
         if not isinstance(value, tuple):
             return None
@@ -199,18 +235,27 @@ class Vocabulary:
         return any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers)
 
     def rank_above(self, number: int) -> bool | None:
-        """The data has more axes than N."""
+        """The data has more than N axes.
+
+        Not: The data has at most N axes.
+        """
         return None if self._data.shape is None else len(self._data.shape) > number
 
     def rank_unknown(self) -> bool | None:
-        """The model does not say how many axes the data has."""
+        """The model does not say how many axes the data has.
+
+        Not: The model says how many axes the data has.
+        """
         # Inference may know less of the data than the runtime does.
         return None if self._site.facts and self._data.shape is None else False
 
     # The axis
 
     def negative_axis(self) -> bool | None:
-        """The axis is counted from the end."""
+        """The axis is counted from the end.
+
+        Not: The axis is counted from the front.
+        """
         site, source = self._site, self._site.schema.axis
         if source.given is Given.ATTRIBUTE:
             axis = site.attributes.get(source.name, 0)
@@ -222,13 +267,19 @@ class Vocabulary:
         return value < 0 if isinstance(value, int) else None
 
     def axis_left_out(self) -> bool:
-        """The split does not set its axis."""
+        """The split does not set its axis.
+
+        Not: The split sets its axis.
+        """
         name = self._site.schema.axis.name
         given = name in self._site.attributes or name in self._site.references
         return self._site.schema.axis.given is Given.ATTRIBUTE and not given
 
     def axis_not_in(self, axes: frozenset[int]) -> bool | None:
-        """The axis is none of these; negative ones are counted from the end."""
+        """The axis is none of these; negative ones are counted from the end.
+
+        Not: The axis is one of these.
+        """
         axis, shape = self._axis, self._data.shape
         if axis is None or shape is None:
             return False if axis in axes else None
@@ -236,26 +287,41 @@ class Vocabulary:
         return axes.isdisjoint({at, at - len(shape)})
 
     def open_axis(self) -> bool:
-        """The size of the axis is only known in a run."""
+        """The size of the axis is only known in a run.
+
+        Not: The size of the axis is known before a run.
+        """
         return not isinstance(self._size, int)
 
     def empty_axis(self) -> bool | None:
-        """The size of the axis is 0."""
+        """The size of the axis is 0.
+
+        Not: The size of the axis is not 0.
+        """
         return self._size == 0 if isinstance(self._size, int) else None
 
     def size_above(self, number: int) -> bool:
-        """The axis has more elements than N; the lengths may be what says so."""
+        """The axis has more than N elements; the lengths may be what says so.
+
+        Not: The axis has at most N elements.
+        """
         data = None if self._site.inference is None else self._site.inference.data
         return self._axis is not None and data is not None and _is_above(data[self._axis], number)
 
     def declared_size_above(self, number: int) -> bool:
-        """The axis has more elements than N, as the shape of the data says."""
+        """The axis has more than N elements, as the shape of the data says.
+
+        Not: The shape of the data does not say that the axis has more than N elements.
+        """
         return _is_above(self._size, number)
 
     # The lengths of the parts
 
     def uneven(self) -> bool | None:
-        """The parts do not all have the same size."""
+        """The parts do not all have the same size.
+
+        Not: All parts have the same size.
+        """
         fact, division, size = self._lengths, self._division, self._size
         listed = fact is not None and (fact.shape != () or self._site.schema.scalar_rule is None)
         if division is None and fact is not None and listed:  # unknown, or not as the data needs them
@@ -277,20 +343,29 @@ class Vocabulary:
         return False if one else None
 
     def last_part_smaller(self) -> bool | None:
-        """num_outputs does not divide the axis, or a chunk does not."""
+        """The last part is smaller, as num_outputs or a chunk does not divide the axis.
+
+        Not: The last part is not smaller.
+        """
         division = self._division
         smaller = division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK)
         return self.uneven() if smaller else False
 
     def last_part_smaller_by_more_than(self, number: int) -> bool | None:
-        """The last of num_outputs parts has more than N elements of the axis less than the first."""
+        """The last of num_outputs parts is more than N elements smaller than the first.
+
+        Not: The last of num_outputs parts is at most N elements smaller than the first.
+        """
         division, size, last = self._ceil, self._size, self._last
         if division is None or not isinstance(size, int) or not isinstance(last, int):
             return self.last_part_smaller() if division is not None else False
         return -(-size // division.count) - last > number
 
     def last_part_empty(self) -> bool | None:
-        """The last of num_outputs parts is empty."""
+        """The last of num_outputs parts is empty.
+
+        Not: The last of num_outputs parts is not empty.
+        """
         last = self._last
         if last is None or isinstance(last, int):
             return last == 0
@@ -298,7 +373,10 @@ class Vocabulary:
         return None if last.lo == 0 and last.hi is not None else False
 
     def last_part_empty_at_run_time(self) -> bool | None:
-        """num_outputs divides an axis of which only a run knows that no part is empty."""
+        """Only a run knows whether the last of num_outputs parts is empty.
+
+        Not: It is known before a run whether the last of num_outputs parts is empty.
+        """
         if self._ceil is None or self._num_outputs < 1:
             return False
         last = self._last
@@ -306,12 +384,18 @@ class Vocabulary:
         return None if is_open else False
 
     def last_part_beyond_the_axis(self) -> bool:
-        """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
+        """Parts of ceil(D / n) reach beyond the axis before the last part begins.
+
+        Not: Parts of ceil(D / n) do not reach beyond the axis before the last part begins.
+        """
         numbers = self.ceil_numbers
         return numbers is not None and numbers["part"] * (numbers["count"] - 1) > numbers["size"]
 
     def empty_part(self) -> bool | None:
-        """A part has no elements of the axis."""
+        """A part has no elements of the axis.
+
+        Not: Every part has elements of the axis.
+        """
         axis, division, parts = self._axis, self._division, self._parts
         if axis is None or parts is None:
             return False
@@ -326,7 +410,10 @@ class Vocabulary:
         return None if given and isinstance(least, Range) and least.lo == 0 else False
 
     def empty_part_as_an_output(self) -> bool | None:
-        """A part without elements is an output of the model."""
+        """A part without elements is an output of the model.
+
+        Not: No part without elements is an output of the model.
+        """
         if self._site.inference is None:
             return False
         outputs, known = self._site.outputs, self._model.outputs
@@ -336,7 +423,10 @@ class Vocabulary:
         return self.last_part_empty_at_run_time() if outputs[-1] in known else False
 
     def empty_part_transposed(self) -> bool:
-        """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1."""
+        """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1.
+
+        Not: No part of size 0 is read by a Transpose that moves it past nothing but axes of size 1.
+        """
         return any(
             part is not None and (order := _order(reader)) is not None and _moves_zero(part, order)
             for index, part in enumerate((self._parts or ())[: len(self._site.outputs)])
@@ -344,46 +434,73 @@ class Vocabulary:
         )
 
     def equal_parts(self) -> bool:
-        """A number of parts divides the axis, not a list of lengths."""
+        """The axis is divided by a number of parts, not by a list of lengths.
+
+        Not: The axis is not divided by a number of parts.
+        """
         return self._division is not None and self._division.count > 0
 
     def lengths_given(self) -> bool:
-        """The length of each part is known."""
+        """The length of each part is known.
+
+        Not: The lengths of the parts are not given.
+        """
         return self._division is not None and bool(self._division.lengths)
 
     def length_above(self, number: int) -> bool:
-        """A given length is larger than N."""
+        """A given length is larger than N.
+
+        Not: No given length is larger than N.
+        """
         return self._division is not None and any(length > number for length in self._division.lengths)
 
     def lengths_as_an_input(self) -> bool:
-        """The lengths are an input of the split."""
+        """The lengths are an input of the split.
+
+        Not: The lengths are not an input of the split.
+        """
         return self._lengths is not None
 
     def lengths_at_run_time(self) -> bool:
-        """The lengths are only known in a run."""
+        """The lengths are only known in a run.
+
+        Not: The lengths are known before a run.
+        """
         fact = self._lengths
         return fact is not None and (
             fact.value is None or (isinstance(fact.value, tuple) and None in fact.value)
         )
 
     def lengths_without_entries(self) -> bool:
-        """The lengths are a constant without entries."""
+        """The lengths are a constant without entries.
+
+        Not: The lengths are not a constant without entries.
+        """
         fact, at = self._lengths, self._place_of_lengths
         return fact is not None and fact.shape == (0,) and self._site.origins[at : at + 1] == (Origin.MODEL,)
 
     def negative_remainder(self) -> bool:
-        """The other lengths of VariadicSplit leave less than 0 for the -1."""
+        """The other lengths of VariadicSplit leave less than 0 for the -1.
+
+        Not: The other lengths of VariadicSplit leave at least 0 for the -1.
+        """
         error = self._site.error
         return isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE
 
     # Sequences
 
     def chunks(self) -> bool:
-        """A sequence is made of chunks of one size."""
+        """A sequence is made of chunks of one size.
+
+        Not: No sequence is made of chunks of one size.
+        """
         return self._site.schema.gives_sequence and (self._lengths is None or self._lengths.shape == ())
 
     def number_of_parts_at_run_time(self) -> bool | None:
-        """A sequence is made by a chunk, or by a number of lengths, that only a run knows."""
+        """A sequence is made by a chunk, or by a number of lengths, that only a run knows.
+
+        Not: No sequence is made by a chunk, or by a number of lengths, that only a run knows.
+        """
         fact = self._lengths
         if not self._site.schema.gives_sequence or fact is None:
             return False
@@ -392,14 +509,20 @@ class Vocabulary:
         return not isinstance(fact.shape[0], int) if fact.shape else fact.value is None
 
     def unbind(self) -> bool | None:
-        """Keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind."""
+        """Keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind.
+
+        Not: Keepdims = 0 is not used with chunks of 1.
+        """
         fact = self._lengths
         if not self._site.may_be_unbind:
             return False
         return True if fact is not None and fact.shape == () and fact.value == 1 else None
 
     def squeezed_chunks(self) -> bool:
-        """Keepdims = 0 is used with chunks of more than 1."""
+        """Keepdims = 0 is used with chunks of more than 1.
+
+        Not: Keepdims = 0 is not used with chunks of more than 1.
+        """
         fact, row = self._lengths, self._site.schema
         if fact is None or row.keepdims is None or self._site.attributes.get(row.keepdims.name) != 0:
             return False
@@ -408,45 +531,75 @@ class Vocabulary:
     # Outputs and absent inputs
 
     def more_outputs_than(self, number: int) -> bool:
-        """More outputs are declared than N."""
+        """The split declares more than N outputs.
+
+        Not: The split declares at most N outputs.
+        """
         return len(self._site.outputs) > number
 
     def num_outputs(self) -> bool:
-        """The split sets num_outputs, or num_splits."""
+        """The split sets num_outputs or num_splits.
+
+        Not: The split sets neither num_outputs nor num_splits.
+        """
         return self._site.schema.count_attribute in self._site.attributes
 
     def num_outputs_above(self, number: int) -> bool:
-        """num_outputs is more than N."""
+        """num_outputs is more than N.
+
+        Not: num_outputs is at most N.
+        """
         return self._num_outputs > number
 
     def fewer_outputs_than_num_outputs(self) -> bool:
-        """Fewer outputs are declared than num_outputs says."""
+        """Fewer outputs are declared than num_outputs says.
+
+        Not: No fewer outputs are declared than num_outputs says.
+        """
         return self._num_outputs > len(self._site.outputs)
 
     def more_outputs_than_num_outputs(self) -> bool:
-        """More outputs are declared than num_outputs says."""
+        """More outputs are declared than num_outputs says.
+
+        Not: No more outputs are declared than num_outputs says.
+        """
         return 0 < self._num_outputs < len(self._site.outputs)
 
     def absent_input_named(self) -> bool:
-        """The absent input of the lengths is named ''."""
+        """The absent input of the lengths is named ''.
+
+        Not: No absent input of the lengths is named ''.
+        """
         at = self._place_of_lengths
         return self._site.inputs[at : at + 1] == ("",)
 
     def output_left_out(self) -> bool:
-        """An output is named ''."""
+        """An output is named ''.
+
+        Not: No output is named ''.
+        """
         return "" in self._site.outputs
 
     def output_of_the_model(self) -> bool:
-        """The sequence, or a part, is an output of the model."""
+        """The sequence, or a part, is an output of the model.
+
+        Not: Neither the sequence nor a part is an output of the model.
+        """
         return any(name in self._model.outputs for name in self._site.outputs)
 
     def last_part_sliced(self) -> bool:
-        """A Slice reads the last of num_outputs parts."""
+        """A Slice reads the last of num_outputs parts.
+
+        Not: No Slice reads the last of num_outputs parts.
+        """
         given = self._num_outputs == len(self._site.outputs)
         return given and next(self._readers(self._num_outputs - 1, "Slice"), None) is not None
 
     def merged(self) -> bool:
-        """Another Split of the same data declares another number of outputs, and neither declares lengths."""
+        """Another Split of the same data declares another number of outputs, and neither declares lengths.
+
+        Not: No other Split of the same data without lengths declares another number of outputs.
+        """
         return site_key(self._site.where.graph, self._site.outputs) in self._model.merged
 
 
@@ -471,11 +624,13 @@ def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
 class Word:
     """One word of the vocabulary, with its method of :class:`Vocabulary`.
 
-    In its text, ``N`` stands for a number, and ``[...]`` for a list: of known entries, or of numbers.
+    In its text, ``N`` stands for a number, and ``[...]`` for a list: of known entries, or of numbers. In its
+    sentences, ``these`` stands for the list.
     """
 
     text: str
     meaning: str
+    opposite: str
     test: Callable[..., bool | None]
     known: frozenset[str] | None = None
 
@@ -486,7 +641,8 @@ def _word(name: str, test: Any) -> Word:
     behind = {None: "", "number": " N"}.get(argument, " [...]")
     text = name.replace("_", " ").replace("num outputs", "num_outputs").replace("named", "named ''")
     known = frozenset(ELEMENT_TYPES) if argument == "types" else None
-    return Word(f"{text}{behind}", test.__doc__.removesuffix("."), test, known)
+    meaning, opposite = (part.strip().removesuffix(".") for part in test.__doc__.split("Not:"))
+    return Word(f"{text}{behind}", meaning, opposite, test, known)
 
 
 _METHODS: Final = {name: one for name, one in vars(Vocabulary).items() if isinstance(one, FunctionType)}
@@ -509,6 +665,32 @@ class Condition:
     def number(self) -> int | None:
         """The number; None where there is none."""
         return self.argument if isinstance(self.argument, int) else None
+
+    @property
+    def words(self) -> str:
+        """What it says, with its number or list, as a clause.
+
+        Examples:
+            >>> condition("axis not in [1]").words, condition("not axis not in [-1, 1]").words
+            ('the axis is not 1', 'the axis is one of -1, 1')
+            >>> condition("not rank above 1").words
+            'the data has at most 1 axis'
+        """
+        sentence = self.word.opposite if self.negated else self.word.meaning
+        clause = sentence[:1].lower() + sentence[1:].partition(";")[0]
+        if isinstance(self.argument, frozenset):
+            entries = sorted(self.argument)  # type: ignore[type-var]
+            if len(entries) == 1:
+                clause = clause.replace("none of these", f"not {entries[0]}")
+                return clause.replace("one of these", str(entries[0]))
+            return clause.replace("these", ", ".join(map(str, entries)))
+        if self.argument is None:
+            return clause
+        number = self.argument
+        noun = "axis" if number == 1 else "axes"
+        clause = clause.replace("N axes", f"{number} {noun}")
+        clause = re.sub(r"\bN (\w+)s\b", rf"{number} \1{'' if number == 1 else 's'}", clause)
+        return re.sub(r"\bN\b", str(number), clause)
 
     def met(self, split: Vocabulary) -> Surely:
         """Return whether it is true of a split."""
@@ -549,6 +731,8 @@ def condition(written: str) -> Condition:
 
 def _entries(word: Word, listed: str) -> frozenset[str] | frozenset[int]:
     entries = [entry.strip() for entry in listed.split(",") if entry.strip()]
+    if not entries:
+        raise ValueError(f"the list of {word.text.removesuffix(' [...]')!r} has no entry")
     for entry in entries:
         if word.known is None and re.fullmatch("-?[0-9]{1,18}", entry) is None:
             raise ValueError(f"{shown(entry)} is not a number")

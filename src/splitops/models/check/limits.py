@@ -131,7 +131,8 @@ class Limit:
     @property
     def most_outputs(self) -> int | None:
         """The most outputs that a Split may have, where that is the limit."""
-        return next((one.number for one in self.when if one.word.text == "more outputs than N"), None)
+        counts = (one for one in self.when if one.word.text == "more outputs than N" and not one.negated)
+        return next((one.number for one in counts), None)
 
     def holds_in(self, release: str) -> bool:
         """Return whether a release of the runtime does so, as far as is known.

@@ -336,8 +336,10 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
         raise _WrongError("'when' has no word", "when")
     outcome = _one_of(Outcome, table.get("outcome", Outcome.ERROR), "outcome")
     forms = tuple(_one_of(FixForm, form, "forms") for form in _texts(table, "forms"))
-    usual = next((USUAL_FORMS[one.word.text] for one in when if one.word.text in USUAL_FORMS), ())
-    message = table.get("message") or f"{title} {_OUTCOMES[outcome]} if {' and '.join(map(_meaning, when))}"
+    usual = next(
+        (USUAL_FORMS[one.word.text] for one in when if one.word.text in USUAL_FORMS and not one.negated), ()
+    )
+    message = table.get("message") or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.words for one in when)}"
     return Limit(
         code=f"{name}.{code}",
         operators=tuple(_operators(table)),
@@ -362,15 +364,6 @@ def _conditions(table: Mapping[str, Any]) -> Iterator[Condition]:
             yield condition(written)
         except ValueError as error:
             raise _WrongError(str(error), "when") from None
-
-
-def _meaning(one: Condition) -> str:
-    """Write what a condition says, with its number or list."""
-    text = one.word.meaning[:1].lower() + one.word.meaning[1:]
-    text = re.sub(r"\bN\b", str(one.number), text)
-    listed = re.search(r"\[(.*)\]", one.text)
-    text = text if listed is None else f"{text.removesuffix('these')}{listed[1]}"
-    return f"this is not so: {text}" if one.text.startswith("not ") else text
 
 
 def _operators(table: Mapping[str, Any]) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from splitops.errors import ModelError, Rule, RuleError, shown
+from splitops.errors import ModelError, Rule, RuleError, shown, shown_path
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.limits import FixForm
+from splitops.models.check.limits import FixForm, Limit
 from splitops.models.check.onnx_form import is_sequence, sequence_words
 from splitops.models.check.targets import Target
 from splitops.models.fix.report import Reason, Unbind
@@ -83,11 +83,23 @@ def _of_site(
     stated = False
     for limit, surely in find_limits(site, model, targets):
         stated = stated or FixForm.MEANING in limit.forms
-        reason = Reason(limit.code, limit.words(site, surely))
+        reason = Reason(limit.code, limit.words(site, surely) + _without_forms(limit, site, targets))
         yield Obstacle(reason, limit.forms, surely is Surely.YES)
     if unbind and not stated and site.may_be_unbind:
         text = "chunks of 1 with keepdims = 0 have two meanings"
         yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))
+
+
+def _without_forms(limit: Limit, site: Site, targets: Iterable[Target]) -> str:
+    """Say that a limit of a user's file allows no form, and how it would; empty of other limits."""
+    file = next((target.file for target in targets if target.name == limit.runtime), "")
+    if limit.forms or not file:
+        return ""
+    form = FixForm.PARTS if site.schema.gives_sequence else FixForm.SLICES
+    return (
+        f"; the limit allows no form: add those that the runtime executes correctly to it in "
+        f'{shown_path(file)}, such as forms = ["{form}"]'
+    )
 
 
 def _words(error: Exception) -> str:

@@ -227,7 +227,7 @@ class _Rounds:
         if not first.certain and FixForm.MEANING not in first.forms:
             record.possible[first.reason.code] = Reason(first.reason.code, words)
             return True  # the others have a turn
-        others = [obstacle.reason for obstacle in found[1:] if not obstacle.forms]
+        others = [obstacle.reason for obstacle in found[1:] if obstacle.certain]
         record.left = (Reason(first.reason.code, words), *others)
         return False
 
