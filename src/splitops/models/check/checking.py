@@ -154,13 +154,12 @@ def _fragment(model: Any) -> tuple[bytes, Where] | None:
 
 
 def _rule_findings(site: Site) -> Iterator[Finding]:
-    error = site.error
-    if error is None:
+    if site.error is None:
         yield from _undeclared_parts(site)
-        return
-    rule = error.rule if isinstance(error, RuleError) else None
-    severity = Severity.WARNING if site.conditional and rule in _SIZE_RULES else Severity.ERROR
-    yield finding_of(error, severity=severity, fix=_fix(site, rule), source=site.schema.source)
+    for error in site.faults:
+        rule = error.rule if isinstance(error, RuleError) else None
+        severity = Severity.WARNING if site.conditional and rule in _SIZE_RULES else Severity.ERROR
+        yield finding_of(error, severity=severity, fix=_fix(site, rule), source=site.schema.source)
 
 
 def _fix(site: Site, rule: Rule | None) -> str | None:

@@ -16,6 +16,7 @@ from splitops.spec.elements.types import from_precision
 from splitops.spec.operators import FAMILY, OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 from splitops.splitting.binding import Fact, bind
+from splitops.splitting.faults import find_faults
 from splitops.splitting.inference import infer_binding
 
 if TYPE_CHECKING:
@@ -52,10 +53,9 @@ def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
     if len(outputs) > _MAX_OUTPUTS:
         raise ModelError(f"the layer has {len(outputs)} outputs", where)
     facts = _facts(row, inputs)
-    try:
-        bind(row, attributes, facts, outputs=len(outputs) or None, where=where)
-    except SplitError as error:
-        yield finding_of(error, source=row.source)
+    faults = find_faults(row, attributes, facts, outputs=len(outputs) or None, where=where)
+    if faults:
+        yield from (finding_of(error, source=row.source) for error in faults)
         return
     count = row.count_attribute
     number = None if count is None else attributes.get(count)

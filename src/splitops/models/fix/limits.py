@@ -70,15 +70,10 @@ def _of_site(
     if misread:
         yield Obstacle(Reason("model.invalid", sequence_words(misread[0], site.schema.name)), ())
         return
-    error = site.error
-    if error is not None:
+    for error in site.faults:
         code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
-        forms: tuple[FixForm, ...] = ()
-        if repair and code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
-            forms = (FixForm.NUMBER,)
-        elif repair and site.as_written is not None:
-            forms = (FixForm.VERSION,)
-        yield Obstacle(Reason(code, _words(error)), forms)
+        yield Obstacle(Reason(code, _words(error)), _repairs(site, code) if repair else ())
+    if site.error is not None:
         return
     stated = False
     for limit, surely in find_limits(site, model, targets):
@@ -88,6 +83,15 @@ def _of_site(
     if unbind and not stated and site.may_be_unbind:
         text = "chunks of 1 with keepdims = 0 have two meanings"
         yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))
+
+
+def _repairs(site: Site, code: str) -> tuple[FixForm, ...]:
+    """Return the forms that repair a broken rule."""
+    if code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
+        return (FixForm.NUMBER,)
+    if code == Rule.OPERATOR_VERSION and site.as_written is not None:
+        return (FixForm.VERSION,)
+    return ()
 
 
 def _without_forms(limit: Limit, site: Site, targets: Iterable[Target]) -> str:

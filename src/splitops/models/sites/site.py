@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -13,6 +13,7 @@ from splitops.models.sites.operands import describe
 from splitops.spec.operators import OperatorSchema, history
 from splitops.spec.operators.schemas import Given
 from splitops.splitting.binding import Binding, Fact, bind
+from splitops.splitting.faults import find_faults
 from splitops.splitting.inference import Inference, infer_binding
 
 
@@ -102,6 +103,17 @@ class Site:
     def error(self) -> SplitError | None:
         """The rule that it breaks, or why it could not be read."""
         return self._inferred if isinstance(self._inferred, SplitError) else None
+
+    @property
+    def faults(self) -> Sequence[SplitError]:
+        """All rules that it breaks and that do not follow from one another, ``error`` first."""
+        error, row = self.error, self.as_written
+        if error is None or self.unread is not None:
+            return () if error is None else (error,)
+        given: Any = (self.attributes, self.facts)
+        found = find_faults(row or self.schema, *given, outputs=len(self.outputs), where=self.where)
+        # Of a node that is written as another version, what is wrong as that one.
+        return (error, *(one for one in found if one.message != error.message))
 
     def bind(self) -> Binding:
         """Prove it valid and reduce it to its meaning.
