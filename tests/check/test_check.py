@@ -526,3 +526,58 @@ def test_a_fix_stands_in_the_text_of_sarif() -> None:
 def test_lengths_of_no_entries_are_known_whoever_gives_them() -> None:
     model = text("(float[6] x, int64[0] k) => (seq(float) s) { s = SplitToSequence(x, k) }")()
     assert "lengths.sum" in {finding.code for finding in check(model)}
+
+
+LENGTHS = (
+    "(float[5, 2] x) => (float[A, 2] a, float[B, 2] b) <int64[{}] k = {{{}}}> {{ a, b = Split<{}>(x, k) }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("build", "codes"),
+    [
+        (text(LENGTHS.format(2, "2, -3", "axis = 7")), ["axis.range", "lengths.negative"]),
+        (text(LENGTHS.format(3, "2, 3, 9", "axis = 0")), ["lengths.count", "lengths.sum"]),
+        (
+            text(LENGTHS.format(3, "2, 3, 9", "axis = 7, num_outputs = 2")),
+            ["lengths.conflict", "axis.range", "lengths.count", "lengths.sum"],
+        ),
+        (
+            text(LENGTHS.format(2, "2, 3", "axis = 7, num_outputs = 0")),
+            ["lengths.conflict", "axis.range", "parts.count"],
+        ),
+        (split("Split<axis = 7>(x)"), ["lengths.missing", "axis.range"]),
+        (split("Split<axis = 7, num_outputs = 1>(x)"), ["axis.range", "outputs.count"]),
+        (
+            split("Split<axis = 7, split = [2, 3, 4]>(x)"),
+            ["op.version", "axis.range", "lengths.count", "lengths.sum"],
+        ),
+        (split("Split<axis = 7, num_outputs = 0>(x)", opset=13), ["op.version", "axis.range", "parts.count"]),
+        (split("Split<axis = 0, num_outputs = 4>(x)", opset=13), ["op.version"]),
+        (
+            split("Split<axis = 7, split = [-2, 8, 1]>(x)", opset=11),
+            ["axis.range", "lengths.negative", "lengths.count"],
+        ),
+        (
+            split("Split<axis = 3>(x, k)", lengths="int32[2] k = {2, -3}"),
+            ["axis.range", "lengths.dtype", "lengths.negative"],
+        ),
+        (
+            sequence("SplitToSequence<axis = 4, keepdims = 3>(x, k)", lengths="int64 k = {-1}"),
+            ["axis.range", "keepdims.value", "chunk.positive"],
+        ),
+        (variadic(4, [-1, -1, 3], 2), ["axis.range", "remainder.repeated", "lengths.count"]),
+        (even([3], 0, 2), ["axis.rank", "parts.count"]),
+    ],
+)
+def test_all_independent_faults_of_one_split_are_found(build: Callable[[], Any], codes: list[str]) -> None:
+    model = build()
+    assert [one.code for one in check(model) if one.runtime is None] == codes
+    with pytest.raises(splitops.SplitError):
+        splitops.infer(model)
+
+
+def test_a_lone_layer_has_all_its_faults() -> None:
+    layer = """<layer name="s" type="Split" version="opset1"><data num_splits="0"/>
+        <input><port precision="FP32"><dim>4</dim></port><port precision="FP32"/></input></layer>"""
+    assert [one.code for one in check(layer)] == ["axis.dtype", "parts.count"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from splitops.comparison.cases.building import model_of
 from splitops.errors import NOWHERE, Where
 from splitops.models.check import RUNTIMES, check
 from splitops.models.check.conditions import WORDS, Surely, Surroundings, Vocabulary, condition
+from splitops.models.check.targets import Target
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
@@ -301,3 +304,71 @@ def test_the_limits_find_in_the_listed_cases_what_they_found_as_python() -> None
             if finding.code in codes
         }
         assert sorted(found) == expected, name
+
+
+ARGUMENTS = {" N": ("1", "4"), "[...]": ("[1]", "[-1, 0]")}
+
+
+def clauses() -> Iterator[tuple[str, str]]:
+    """Every word with each kind of argument, as it stands in a file, and what a message says of it."""
+    for word in WORDS.values():
+        given = ("[float16]", "[float16, int8]") if word.known else ARGUMENTS.get(word.text[-2:], ("",))
+        given = ARGUMENTS["[...]"] if word.text.endswith("[...]") and not word.known else given
+        base = word.text.removesuffix(" N").removesuffix(" [...]")
+        for argument in given:
+            yield from (
+                (text, condition(text).words) for text in (f"{base} {argument}", f"not {base} {argument}")
+            )
+
+
+def test_every_word_and_its_negation_is_a_sentence() -> None:
+    found = dict(clauses())
+    assert len(found) >= 2 * len(WORDS)
+    for text, clause in found.items():
+        opposite = found[text.removeprefix("not ")] if text.startswith("not ") else found[f"not {text}"]
+        assert clause != opposite
+        assert re.search(r"\bN\b|these|\[|not so|;|  |\b1 (elements|outputs|axes)\b", clause) is None, clause
+        assert not clause.endswith(".")
+        assert clause[0].islower(), clause
+        numbers = re.findall(r"\d+", text.replace("num_outputs", ""))
+        assert all(number in clause for number in numbers if "32 bits" not in text), (text, clause)
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("axis not in [1]", "the axis is not 1"),
+        ("axis not in [-1, 1]", "the axis is none of -1, 1"),
+        ("not axis not in [1]", "the axis is 1"),
+        ("not axis not in [0, 1]", "the axis is one of 0, 1"),
+        ("types in [string]", "the element type of the data is string"),
+        ("not types in [int8, string]", "the element type of the data is none of int8, string"),
+        ("not uneven", "all parts have the same size"),
+        ("not rank above 1", "the data has at most 1 axis"),
+        ("rank above 4", "the data has more than 4 axes"),
+        ("more outputs than 1", "the split declares more than 1 output"),
+        ("not size above 2147483647", "the axis has at most 2147483647 elements"),
+        ("not open axis", "the size of the axis is known before a run"),
+        ("not operator missing", "the runtime has the operator"),
+        ("not num_outputs", "the split sets neither num_outputs nor num_splits"),
+        ("unbind", "keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind"),
+    ],
+)
+def test_what_a_condition_says(text: str, clause: str) -> None:
+    assert condition(text).words == clause
+
+
+def test_conditions_are_joined_in_the_message_of_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "npu.toml"
+    path.write_text('[[limits]]\ncode = "a"\nwhen = ["not uneven", "rank above 1", "axis not in [1]"]\n')
+    (limit,) = Target.load(path).limits
+    assert limit.message == (
+        "npu rejects a split if all parts have the same size and the data has more than 1 axis "
+        "and the axis is not 1"
+    )
+    assert limit.forms == ()  # the usual forms of what is uneven do not avoid what is not
+
+
+def test_a_list_without_entries_is_wrong() -> None:
+    with pytest.raises(ValueError, match="the list of 'axis not in' has no entry"):
+        condition("axis not in []")

@@ -220,7 +220,9 @@ def _print_end(
         screen.print("Only broken rules were looked for: name a runtime with --for.")
     if failed and report.error is not None:
         splits = count_of(len(report.unfixable), "split") if report.unfixable else ""
-        others = count_of(len(report.findings), "other error" if splits else "error") if report.findings else ""
+        others = (
+            count_of(len(report.findings), "other error" if splits else "error") if report.findings else ""
+        )
         count = " and ".join(filter(None, (splits, others)))
         screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
     elif failed:

@@ -72,7 +72,7 @@ class Target:
 
     @property
     def is_tested(self) -> bool:
-        """Whether it was run: its limits are seen, not only documented, and its release is not a newer one."""
+        """Whether it was run: its limits are not only documented, and it is not a newer release."""
         if not self.releases:
             return False
         return not self.release or release_numbers(self.release) <= release_numbers(self.releases[-1])
@@ -339,7 +339,9 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
     usual = next(
         (USUAL_FORMS[one.word.text] for one in when if one.word.text in USUAL_FORMS and not one.negated), ()
     )
-    message = table.get("message") or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.words for one in when)}"
+    message = (
+        table.get("message") or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.words for one in when)}"
+    )
     return Limit(
         code=f"{name}.{code}",
         operators=tuple(_operators(table)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
@@ -10,7 +10,7 @@ from splitops.models.check.checking import Contradiction, Walked, contradicted_o
 from splitops.models.fix.report import Reason
 from splitops.models.graph.openvino import LayerNode
 from splitops.models.infer.layers import declare_ports
-from splitops.models.known import Known, Tensor, meet_shapes
+from splitops.models.known import Known, meet_shapes
 from splitops.models.sites import Site
 
 Repair = tuple[Site, str, Reason]
