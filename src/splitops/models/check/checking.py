@@ -20,6 +20,7 @@ from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused_in
+from splitops.models.graph.meant import MEANT_RULES, find_meant_form, meant_site
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.onnx import label
 from splitops.models.infer.walk import Found, Walk
@@ -168,6 +169,11 @@ def _fix(site: Site, rule: Rule | None) -> str | None:
         return f"add {count} = the number of declared outputs"
     if rule is Rule.OPERATOR_VERSION and written is not None:
         return f"it is written as {written}: splitops fix rewrites it as {site.schema}"
+    meant = meant_site(site) if rule in MEANT_RULES else None
+    if meant is not None:
+        of_ir = site.schema.domain == "openvino"
+        form = meant if of_ir else find_meant_form(meant, site.schema.since_version)
+        return form if isinstance(form, str) else f"it can only mean {form}: splitops fix writes it"
     return None
 
 

@@ -12,6 +12,7 @@ from splitops.models.check.limits import FixForm, Limit
 from splitops.models.check.onnx_form import is_sequence, sequence_words
 from splitops.models.check.targets import Target
 from splitops.models.fix.report import Reason, Unbind
+from splitops.models.graph.meant import MEANT_RULES, meant_site
 from splitops.models.sites import Site
 
 _STRENGTH: Final = {form: strength for strength, form in enumerate(FixForm)}
@@ -91,7 +92,7 @@ def _repairs(site: Site, code: str) -> tuple[FixForm, ...]:
         return (FixForm.NUMBER,)
     if code == Rule.OPERATOR_VERSION and site.as_written is not None:
         return (FixForm.VERSION,)
-    return ()
+    return (FixForm.LENGTHS,) if code in MEANT_RULES and meant_site(site) is not None else ()
 
 
 def _without_forms(limit: Limit, site: Site, targets: Iterable[Target]) -> str:

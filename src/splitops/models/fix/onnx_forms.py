@@ -15,10 +15,12 @@ from splitops.models.fix.onnx_sequences import carry, slice_elements
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
-from splitops.models.graph.onnx import constant_array, shape_of, stem, type_of
+from splitops.models.graph.meant import find_meant_form, meant_site
+from splitops.models.graph.onnx import constant_array, note, shape_of, stem, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
+from splitops.models.known import Tensor
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.sites.forms import Form, Method, SplitForm, Target
 from splitops.models.sites.rewriting import find_form, find_forms, onnx_types
@@ -134,6 +136,9 @@ class OnnxForms:
         return Written(f"{self._describe(node)}, as PyTorch means it")
 
     def _lengths(self, node: ir.Node, site: Site) -> Written:
+        meant = meant_site(site)
+        if meant is not None:
+            return self._meant_lengths(node, site, meant)
         rewritten = self._way(node, site, Method.ONE_NODE, Method.COMPUTED)
         if rewritten is None:
             raise NoFormError(f"{site.operator} cannot state these lengths")
@@ -142,6 +147,25 @@ class OnnxForms:
         computed = rewritten.method is Method.COMPUTED
         cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
         return Written(str(rewritten), cost)
+
+    def _meant_lengths(self, node: ir.Node, site: Site, meant: Site) -> Written:
+        """Write lengths of another form as the version takes them."""
+        rewritten = find_meant_form(meant, self.editor.opset(node))
+        if isinstance(rewritten, str):
+            raise NoFormError(rewritten)
+        pen = self.editor.pen(node)
+        known = meant.bind().division is not None
+        for index, (before, after) in enumerate(zip(site.facts, meant.facts, strict=True)):
+            value = node.inputs[index]
+            if before == after or known or value is None or after is None:
+                continue
+            listed = pen.op("Reshape", [value, pen.integers([-1])], hint="lengths")
+            note(listed, Tensor(after.type, after.shape))
+            node.replace_input_with(index, listed)
+        write_site(node, meant, rewritten, pen)
+        self._name_outputs(node)
+        computed = rewritten.method is Method.COMPUTED
+        return Written(str(rewritten), "a few nodes that compute the lengths" if computed else "")
 
     def _way(self, node: ir.Node, site: Site, *methods: Method) -> SplitForm | None:
         """Return the plainest way to set the lengths of a split by one of some methods."""

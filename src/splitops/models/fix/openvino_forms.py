@@ -11,6 +11,7 @@ import onnx_ir as ir
 from splitops.models.check.limits import FixForm
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
+from splitops.models.graph.meant import FLOATS, meant_site
 from splitops.models.graph.onnx import is_read, shape_of, type_of
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.simplify.constants import fold_constants
@@ -37,6 +38,8 @@ class OpenVINOForms:
                 return self._constants(node)
             case FixForm.EMPTY:
                 return self._empty(node, site)
+            case FixForm.LENGTHS:
+                return self._lengths(node, site)
         raise NoFormError(f"OpenVINO IR has no form {str(form)!r}")
 
     def _selected(self, node: ir.Node, form: FixForm) -> Written:
@@ -62,6 +65,23 @@ class OpenVINOForms:
         editor.substitute(node, parts)
         text = f"{'Slice' if sliced else 'Gather'} x {len(sizes)}(axis={cut.axis})"
         return Written(text, "" if sliced else "positions of each part, 8 bytes an entry of the axis")
+
+    def _lengths(self, node: ir.Node, site: Site) -> Written:
+        """Write axis and lengths of another form as the operator takes them."""
+        meant, pen = meant_site(site), self.editor.pen(node)
+        if meant is None:
+            raise NoFormError(f"OpenVINO IR has no form {str(FixForm.LENGTHS)!r}")
+        inputs = list(node.inputs)
+        for index, (before, after) in enumerate(zip(site.facts, meant.facts, strict=True)):
+            value = inputs[index]
+            if index == 0 or after is None or (before == after and after.type not in FLOATS):
+                continue
+            if after.value is not None:
+                inputs[index] = pen.constant(np.array(after.value).astype(np.int64), "lengths")
+            else:
+                inputs[index] = pen.reshape(value, [-1] if after.shape else [], after.shape)
+        self.editor.set_inputs(node, inputs)
+        return Written(str(self.editor.site(node)))
 
     def _constants(self, node: ir.Node) -> Written:
         """Replace each part of a constant by a constant."""

@@ -213,7 +213,8 @@ class _Rounds:
             except NoFormError as error:
                 against.append(str(error))
                 continue
-            if form is not FixForm.MEANING:  # which may be another one
+            # A meaning may be another one, and of a broken split nothing is known but what is declared.
+            if form is not FixForm.MEANING and site.error is None:
                 self._promised |= {name: (record, known) for name, known in before.items()}
             record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
             record.after = f"{record.after}, {written.text}" if node in self._of_tree else written.text

@@ -1,0 +1,156 @@
+"""Splits whose lengths break a rule of form alone, and can mean only one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from splitops.errors import Rule, RuleError
+from splitops.models.graph.onnx import fixed_array
+from splitops.models.graph.openvino import LayerNode
+from splitops.models.sites import Site
+from splitops.models.sites.forms import Form, Method, SplitForm, Target
+from splitops.models.sites.rewriting import find_forms
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schemas import Given, Source, TypeConstraint
+from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.dims import Dim
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Fact
+
+_MOST_LENGTHS: Final = 1 << 16
+MEANT_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
+"""The rules that a split breaks whose meaning is clear all the same."""
+_INT64: Final = ELEMENT_TYPES["int64"]
+FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
+_NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.integer}
+
+
+def meant_site(site: Site) -> Site | None:
+    """Return a split as it can only be meant; None if it is valid, or if it has no meaning or several.
+
+    Lengths of another integer type are these lengths, and one -1 among them is what the others leave. Lengths
+    in one row of a matrix are a list. A scalar is the list that it stands for, if only one list fits the axis
+    and the outputs: one length, a chunk size or a number of parts.
+
+    Returns:
+        The split in a version that takes what is given, with what is known of it in the form that is meant.
+
+    Examples:
+        >>> from splitops.spec.operators import schema
+        >>> facts = (Fact(_INT64, (6,)), Fact(ELEMENT_TYPES["int32"], (2,), (4, -1)))
+        >>> site = Site(schema=schema("Split", 18), attributes={}, facts=facts, outputs=("a", "b"))
+        >>> meant_site(site).inference.parts
+        ((4,), (2,))
+    """
+    error = site.error
+    if not isinstance(error, RuleError) or error.rule not in MEANT_RULES or site.unread is not None:
+        return None
+    facts: list[Fact | None] = list(site.facts)
+    if error.rule is Rule.AXIS_RANK:
+        index = site.schema.input_index(site.schema.axis.name)
+        axis = facts[index]
+        if axis is None or axis.shape is None or any(size != 1 for size in axis.shape):
+            return None
+        numbers = _numbers(site, index, 1)
+        facts[index] = replace(axis, shape=(), value=None if numbers is None else numbers[0])
+    lengths: Any = None
+    for source in site.schema.lengths:
+        if source.given is Given.ATTRIBUTE:
+            lengths = site.attributes.get(source.name, lengths)
+            continue
+        index = site.schema.input_index(source.name)
+        given = facts[index] if index < len(facts) else None
+        if given is not None:
+            listed = _listed(site, source, index, given)
+            if listed is None or (listed.type in FLOATS and listed.value is None):
+                return None
+            facts[index], lengths = listed, listed.value
+    remainder = isinstance(lengths, tuple | list) and list(lengths).count(-1) == 1
+    made = replace(site, schema=_lenient(site.schema, remainder=remainder), facts=tuple(facts))
+    return made if made.error is None else None
+
+
+def find_meant_form(meant: Site, opset: int) -> SplitForm | str:
+    """Find how a split as it is meant is written as one node of ONNX at an opset, or say why it is not."""
+    ways = find_forms(meant, Target("", opset), Form.LENGTHS)
+    found = next((way for way in ways if way.method in (Method.ONE_NODE, Method.COMPUTED)), None)
+    if found is not None:
+        return found
+    row = meant.schema
+    computed = any(source.given is Given.INPUT for source in row.lengths) and not row.gives_sequence
+    cure = "" if computed or row.gives_sequence else ", or convert the model to opset 13 or newer first"
+    return f"the size of the axis is not known, and {row} cannot compute the lengths: set the size{cure}"
+
+
+def _listed(site: Site, source: Source, index: int, given: Fact) -> Fact | None:
+    """Return lengths as a list; None if they are in no one row."""
+    ranks = site.schema.inputs[index].ranks
+    if given.shape is None or ranks is None or len(given.shape) in ranks:
+        return given
+    if not given.shape:
+        lists = (
+            set() if isinstance(given.value, tuple) or given.value is None else set(_lists(site, given.value))
+        )
+        (one,) = lists if len(lists) == 1 else (None,)
+        return None if one is None else Fact(_INT64, (len(one),), one)
+    long = [size for size in given.shape if size != 1]
+    count = long[0] if long else 1
+    if len(long) > 1 or (count == 1 and site.schema.scalar_rule is not None):
+        return None
+    return Fact(given.type, (count,), _numbers(site, index, count))
+
+
+def _numbers(site: Site, index: int, count: Dim) -> tuple[Any, ...] | None:
+    """Return the numbers of a constant input of any rank, or those that follow from shapes."""
+    if site.node is None or not isinstance(count, int) or count > _MOST_LENGTHS:
+        return None
+    value = site.node.inputs[index]
+    maker = value.producer()
+    if type(maker) is LayerNode and maker.layer.constant is not None:
+        array: Any = maker.layer.constant.array(maker.layer.where)
+    else:
+        array = fixed_array(value)
+    return None if array is None else tuple(array.reshape(-1).tolist())
+
+
+def _lists(site: Site, number: int | float) -> Iterator[tuple[int, ...]]:
+    """Yield the lengths that one number may stand for."""
+    data, outputs = site.facts[0], len(site.outputs)
+    row, axis = site.schema.axis, site.attributes.get(site.schema.axis.name, site.schema.default_axis)
+    if row.given is Given.INPUT:
+        fact = site.facts[site.schema.input_index(row.name)]
+        value = None if fact is None else fact.value
+        axis = value[0] if isinstance(value, tuple) and value else value
+    shape = None if data is None else data.shape
+    if shape is None or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        return
+    size = shape[axis]
+    if not isinstance(size, int) or number != int(number) or number < 1:
+        return
+    if outputs == 1 and number == size:
+        yield (size,)
+    for division in (Division(SizeRule.CHUNK, chunk=int(number)), Division(SizeRule.CEIL, count=int(number))):
+        if part_count(division, size) == outputs:
+            yield part_sizes(division, size, outputs)
+
+
+@cache
+def _lenient(row: OperatorSchema, *, remainder: bool) -> OperatorSchema:
+    """Return a version that takes lengths of all types of numbers, and one -1 among them if asked."""
+    least = -1 if remainder else 0
+    names = {source.name for source in row.lengths}
+    attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in row.attributes)
+    inputs = tuple(
+        replace(one, type="lengths", minimum=least) if one.name in names else one for one in row.inputs
+    )
+    return replace(
+        row,
+        attributes=attributes,
+        inputs=inputs,
+        type_constraints=(*row.type_constraints, TypeConstraint(name="lengths", types=_NUMBERS)),
+        lengths_rule=SizeRule.REMAINDER if remainder else row.lengths_rule,
+    )
