@@ -52,6 +52,13 @@ _MAX_ROWS: Final = 200
     help="Run MODEL here and the fixed model in each runtime, in a process of its own, and compare the bits. "
     "The inputs are samples: sizes around those at which the divisions change.",
 )
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One input for --verify, as in splitops run, instead of samples. Repeat it for each input.",
+)
 @click.option("--partial", is_flag=True, help="Write the model even if some of its splits cannot be fixed.")
 @click.option(
     "--unbind",
@@ -69,6 +76,7 @@ def command(
     targets: tuple[Target, ...],
     out: Path | None,
     verify: bool,
+    inputs: tuple[str, ...],
     partial: bool,
     unbind: str | None,
     dry_run: bool,
@@ -86,6 +94,7 @@ def command(
       splitops fix model.onnx
       splitops fix model.onnx --for onnxruntime -o fixed.onnx
       splitops fix model.onnx --for onnxruntime --verify -o fixed.onnx
+      splitops fix model.onnx --for npu.toml --verify --input x=data.npy -o fixed.onnx
       splitops fix model.onnx --for npu.toml -o fixed.onnx
       splitops fix model.onnx --unbind as-pytorch -o fixed.onnx
       splitops fix model.xml -o fixed.xml --json
@@ -94,10 +103,12 @@ def command(
 
     if verify and unbind == "as-pytorch":
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
+    if inputs and not verify:
+        raise click.UsageError("--input is for --verify.")
     hold(out, openvino=is_openvino(model))
     report = fix(model, targets or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
     failed = report.error is not None and not partial
-    checks = _verified(model, report, allow_links) if verify and not failed else []
+    checks = _verified(model, report, inputs, allow_links) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
     written = None if failed or dry_run else out
     if written is not None:
@@ -111,15 +122,41 @@ def command(
         ctx.exit(1)
 
 
-def _verified(model: Path, report: FixReport, allow_links: bool) -> list[Verification]:
-    """Verify the fixed model in each of its runtimes that can run here."""
+def _verified(model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool) -> list[Verification]:
+    """Verify the fixed model in each of its runtimes that can run here, or in the one that is installed."""
+    from splitops.models.fix import installed_runtimes
+    from splitops.models.sessions import session
     from splitops.models.verify import VERIFIABLE, verify
 
     named = [name.partition("==")[0] for name in report.runtimes]
-    runtimes = [name for name in named if name in VERIFIABLE] or named
+    runtimes = [name for name in named if name in VERIFIABLE] or installed_runtimes(model)
     if not runtimes:
-        raise click.UsageError("--verify needs a runtime: name one with --for.")
-    return [verify(model, report.model, name, allow_links=allow_links) for name in runtimes]
+        raise click.UsageError("--verify needs a runtime: install onnxruntime or openvino.")
+    feeds = None
+    if inputs:
+        from splitops.cli._inputs import read_inputs
+
+        with session(report.model, "reference") as ready:  # the source may not run
+            feeds = read_inputs(inputs, ready.inputs)
+    return [
+        verify(model, report.model, name, inputs=feeds, allow_links=allow_links)
+        for name in dict.fromkeys(runtimes)
+    ]
+
+
+def _elsewhere(report: FixReport, checks: Sequence[Verification]) -> str:
+    """Say which runtimes, or releases, the fixed model was not run on; empty if it was run on all."""
+    releases = {found.runtime: found.release for found in checks}
+    missed = [
+        label.replace("==", " ")
+        for label in report.runtimes
+        if (name := label.partition("==")[0]) not in releases
+        or not f"{releases[name]}.".startswith(f"{label.partition('==')[2] or releases[name]}.")
+    ]
+    if not checks or not missed:
+        return ""
+    ran = " and ".join(f"{name} {release}" for name, release in releases.items())
+    return f"{', '.join(missed)} cannot be run here: the fixed model ran on {ran}, which is installed."
 
 
 def _json(
@@ -155,6 +192,9 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
         out.print(one_line(str(found)), soft_wrap=True)
         for trial in found.failures:
             out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
+    elsewhere = _elsewhere(report, checks)
+    if elsewhere:
+        out.print(one_line(elsewhere), soft_wrap=True)
 
 
 def _summary(report: FixReport) -> str:

@@ -1,14 +1,18 @@
 """Verification of a fixed model: its source runs here, it runs in a runtime, and the bits are compared.
 
 The inputs are generated: for each size that the model leaves open, those at which divisions change (0, 1, one
-less and one more than a number of parts, the sum of lengths). These are samples, not all sizes. The runtime
-runs in a process of its own, so that a crash is a result too.
+less and one more than a number of parts, the sum of lengths, the end of the chunks that are read). These are
+samples, not all sizes. The runtime runs in a process of its own, so that a crash is a result too. A sample
+with an empty axis has another one, since runtimes end on empty tensors in operators other than splits.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,18 +21,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.errors import ModelError, SplitError, Where, count_of
+from splitops.errors import ModelError, RuleError, SplitError, Where, count_of
 from splitops.ground.notebooks import html_table
 from splitops.ground.records import values_of
+from splitops.models.check.checking import walk_model
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
+from splitops.models.graph.model import NodeModel
+from splitops.models.graph.onnx_sequences import position_of, readers_of
 from splitops.models.running.declared import Declared
 from splitops.models.sessions import Session, session
+from splitops.models.sites import Site
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.rules import SizeRule
 
 if TYPE_CHECKING:
+    from splitops.models.engines.engine import Engine
     from splitops.models.formats.files import AnyModel, ModelInMemory
 
 __all__ = ["VERIFIABLE", "Trial", "Verdict", "Verification", "verify"]
@@ -50,6 +59,8 @@ class Verdict(StrEnum):
     """Floats differ in their last bits, as other operators round them differently."""
     REJECTED = "rejected"
     """The source rejects these sizes, so that there is nothing to compare."""
+    UNSAMPLED = "not compared"
+    """The runtime fails on an empty axis in the same way without the fix, so that nothing is compared."""
     DIFFERENT = "different"
     """The runtime returns something else."""
     FAILED = "failed"
@@ -83,11 +94,14 @@ class Verification:
         runtime: its name.
         release: its release.
         trials: the trials.
+        source_error: why the source cannot run: the fixed model was run here in its place, as it means what
+            was repaired; empty if the source ran.
     """
 
     runtime: str
     release: str
     trials: tuple[Trial, ...]
+    source_error: str = ""
 
     @property
     def failures(self) -> tuple[Trial, ...]:
@@ -107,9 +121,12 @@ class Verification:
     def __str__(self) -> str:
         counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        return (
+        text = (
             f"Verified on {self.runtime} {self.release} with {count_of(len(self.trials), 'sample')}: {words}"
         )
+        if not self.source_error:
+            return text
+        return f"{text}; the source cannot run ({self.source_error}), so the fixed model was run here too"
 
     def __repr__(self) -> str:
         return f"Verification({self})"
@@ -120,14 +137,25 @@ class Verification:
 
 
 def verify(
-    source: AnyModel, fixed: ModelInMemory, runtime: str, *, seed: int = 0, allow_links: bool = False
+    source: AnyModel,
+    fixed: ModelInMemory,
+    runtime: str,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    allow_links: bool = False,
 ) -> Verification:
     """Run a model here and its fixed form in a runtime, on generated inputs, and compare the bits.
+
+    If a split of the source breaks a rule, which the fix has repaired, no run of it has a result. The fixed
+    model is run here in its place then.
 
     Args:
         source: the model that was fixed.
         fixed: what :func:`splitops.fix` made of it.
         runtime: ``"onnxruntime"`` or ``"openvino"``.
+        inputs: the inputs by name, as :meth:`~splitops.models.sessions.Session.run` takes them: the only
+            sample. None generates samples.
         seed: of the random numbers.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
@@ -138,8 +166,8 @@ def verify(
 
     Raises:
         ModelError: the runtime is not installed or cannot be run here, an input is not a tensor of a declared
-            type and rank, or the source rejects every generated input.
-        RuleError: no run can make a split of the source valid.
+            type and rank, or the source and the fixed model reject every input.
+        RuleError: no run can make a split of the fixed model valid.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -154,17 +182,78 @@ def verify(
     """
     if runtime not in VERIFIABLE:
         raise ModelError(f"{runtime} cannot be run here; {' and '.join(VERIFIABLE)} can")
-    with session(source, "reference", allow_links=allow_links) as ours:
-        trials = _Trials(ours, seed)
-        engine = make_engine(runtime, {}, isolate=True)
-        try:
-            with tempfile.TemporaryDirectory(prefix="splitops-verify-") as folder:
-                path = Path(folder) / ("m.xml" if is_openvino(fixed) else "m.onnx")
-                save(fixed, path)
-                program = Program(path, tuple(ours.outputs), Where(), what="the fixed model", as_it_is=True)
-                return Verification(runtime, engine.version, tuple(trials.run(engine, program)))
-        finally:
-            engine.close()
+    with ExitStack() as stack:
+        trials, base, source_error = _meaning(stack, source, fixed, inputs, seed, allow_links)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="splitops-verify-")))
+        path = folder / ("m.xml" if is_openvino(fixed) else "m.onnx")
+        save(fixed, path)
+        outputs = tuple(trials.ours.outputs)
+        program = Program(path, outputs, Where(), what="the fixed model", as_it_is=True)
+        engine = stack.enter_context(_engine(runtime))
+
+        def runs_source(feeds: Mapping[str, Any]) -> str:
+            return _failure_of(source, outputs, runtime, feeds, folder)
+
+        found = tuple(trials.run(engine, program, base, runs_source))
+        return Verification(runtime, engine.version, found, source_error)
+
+
+def _meaning(
+    stack: ExitStack,
+    source: AnyModel,
+    fixed: AnyModel,
+    inputs: Mapping[str, Any] | None,
+    seed: int,
+    allow_links: bool,
+) -> tuple[_Trials, dict[str, int], str]:
+    """Return the runs to compare with, the sizes of the first, and why they are not those of the source."""
+
+    def opened(model: AnyModel, *, allow_links: bool) -> tuple[_Trials, dict[str, int]]:
+        ours = stack.enter_context(session(model, "reference", allow_links=allow_links))
+        trials = _Trials(ours, seed, inputs)
+        trials.ends = _chunk_ends(ours, model, allow_links=allow_links)
+        return trials, trials.base()
+
+    try:
+        return *opened(source, allow_links=allow_links), ""
+    except SplitError as error:
+        rejected = error
+    # Of a model that no input fits, the cause is the rule that a split broke.
+    cause = rejected if isinstance(rejected, RuleError) else rejected.__cause__
+    if not isinstance(cause, RuleError):
+        raise rejected
+    try:
+        return *opened(fixed, allow_links=False), cause.message
+    except SplitError:
+        raise rejected from None
+
+
+@contextmanager
+def _engine(runtime: str) -> Iterator[Engine]:
+    """Run a runtime in a process of its own."""
+    engine = make_engine(runtime, {}, isolate=True)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _failure_of(
+    source: AnyModel, outputs: tuple[str, ...], runtime: str, feeds: Mapping[str, Any], folder: Path
+) -> str:
+    """Return how a runtime fails on the source as it is, in a process of its own; empty if it does not."""
+    path = folder / ("source.xml" if is_openvino(source) else "source.onnx")
+    try:
+        if isinstance(source, str | os.PathLike):
+            path = Path(source)
+        elif not path.exists():
+            save(source, path)
+        with _engine(runtime) as engine:
+            program = Program(path, outputs, Where(), what="the source", as_it_is=True)
+            engine.compile(program).run(feeds)
+    except SplitError as error:  # the runtime's, or that no file can hold the source
+        return error.message
+    return ""
 
 
 def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
@@ -232,19 +321,28 @@ def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 class _Trials:
     """The runs of one model, of whose inputs some sizes are open and have names."""
 
-    def __init__(self, ours: Session, seed: int) -> None:
+    def __init__(self, ours: Session, seed: int, inputs: Mapping[str, Any] | None = None) -> None:
         self.ours = ours
+        self.inputs = inputs
+        self.ends: Collection[int] = ()
+        """Where chunks end that are read."""
         self.random = np.random.default_rng(seed)
         self.small = False
         self.bounds: dict[str, Range] = {}
-        for one in ours.inputs:
+        for one in ours.inputs if inputs is None else ():
             if one.kind != "tensor" or one.element_type is None or one.shape is None:
                 raise ModelError(f"no input can be made for {one.name!r}, which is {one}")
             named = ((_name_of(one, axis), size) for axis, size in enumerate(one.shape))
             self.bounds |= {name: size for name, size in named if isinstance(size, Range)}
 
-    def run(self, engine: Any, program: Program) -> Iterator[Trial]:
-        base = self.base()
+    def run(
+        self,
+        engine: Engine,
+        program: Program,
+        base: Mapping[str, int],
+        source_failure: Callable[[Mapping[str, Any]], str],
+    ) -> Iterator[Trial]:
+        """Run every sample; ``source_failure`` says how the runtime fails on the source, if it does."""
         try:
             compiled = engine.compile(program)
         except EngineError as error:
@@ -257,6 +355,9 @@ class _Trials:
             except SplitError:
                 yield Trial(sizes, Verdict.REJECTED)
                 continue
+            if 0 in sizes.values():
+                yield _empty_trial(engine.name, program, sizes, feeds, expected, source_failure)
+                continue
             try:
                 found = compiled.run(feeds)
             except EngineError as error:
@@ -265,7 +366,9 @@ class _Trials:
             yield Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
 
     def feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Return inputs of some sizes."""
+        """Return inputs of some sizes, or those that were given."""
+        if self.inputs is not None:
+            return dict(self.inputs)
         return {one.name: self._made(one, sizes) for one in self.ours.inputs}
 
     def _made(self, declared: Declared, sizes: Mapping[str, int]) -> Any:
@@ -290,7 +393,14 @@ class _Trials:
         return self.random.integers(0, most, shape).astype(kind.numpy)
 
     def base(self) -> dict[str, int]:
-        """Return sizes, the same for all names, that the source takes."""
+        """Return sizes, the same for all names, that the source takes.
+
+        Raises:
+            ModelError: it takes none; the cause is the first rejection.
+        """
+        if self.inputs is not None:
+            self.ours.run(self.inputs)
+            return {}
         candidates = [size for size in self._sizes() if size > 0] or [1]
         rejected: SplitError | None = None
         for self.small in (False, True):
@@ -326,7 +436,56 @@ class _Trials:
                 steps = (sum(length for length in division.lengths if length > 0),)
             for step in steps:
                 found |= {step - 1, step, step + 1, 2 * step}
+        for end in self.ends:
+            found |= {end - 1, end, end + 1}
         return sorted(size for size in found if 0 <= size <= _MOST_SIZE)
+
+
+def _chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
+    """Return where the last chunks end that nodes read by constant positions, from the front or the end."""
+    if all(site.binding is None or not _chunk_of(site) for site in ours.sites):
+        return set()
+    opened, found = NodeModel.opened(model, weights=False, allow_links=allow_links), set()
+    for site in walk_model(opened.nodes, opened.where).sites:
+        readers = (reader for value in site.node.outputs for reader in readers_of(value))
+        positions = [position_of(reader) for reader in readers]
+        found |= {_chunk_of(site) * (at + 1 if at >= 0 else -at) for at in positions if at is not None}
+    return found
+
+
+def _chunk_of(site: Site) -> int:
+    division = None if site.binding is None else site.binding.division
+    return 0 if division is None else division.chunk
+
+
+def _empty_trial(
+    runtime: str,
+    program: Program,
+    sizes: Mapping[str, int],
+    feeds: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    source_failure: Callable[[Mapping[str, Any]], str],
+) -> Trial:
+    """Run a sample with an empty axis in a process that nothing else needs.
+
+    Operators other than splits end a runtime on empty tensors. What it does to the source in the same way, or
+    in a process that ended before the source was known to run, says nothing about a fix.
+    """
+    try:
+        with _engine(runtime) as engine:
+            found = engine.compile(program).run(feeds)
+    except EngineError as error:
+        before = source_failure(feeds)
+        same = "has ended its process" in error.message or _words(before) == _words(error.message)
+        if before and same:
+            return Trial(sizes, Verdict.UNSAMPLED, error.message)
+        return Trial(sizes, Verdict.FAILED, error.message)
+    return Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
+
+
+def _words(message: str) -> str:
+    """Return a message of a runtime without the names of nodes and files, which differ between models."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\S*[/\\]\S*", "", message)
 
 
 def _name_of(declared: Declared, axis: int) -> str:
