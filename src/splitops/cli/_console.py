@@ -110,6 +110,13 @@ def say_written(*paths: Path | None, stderr: bool = False) -> None:
             out.print(one_line(f"Written to {path}"), soft_wrap=True)
 
 
+def say_model_written(files: Sequence[Path]) -> None:
+    """Print where a model was written, and where its data if that is not the ``.bin`` of an IR."""
+    names = [str(path) for path in reversed(files) if path.suffix != ".bin"]
+    if names:
+        console().print(one_line(f"Written to {' and '.join(names)}"), soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON, indented; a list of plain values stays on one line."""
     click.echo(_json(value, ""))

@@ -15,7 +15,7 @@ from splitops.cli._console import (
     place,
     places,
     print_json,
-    say_written,
+    say_model_written,
 )
 from splitops.cli._models import (
     MODEL_FILE,
@@ -26,7 +26,7 @@ from splitops.cli._models import (
     links_option,
     out_option,
 )
-from splitops.errors import count_of
+from splitops.errors import count_of, shown_path
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ _MAX_ROWS: Final = 200
     help="What SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a scripted unbind "
     "this way and drops the axis; as written, the axis stays.",
 )
+@click.option(
+    "--keep-data",
+    is_flag=True,
+    help="Leave data of MODEL that is in other files where it is: the fixed model names it, and has to be in "
+    "the same folder.",
+)
 @dry_run_option
 @links_option
 @json_option
@@ -79,6 +85,7 @@ def command(
     inputs: tuple[str, ...],
     partial: bool,
     unbind: str | None,
+    keep_data: bool,
     dry_run: bool,
     allow_links: bool,
     as_json: bool,
@@ -97,29 +104,52 @@ def command(
       splitops fix model.onnx --for npu.toml --verify --input x=data.npy -o fixed.onnx
       splitops fix model.onnx --for npu.toml -o fixed.onnx
       splitops fix model.onnx --unbind as-pytorch -o fixed.onnx
+      splitops fix large.onnx --keep-data -o large.fixed.onnx
       splitops fix model.xml -o fixed.xml --json
     """
     from splitops.models.fix import fix
+    from splitops.models.formats.files import write_model
 
     if verify and unbind == "as-pytorch":
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
     if inputs and not verify:
         raise click.UsageError("--input is for --verify.")
     hold(out, openvino=is_openvino(model))
-    report = fix(model, targets or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
+    if keep_data:
+        _hold_data(model, out)
+    report = fix(
+        model,
+        targets or None,
+        unbind=unbind,
+        partial=True,
+        allow_links=allow_links,
+        keep_data=keep_data,
+        report=True,
+    )
     failed = report.error is not None and not partial
     checks = _verified(model, report, inputs, allow_links) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
     written = None if failed or dry_run else out
-    if written is not None:
-        report.save(written)
+    files = () if written is None else write_model(report, written)
     if as_json:
-        print_json(_json(report, model, written, checks if verify else None))
+        print_json(_json(report, model, files, checks if verify else None))
     else:
         _print(report, checks)
-        _print_end(report, model, targets, out, written, failed=failed)
+        _print_end(report, model, targets, out, files, failed=failed)
     if failed:
         ctx.exit(1)
+
+
+def _hold_data(model: Path, out: Path | None) -> None:
+    """Check that a fixed model can name the data of its source."""
+    if is_openvino(model):
+        raise click.UsageError("--keep-data is for ONNX models: the data of OpenVINO IR is in its .bin.")
+    if out is not None and out.parent.resolve() != model.parent.resolve():
+        raise click.BadParameter(
+            f"{shown_path(out)} is not in the folder of {shown_path(model)}, whose data --keep-data leaves "
+            "where it is: write into that folder.",
+            param_hint="-o",
+        )
 
 
 def _verified(model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool) -> list[Verification]:
@@ -160,14 +190,15 @@ def _elsewhere(report: FixReport, checks: Sequence[Verification]) -> str:
 
 
 def _json(
-    report: FixReport, model: Path, output: Path | None, checks: list[Verification] | None
+    report: FixReport, model: Path, files: Sequence[Path], checks: list[Verification] | None
 ) -> dict[str, Any]:
     from splitops.models.check import to_json
 
     return {
         "model": str(model),
         "runtimes": list(report.runtimes),
-        "output": None if output is None else str(output),
+        "output": str(files[-1]) if files else None,
+        "files": [str(path) for path in reversed(files)],
         "untested": [target.label for target in report.untested],
         "splits": [split.as_dict() for split in report.splits],
         "findings": to_json(report.findings),
@@ -249,12 +280,12 @@ def _print_end(
     model: Path,
     targets: Sequence[Target],
     output: Path | None,
-    written: Path | None,
+    files: Sequence[Path],
     *,
     failed: bool,
 ) -> None:
     """Say what was written, or how to write it."""
-    say_written(written)
+    say_model_written(files)
     screen = console()
     if not report.runtimes and report.splits:
         screen.print("Only broken rules were looked for: name a runtime with --for.")
@@ -267,9 +298,9 @@ def _print_end(
         screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
     elif failed:
         screen.print("Nothing was written: the fixed model failed in a runtime.")
-    elif written is None and output is not None:
+    elif not files and output is not None:
         screen.print(f"Would write {one_line(str(output))}.", soft_wrap=True)
-    elif written is None and report.rewritten:
+    elif not files and report.rewritten:
         screen.print(f"Write it: {fix_command(model, map(str, targets))}", soft_wrap=True)
 
 

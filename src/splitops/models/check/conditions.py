@@ -679,7 +679,7 @@ class Condition:
         sentence = self.word.opposite if self.negated else self.word.meaning
         clause = sentence[:1].lower() + sentence[1:].partition(";")[0]
         if isinstance(self.argument, frozenset):
-            entries = sorted(self.argument)  # type: ignore[type-var]
+            entries = sorted(self.argument)
             if len(entries) == 1:
                 clause = clause.replace("none of these", f"not {entries[0]}")
                 return clause.replace("one of these", str(entries[0]))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
+from splitops.errors import ModelError
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def fix(
     unbind: str | Unbind | None = None,
     partial: bool = False,
     allow_links: bool = False,
+    keep_data: bool = False,
     report: Literal[False] = False,
 ) -> ModelInMemory: ...
 
@@ -37,6 +40,7 @@ def fix(
     unbind: str | Unbind | None = None,
     partial: bool = False,
     allow_links: bool = False,
+    keep_data: bool = False,
     report: Literal[True],
 ) -> FixReport: ...
 
@@ -49,6 +53,7 @@ def fix(
     unbind: str | Unbind | None = None,
     partial: bool = False,
     allow_links: bool = False,
+    keep_data: bool = False,
     report: bool,
 ) -> ModelInMemory | FixReport: ...
 
@@ -60,6 +65,7 @@ def fix(
     unbind: str | Unbind | None = None,
     partial: bool = False,
     allow_links: bool = False,
+    keep_data: bool = False,
     report: bool = False,
 ) -> ModelInMemory | FixReport:
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
@@ -88,6 +94,9 @@ def fix(
         partial: return the model even if errors are left; the report lists them.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
+        keep_data: of the path of an ONNX model, leave data that is in other files where it is: the fixed
+            model names it, and only new tensors are in it. The report writes it into the same folder with
+            ``save``, the model alone is written with ``splitops.save(model, path, keep_data=True)``.
         report: return a :class:`FixReport` instead of the model.
 
     Returns:
@@ -97,7 +106,8 @@ def fix(
     Raises:
         ModelError: the model is not well formed; or a split is unfixable, or a check finds another error in
             the fixed model: the first one is named with the code of the rule or limit; or ``unbind`` is
-            another word; or a runtime does not read IR; or the file of a target is wrong.
+            another word; or a runtime does not read IR; or the file of a target is wrong; or data is to be
+            kept of a model that is not the path of an ONNX model.
         ArrayError: a runtime or release is not known.
 
     Examples:
@@ -113,7 +123,7 @@ def fix(
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _fixed(model, runtimes, unbind, allow_links)
+    found = _fixed(model, runtimes, unbind, allow_links, keep_data)
     error = None if partial else found.error
     if error is not None:
         raise error
@@ -130,13 +140,29 @@ def installed_runtimes(model: AnyModel) -> tuple[str, ...]:
 
 
 def _fixed(
-    model: AnyModel, runtimes: _Named | Iterable[_Named] | None, unbind: str | None, allow_links: bool
+    model: AnyModel,
+    runtimes: _Named | Iterable[_Named] | None,
+    unbind: str | None,
+    allow_links: bool,
+    keep_data: bool,
 ) -> FixReport:
+    from onnx import ModelProto
+
     from splitops.models.check.targets import load_targets
     from splitops.models.fix.limits import meaning_of
     from splitops.models.fix.models import fix_model
+    from splitops.models.formats.files import is_openvino
+    from splitops.models.formats.onnx.storage import keep_external
     from splitops.models.graph.model import NodeModel
 
     targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
     meaning = meaning_of(unbind)
-    return fix_model(NodeModel.opened(model, allow_links=allow_links), targets, meaning)
+    if not keep_data:
+        return fix_model(NodeModel.opened(model, allow_links=allow_links), targets, meaning)
+    if is_openvino(model) or not isinstance(model, str | os.PathLike):
+        raise ModelError("keep_data is for the path of an ONNX model, which names its data in other files")
+    opened = NodeModel.opened(model, weights=False, allow_links=allow_links)
+    report = fix_model(opened, targets, meaning, keep_data=True)
+    assert isinstance(report.model, ModelProto)  # as that of a path is
+    keep_external(report.model, Path(model), allow_links=allow_links)
+    return report

@@ -30,7 +30,9 @@ from splitops.models.known import Known
 from splitops.models.sites import Site
 
 
-def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None) -> FixReport:
+def fix_model(
+    model: NodeModel, targets: Sequence[Target], unbind: Unbind | None, *, keep_data: bool = False
+) -> FixReport:
     """Fix a model for some targets; unfixable splits stay."""
     for target in targets if isinstance(model.source, OpenVINOModel) else ():
         if "openvino" not in target.formats:
@@ -45,7 +47,8 @@ def fix_model(model: NodeModel, targets: Sequence[Target], unbind: Unbind | None
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     runtimes = tuple(target.label for target in targets)
     untested = tuple(target for target in targets if not target.is_tested)
-    return FixReport(runtimes, model.result(edited, changed=changed), splits, left, untested)
+    made = model.result(edited, changed=changed)
+    return FixReport(runtimes, made, splits, left, untested, keep_data)
 
 
 def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:

@@ -74,7 +74,7 @@ class OpenVINOForms:
         inputs = list(node.inputs)
         for index, (before, after) in enumerate(zip(site.facts, meant.facts, strict=True)):
             value = inputs[index]
-            if index == 0 or after is None or (before == after and after.type not in FLOATS):
+            if index == 0 or value is None or after is None or (before == after and after.type not in FLOATS):
                 continue
             if after.value is not None:
                 inputs[index] = pen.constant(np.array(after.value).astype(np.int64), "lengths")

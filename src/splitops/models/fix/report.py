@@ -118,6 +118,7 @@ class FixReport:
         findings: the errors that :func:`splitops.check` still finds in the fixed model for these runtimes,
             beside those of the unfixable splits.
         untested: the targets among the runtimes that were never run: their limits are only documented.
+        keeps_data: whether the model names data in the files of the given one, which :meth:`save` keeps.
     """
 
     runtimes: tuple[str, ...]
@@ -125,6 +126,7 @@ class FixReport:
     splits: tuple[SplitReport, ...]
     findings: tuple[Finding, ...] = ()
     untested: tuple[Target, ...] = ()
+    keeps_data: bool = False
 
     @property
     def rewritten(self) -> tuple[SplitReport, ...]:
@@ -155,11 +157,12 @@ class FixReport:
         """Write the model, whole or not at all.
 
         Raises:
-            ModelError: the ending is of the other format, or the file cannot be written.
+            ModelError: the ending is of the other format, the file cannot be written, or data that is to be
+                kept is in another folder.
         """
         from splitops.models.formats.files import save
 
-        save(self.model, path)
+        save(self, path)
 
     def __str__(self) -> str:
         lines = [str(split) for split in self.splits] or ["The model has no split."]

@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> onnx.Mod
     return onnx_model.read(path, allow_links=allow_links)
 
 
-def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
+def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str], *, keep_data: bool = False) -> None:
     """Write a model to a file, whole or not at all.
 
     Args:
@@ -87,9 +87,12 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
         path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
             Of an ONNX model of more than 2 GB, initializers go to a file beside it, named like it with
             ``.data`` appended.
+        keep_data: whether data of an ONNX model that is in other files of the same folder stays there; see
+            :func:`splitops.fix`.
 
     Raises:
-        ModelError: the ending is of the other format, or the file cannot be written.
+        ModelError: the ending is of the other format, the file cannot be written, or data that is to be kept
+            is in another folder.
 
     Examples:
         >>> import onnx.parser, pathlib, splitops, tempfile
@@ -101,8 +104,16 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
         >>> splitops.load(path) == model
         True
     """
+    write_model(model, path, keep_data=keep_data)
+
+
+def write_model(
+    model: ModelInMemory | HasModel, path: str | os.PathLike[str], *, keep_data: bool = False
+) -> tuple[Path, ...]:
+    """Write a model as :func:`save` does, and return the files that were written."""
     if not isinstance(path, str | os.PathLike):
         raise ModelError(f"save writes a file, but is given a {type(path).__name__}, not a path")
+    keep_data = keep_data or getattr(model, "keeps_data", False)
     model = getattr(model, "model", model)
     if is_openvino(path) is not is_openvino(model):
         raise ModelError(
@@ -113,7 +124,7 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
         from splitops.models.formats import openvino as openvino_ir
 
         openvino_ir.write(cast("OpenVINOModel", model), path)
-        return
+        return Path(path).with_suffix(".bin"), Path(path)
     from splitops.models.formats import onnx as onnx_model
 
-    onnx_model.write(cast("onnx.ModelProto", model), path)
+    return onnx_model.write(cast("onnx.ModelProto", model), path, keep_data=keep_data)

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
-from splitops.errors import NOWHERE, ModelError, Where, shown
+from splitops.errors import NOWHERE, ModelError, Where, shown, shown_path
 from splitops.ground.reading import DataFolder, place_of, read_content
 from splitops.ground.writing import StagedFiles, write_whole
 from splitops.models.formats.onnx.structure import check_model, model_tensors
 from splitops.models.formats.onnx.tensors import (
     byte_count,
     data_blocks,
+    external_extent,
     is_external,
     is_marked,
     load_external,
     mark_external,
     prove_external,
     tensor_array,
+    unmark_external,
 )
 from splitops.spec.elements.types import from_onnx
 
@@ -146,13 +148,34 @@ def unusable(what: str, error: Exception, where: Where) -> ModelError:
     return ModelError(f"onnx-ir cannot {what} the model: {reason[0][:200]}", where)
 
 
+def keep_external(model: ModelProto, path: Path, *, allow_links: bool = False) -> None:
+    """Let the tensors of a model that was read from a file name their data in other files again.
+
+    Data that was changed, or that was in the file itself, stays in the model.
+    """
+    folder, where = DataFolder(path.parent, allow_links), place_of(path)
+    kept = {t.name: t for t in model_tensors(parse(path, allow_links=allow_links)) if is_external(t)}
+    for tensor in model_tensors(model):
+        before = None if is_external(tensor) else kept.get(tensor.name)
+        if before is None or (before.data_type, before.dims) != (tensor.data_type, tensor.dims):
+            continue
+        if _data_of(tensor, where) == b"".join(data_blocks(before, where, folder)):
+            tensor.CopyFrom(before)
+            mark_external(tensor, folder)
+
+
 def write(
-    model: ModelProto | onnx_ir.Model, path: str | os.PathLike[str], *, external: bool | None = None
-) -> None:
-    """Write an ONNX model: whole, or not at all.
+    model: ModelProto | onnx_ir.Model,
+    path: str | os.PathLike[str],
+    *,
+    external: bool | None = None,
+    keep_data: bool = False,
+) -> tuple[Path, ...]:
+    """Write an ONNX model: whole, or not at all; return the files.
 
     With ``external``, initializers of the main graph of 1024 bytes and more go to a file beside it, named
-    like it with ``.data`` appended. None does so where one file would exceed 2 GiB.
+    like it with ``.data`` appended. None does so where one file would exceed 2 GiB. With ``keep_data``, data
+    that is in other files of the same folder stays there.
     """
     file = Path(path)
     where = place_of(path)
@@ -164,6 +187,9 @@ def write(
                 name = shown(tensor.name)
                 raise ModelError(f"tensor {name} is in another file: read the model with it", where)
             prove_external(tensor, where)
+    if keep_data:
+        write_whole(file, _encoded(_with_kept_data(model, file, where), where))
+        return (file,)
     if external is None:
         external = _bytes(model, where) > MAX_MODEL_BYTES - _ROOM
     if external:
@@ -173,13 +199,35 @@ def write(
                 slim = _with_external_data(model, data_file, data.name, where)
             with files.open(file) as model_file:
                 model_file.write(_encoded(slim, where))
-        return
+        return data, file
     if any(is_external(tensor) for tensor in model_tensors(model)):
         whole = ModelProto()
         whole.CopyFrom(model)
         load_external(model_tensors(whole), where, None)
         model = whole
     write_whole(file, _encoded(model, where))
+    return (file,)
+
+
+def _with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
+    """Return a model that names its external data from the folder that it is written to."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    for tensor in model_tensors(made):
+        if not is_external(tensor):
+            continue
+        data = external_extent(tensor, where, None)[0]
+        folder = unmark_external(tensor)
+        if folder is None or folder.path != file.parent.resolve():
+            raise ModelError(
+                f"the data of tensor {shown(tensor.name)} stays in {shown_path(data)}, which a model in "
+                "another folder cannot name: write the model into the folder of its data, or do not keep "
+                "the data",
+                where,
+            )
+        if data.resolve() == file.resolve():
+            raise ModelError(f"{shown_path(file)} holds data that is to be kept: use another name", where)
+    return made
 
 
 def _encoded(model: ModelProto, where: Where) -> bytes:

@@ -70,6 +70,15 @@ def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
             entry.value = _marked_location(entry.value, folder)
 
 
+def unmark_external(tensor: TensorProto) -> DataFolder | None:
+    """Let a tensor name its external data as files do; return the folder that it named too."""
+    for entry in tensor.external_data:
+        if entry.key == "location":
+            folder, entry.value = folder_of(entry.value)
+            return folder
+    return None
+
+
 def is_marked(tensor: TensorProto) -> bool:
     """Whether the tensor's data is in another file, and found in this process."""
     return is_external(tensor) and any(
