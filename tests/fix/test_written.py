@@ -223,3 +223,11 @@ def test_a_limit_without_forms_says_how_to_allow_one(tmp_path: Path) -> None:
     assert 'such as forms = ["slices"]' in done.output
     limits.write_text(text + 'forms = ["slices"]\n')
     assert run("fix", path, "--for", limits).exit_code == 0
+
+
+def test_a_report_says_what_is_left_and_what_was_not_tested() -> None:
+    report = fix(LEFT["another node"], "qnn", partial=True, report=True)
+    assert repr(report) == "FixReport(qnn (not tested): 1 splits, 0 rewritten, 0 unfixable, 1 other error)"
+    assert str(report).startswith("for qnn (not tested):\n")
+    assert "[model.invalid]: 's' is a sequence, and Relu takes none" in str(report)
+    assert "Relu takes none" in report._repr_html_()

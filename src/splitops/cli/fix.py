@@ -26,6 +26,7 @@ from splitops.cli._models import (
     links_option,
     out_option,
 )
+from splitops.cli._verification import print_verifications
 from splitops.errors import count_of, shown_path
 from splitops.models import is_openvino
 
@@ -161,7 +162,8 @@ def _verified(model: Path, report: FixReport, inputs: Sequence[str], allow_links
     named = [name.partition("==")[0] for name in report.runtimes]
     runtimes = [name for name in named if name in VERIFIABLE] or installed_runtimes(model)
     if not runtimes:
-        raise click.UsageError("--verify needs a runtime: install onnxruntime or openvino.")
+        cure = "install onnxruntime or openvino" if named else "name one with --for"
+        raise click.UsageError(f"--verify needs a runtime: {cure}.")
     feeds = None
     if inputs:
         from splitops.cli._inputs import read_inputs
@@ -219,10 +221,7 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
         for line in _left(finding):
             out.print(one_line(line, 400), soft_wrap=True)
     out.print(_summary(report), soft_wrap=True)
-    for found in checks:
-        out.print(one_line(str(found)), soft_wrap=True)
-        for trial in found.failures:
-            out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
+    print_verifications(checks)
     elsewhere = _elsewhere(report, checks)
     if elsewhere:
         out.print(one_line(elsewhere), soft_wrap=True)

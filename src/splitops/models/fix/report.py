@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from splitops.errors import ModelError, SplitError, Where
+from splitops.errors import ModelError, SplitError, Where, count_of
 from splitops.ground.notebooks import html_table
 from splitops.ground.records import values_of
 
@@ -173,15 +173,21 @@ class FixReport:
         counts = (
             f"{len(self.splits)} splits, {len(self.rewritten)} rewritten, {len(self.unfixable)} unfixable"
         )
-        return f"FixReport({self._runtimes()}: {counts})"
+        left = f", {count_of(len(self.findings), 'other error')}" if self.findings else ""
+        return f"FixReport({self._runtimes()}: {counts}{left})"
 
     def _runtimes(self) -> str:
-        return ", ".join(self.runtimes) or "no runtime"
+        untested = {target.label for target in self.untested}
+        names = (f"{name} (not tested)" if name in untested else name for name in self.runtimes)
+        return ", ".join(names) or "no runtime"
 
     def _repr_html_(self) -> str:
         rows = [
             (str(s.where), s.before, str(s.status), s.after, "; ".join(map(str, (*s.reasons, *s.possible))))
             for s in self.splits
         ]
-        title = f"for {', '.join(self.runtimes)}" if self.runtimes else ""
+        rows += [
+            (str(one.where), one.operator, "left", "", f"{one.message} [{one.code}]") for one in self.findings
+        ]
+        title = f"for {self._runtimes()}" if self.runtimes else ""
         return html_table(title, ("node", "before", "result", "after", "why"), rows)
