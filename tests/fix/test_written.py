@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ import onnx_ir as ir
 import pytest
 from click.testing import CliRunner, Result
 from fix_helpers import parse
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 import splitops
 from splitops.cli import cli
+from splitops.comparison.cases import listed
+from splitops.comparison.cases.building import model_of
+from splitops.models.check import Target
 from splitops.models.fix import FixStatus, fix
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
@@ -231,3 +236,55 @@ def test_a_report_says_what_is_left_and_what_was_not_tested() -> None:
     assert str(report).startswith("for qnn (not tested):\n")
     assert "[model.invalid]: 's' is a sequence, and Relu takes none" in str(report)
     assert "Relu takes none" in report._repr_html_()
+
+
+# All listed cases, as they are and damaged
+
+
+def left_unsaid(model: Any, target: str | tuple[()]) -> list[str]:
+    """Errors that a check finds in what a fix makes, and that its report does not list."""
+    report = fix(model, target, partial=True, report=True)
+    found = [one for one in splitops.check(report.model, target) if str(one.severity) == "error"]
+    assert (report.error is None) is (found == []), f"{report}, and {found}"
+    listed = {reason.code for split in report.unfixable for reason in split.reasons}
+    listed |= {one.code for one in report.findings}
+    return [str(one) for one in found if one.code not in listed]
+
+
+@pytest.mark.parametrize(
+    "target", ["onnxruntime", "onnx", "opencv", "openvino", "tensorrt", "coreml", "npu.toml", ""]
+)
+def test_a_check_finds_no_error_in_what_a_fix_writes(target: str, tmp_path: Path) -> None:
+    limits = tmp_path / "npu.toml"
+    limits.write_text(
+        '[[limits]]\ncode = "even"\nwhen = "not uneven"\n'
+        '[[limits]]\ncode = "two"\nwhen = "more outputs than 2"\n'
+    )
+    named: Any = str(limits) if target == "npu.toml" else target or ()
+    formats = Target.load(named).formats if named else ("onnx", "openvino")
+    count = 0
+    for name, case in listed().items():
+        model = model_of(case.record)
+        if ("openvino" if isinstance(model, OpenVINOModel) else "onnx") not in formats:
+            continue
+        count += 1
+        assert left_unsaid(model, named) == [], name
+    assert count > 100
+
+
+def test_a_check_finds_no_error_in_what_a_fix_makes_of_damaged_models() -> None:
+    random = Random(7)
+    models = [
+        m for m in (model_of(case.record) for case in listed().values()) if isinstance(m, onnx.ModelProto)
+    ]
+    fixed = 0
+    for _ in range(1200):
+        content = bytearray(random.choice(models).SerializeToString())
+        content[random.randrange(len(content))] = random.randrange(256)
+        try:
+            model = onnx.ModelProto.FromString(bytes(content))
+            assert left_unsaid(model, "onnxruntime") == []
+        except (splitops.SplitError, DecodeError, UnicodeDecodeError):
+            continue  # no model, which a check says as well
+        fixed += 1
+    assert fixed > 100

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import onnx_ir as ir
+from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.checking import examine_nodes, walk_model
@@ -42,12 +43,13 @@ def fix_model(
     walked = walk_model(edited, model.where)
     splits = _with_repairs(splits, declare_outputs(walked))
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
+    made = model.result(edited, changed=changed)
     # What is written is checked as a stranger would check it: nothing is left unsaid.
-    found = examine_nodes(model, edited, walked, targets)
+    now = replace(model, source=made) if isinstance(made, ModelProto) else model
+    found = examine_nodes(now, edited, walked, targets)
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     runtimes = tuple(target.label for target in targets)
     untested = tuple(target for target in targets if not target.is_tested)
-    made = model.result(edited, changed=changed)
     return FixReport(runtimes, made, splits, left, untested, keep_data)
 
 
