@@ -64,6 +64,15 @@ DECLARED = {
     "an output of the model": parse(
         f"(float[5, 2] x) => (int32[2, 2] a, float[9, 2] b) <int64[2] k = {{2, 3}}> {{ {PAIR} }}"
     ),
+    "the type of a sequence": parse("""(float[6] x) => (seq(float16) s, int64 n) {
+        s = SplitToSequence(x) n = SequenceLength(s) }"""),
+    "a sequence as a tensor": parse("(float[6] x) => (float[6] s) { s = SplitToSequence(x) }"),
+    "a part as a sequence": parse(
+        "(float[6] x) => (seq(float[3]) a, float[3] b) { a, b = Split<num_outputs = 2>(x) }"
+    ),
+    "a part in a branch": parse("""(float[6] x, bool c) => (float[3] y) {
+        y = If(c) <then_branch = t () => (float[3] p) <float16[9] q> { p, q = Split<num_outputs = 2>(x) },
+                   else_branch = e () => (float[3] r) { r, u = Split<num_outputs = 2>(x) }> }"""),
     "a type in IR": of_ir("I32"),
     "a size in IR": of_ir(dims=(4, 2)),
     "a part that is rewritten": parse("""(float[5] x) => (float16[2] a, float[9] b, float[1] c, float[0] d) {

@@ -24,7 +24,7 @@ from splitops.models.graph.meant import MEANT_RULES, find_meant_form, meant_site
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.onnx import label
 from splitops.models.infer.walk import Found, Walk
-from splitops.models.known import Tensor, may_be
+from splitops.models.known import SequenceOf, Tensor, may_be
 from splitops.models.sites import Site
 
 if TYPE_CHECKING:
@@ -266,24 +266,31 @@ class Contradiction(NamedTuple):
 
     value: ir.Value
     code: str
-    declared: Tensor
-    found: Tensor
+    declared: Tensor | SequenceOf
+    found: Tensor | SequenceOf
 
     @property
     def message(self) -> str:
         """What is declared and what the value is, in one line."""
-        before: object = self.declared
-        after: object = self.found
+        before, after = str(self.declared), str(self.found)
         if self.code == "stated.type":
-            before, after = self.declared.type, self.found.type
+            before, after = _type_words(self.declared), _type_words(self.found)
         return f"output {self.value.name!r} is declared as {before}, but it is {after}"
+
+
+def _type_words(known: Tensor | SequenceOf) -> str:
+    return f"a sequence of {known.element.type}" if isinstance(known, SequenceOf) else str(known.type)
 
 
 def contradiction(found: Found, value: ir.Value) -> Contradiction | None:
     """Return in what the declaration of a value contradicts what is known of it; None if in nothing."""
     before, after = found.declared(value), found.values.get(value)
-    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+    if not isinstance(before, Tensor | SequenceOf) or not isinstance(after, Tensor | SequenceOf):
         return None
+    if isinstance(before, SequenceOf) or isinstance(after, SequenceOf):
+        kinds = [one.element.type if isinstance(one, SequenceOf) else None for one in (before, after)]
+        is_wrong = type(before) is not type(after) or (None not in kinds and kinds[0] is not kinds[1])
+        return Contradiction(value, "stated.type", before, after) if is_wrong else None
     if before.type is not None and after.type is not None and before.type != after.type:
         return Contradiction(value, "stated.type", before, after)
     if not may_be(before.shape, after.shape):

@@ -10,7 +10,7 @@ from splitops.models.check.checking import Contradiction, Walked, contradicted_o
 from splitops.models.fix.report import Reason
 from splitops.models.graph.openvino import LayerNode
 from splitops.models.infer.layers import declare_ports
-from splitops.models.known import Known, meet_shapes
+from splitops.models.known import Known, SequenceOf, meet_shapes
 from splitops.models.sites import Site
 
 Repair = tuple[Site, str, Reason]
@@ -50,9 +50,16 @@ def _declare(wrong: Iterable[Contradiction]) -> None:
 
 def _declare_value(one: Contradiction) -> None:
     """Declare a value of ONNX as it is; what it says beside the contradiction stays."""
-    shape = meet_shapes(one.found.shape, one.declared.shape)
-    kind = one.found.type or one.declared.type
+    found, before, value = one.found, one.declared, one.value
+    if isinstance(found, SequenceOf):
+        shape, kind = found.element.shape, found.element.type
+    elif isinstance(before, SequenceOf):
+        shape, kind = found.shape, found.type
+    else:
+        shape, kind = meet_shapes(found.shape, before.shape), found.type or before.type
     if kind is not None and kind.onnx_number is not None:
-        one.value.type = ir.TensorType(ir.DataType(kind.onnx_number))
-    if shape is not None:
-        one.value.shape = ir.Shape([size if isinstance(size, int) else size.name for size in shape])
+        tensor = ir.TensorType(ir.DataType(kind.onnx_number))
+        value.type = ir.SequenceType(tensor) if isinstance(found, SequenceOf) else tensor
+    if shape is not None or type(found) is not type(before):
+        sizes = [size if isinstance(size, int) else size.name for size in shape or ()]
+        value.shape = None if shape is None else ir.Shape(sizes)
