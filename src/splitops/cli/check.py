@@ -122,6 +122,7 @@ def _labels(targets: Sequence[Target]) -> list[str]:
 
 
 def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
+    from splitops.models.check.targets import sentence_of
     from splitops.models.fix.suggesting import suggest
 
     screen = console()
@@ -151,7 +152,7 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
         f"[{fixable} of {len(findings)} fixable]"
     )
     if untested:
-        screen.print(f"{untested[0].upper()}{untested[1:]}.", soft_wrap=True)
+        screen.print(sentence_of(untested), soft_wrap=True)
     for model, fix in fixes.items():
         if fix.fixable:
             screen.print(f"Fix: {fix_command(model, fix.runtimes, partial=fix.partial)}", soft_wrap=True)

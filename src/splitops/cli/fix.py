@@ -229,7 +229,7 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
 
 def _summary(report: FixReport) -> str:
     """Say how many splits were rewritten, and what is left."""
-    from splitops.models.check.targets import untested_words
+    from splitops.models.check.targets import sentence_of, untested_words
 
     untested = untested_words(report.untested, _met(report))
     names = ", ".join(map(_with_release, report.runtimes))
@@ -253,7 +253,7 @@ def _summary(report: FixReport) -> str:
         splits = count_of(len(report.possible), "split")
         sentences.append(f"{splits} can still go wrong, depending on the input")
     text = " ".join(f"{sentence}." for sentence in sentences)
-    return f"{text}\n{untested[0].upper()}{untested[1:]}." if untested and untested not in text else text
+    return f"{text}\n{sentence_of(untested)}" if untested and untested not in text else text
 
 
 def _met(report: FixReport) -> set[str]:

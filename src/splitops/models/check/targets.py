@@ -200,6 +200,12 @@ def untested_words(targets: Iterable[Target], met: Collection[str] = ()) -> str:
     return f"none of the {count_of(count, 'documented limit')} is met; {words}"
 
 
+def sentence_of(words: str) -> str:
+    """Return words as a sentence; the name of a runtime keeps its letters."""
+    starts = words.startswith(("none ", "the "))
+    return f"{words[:1].upper() if starts else words[:1]}{words[1:]}."
+
+
 @cache
 def every_limit() -> tuple[Limit, ...]:
     """Return every limit of the targets of the package."""
