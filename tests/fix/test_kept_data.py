@@ -134,6 +134,9 @@ def test_the_file_of_the_data_is_named(path: Path, monkeypatch: pytest.MonkeyPat
     out = path.with_name("fixed.onnx")
     done = run("fix", path, "--for", "onnxruntime", "-o", out)
     assert done.output.endswith(f"Written to {out} and {out}.data\n")
+    for words in (("infer",), ("simplify",), ("convert", "--to", "onnx:19")):
+        other = path.with_name(f"{words[0]}.onnx")
+        assert run(*words, path, "-o", other).output.endswith(f"Written to {other} and {other}.data\n")
     data = json.loads(run("fix", path, "--for", "onnxruntime", "-o", out, "--json").output)
     assert (data["output"], data["files"]) == (str(out), [str(out), f"{out}.data"])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from splitops.cli._console import console, one_line, say_written
+from splitops.cli._console import console, one_line, say_model_written
 from splitops.cli._options import Read
 from splitops.cli._paths import Existing
 from splitops.errors import ModelError, shown_path
@@ -102,10 +102,10 @@ def for_option(help_: str) -> Callable[[_Function], _Function]:
     return click.option("--for", "targets", multiple=True, type=RUNTIME, metavar="RUNTIME", help=help_)
 
 
-def print_end(out: Path | None, written: Path | None) -> None:
-    """Print what was written, what a dry run would write, or how to write it."""
-    if written is not None:
-        say_written(written)
+def print_end(out: Path | None, files: Sequence[Path]) -> None:
+    """Print the files that were written, what a dry run would write, or how to write it."""
+    if files:
+        say_model_written(files)
     elif out is not None:
         console().print(f"Would write {one_line(str(out))}.", soft_wrap=True)
     else:

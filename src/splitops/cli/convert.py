@@ -79,6 +79,7 @@ def command(
     if (target is None) is not only_split:
         raise click.UsageError("Give either --to TARGET or --only-split.")
     from splitops.models.convert import convert
+    from splitops.models.formats.files import write_model
 
     hold(out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
     report = convert(
@@ -104,10 +105,9 @@ def command(
         if not as_json:
             print_failed("the converted model")
         ctx.exit(1)
-    if written is not None:
-        report.save(written)
+    files = () if written is None else write_model(report, written)
     if not as_json and (out is not None or report.changes):
-        print_end(out, written)
+        print_end(out, files)
 
 
 def _json(report: Conversion, output: Path | None, check: Verification | None) -> dict[str, Any]:

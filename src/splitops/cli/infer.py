@@ -14,7 +14,7 @@ from splitops.cli._console import (
     one_line,
     places,
     print_json,
-    say_written,
+    say_model_written,
     table,
 )
 from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
@@ -22,6 +22,8 @@ from splitops.errors import count_of
 from splitops.ground.records import picked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splitops.models.infer import InferredModel, InferredValue
 
 _MAX_ROWS: Final = 200
@@ -56,18 +58,18 @@ def command(
       splitops infer model.onnx -o model.shapes.onnx
       splitops infer model.xml --json
     """
-    from splitops.models import is_openvino, save
+    from splitops.models import is_openvino
+    from splitops.models.formats.files import write_model
     from splitops.models.infer import infer
 
     hold(out, openvino=is_openvino(model))
     inferred = infer(model, as_openvino=runtime is not None, allow_links=allow_links)
     out = None if dry_run else out
-    if out is not None:
-        save(inferred.model, out)
+    files = () if out is None else write_model(inferred.model, out)
     if as_json:
         print_json(_json(inferred))
     else:
-        _print(inferred, show_all, out)
+        _print(inferred, show_all, files)
 
 
 def _json(inferred: InferredModel) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def _text(known: object) -> str | None:
     return None if known is None else str(known)
 
 
-def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
+def _print(inferred: InferredModel, show_all: bool, files: Sequence[Path]) -> None:
     values = [value for value in inferred.values if show_all or value.is_new]
     rows = alike(_in_order(values, inferred), lambda value: (value.graph, *_cells(value)))
     screen = console()
@@ -96,7 +98,7 @@ def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
         f"{count_of(len(inferred.values), 'value')}, {found} of them known better than before; "
         f"{count_of(len(inferred.sites), 'split node')}"
     )
-    say_written(out)
+    say_model_written(files)
 
 
 def _in_order(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:

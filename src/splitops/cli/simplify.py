@@ -78,6 +78,7 @@ def command(
       splitops simplify model.onnx --allow numerics -o simple.onnx
       splitops simplify --list
     """
+    from splitops.models.formats.files import write_model
     from splitops.models.simplify import REWRITES, simplify
 
     if as_list:
@@ -96,8 +97,7 @@ def command(
     check = verify_in_own_runtime(model, found.model, allow_links=allow_links) if verify else None
     failed = check is not None and not check.holds
     written = None if dry_run or failed else out
-    if written is not None:
-        found.save(written)
+    files = () if written is None else write_model(found, written)
     if as_json:
         print_json(_json(model, written, found, check))
     else:
@@ -106,7 +106,7 @@ def command(
         if failed:
             print_failed("the simplified model")
         elif out is not None or found.changes:
-            print_end(out, written)
+            print_end(out, files)
     if failed:
         ctx.exit(1)
 
