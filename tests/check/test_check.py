@@ -577,6 +577,13 @@ def test_all_independent_faults_of_one_split_are_found(build: Callable[[], Any],
         splitops.infer(model)
 
 
+def test_a_split_with_very_many_foreign_attributes_is_checked_at_once() -> None:
+    model = split("Split<axis = 7>(x)", opset=13)()
+    model.graph.node[0].attribute.extend(onnx.helper.make_attribute(f"a{at}", at) for at in range(20_000))
+    found = [one.code for one in check(model) if one.runtime is None]
+    assert found == ["op.version", "axis.range"]
+
+
 def test_a_lone_layer_has_all_its_faults() -> None:
     layer = """<layer name="s" type="Split" version="opset1"><data num_splits="0"/>
         <input><port precision="FP32"><dim>4</dim></port><port precision="FP32"/></input></layer>"""

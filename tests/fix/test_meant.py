@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from fix_helpers import parse
 
@@ -195,6 +196,13 @@ def test_a_remainder_that_cannot_be_written_says_why(given: onnx.ModelProto, wor
         (model("", given=", int64[P, Q] k"), "lengths.rank"),
         (model("int64[2] k = {-1, 1}", body="a, b = Split<axis = 7>(x, k)"), "lengths.negative"),
         (sequence("int64[1, 1] k = {2}"), "lengths.rank"),
+        (
+            onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 11, "own": 1]>
+                g (float[5] x) => (float[A] a, float[B] b) { a, b = own.f<s = [2, -1]>(x) }
+                <domain: "own", opset_import: ["": 11]> f <s> (x) => (a, b) {
+                    a, b = Split<split: ints = @s>(x) }"""),
+            "lengths.negative",
+        ),
         (layer("VariadicSplit", 0, [[2, 3], [2, 3]]), "lengths.rank"),
         (layer("Split", [0, 1]), "axis.rank"),
     ],
@@ -204,6 +212,17 @@ def test_what_has_no_meaning_or_several_is_left(given: Any, code: str) -> None:
     assert [one.fix for one in found] == [None]
     report = fix(given, (), partial=True, report=True)
     assert code in {reason.code for split in report.unfixable for reason in split.reasons}
+
+
+def test_a_remainder_of_a_function_is_what_each_call_leaves() -> None:
+    given = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18, "own": 1]>
+        g (float[5] x, float[7] z) => (float[A] a, float[B] b, float[C] c, float[D] d) {
+            a, b = own.f(x) c, d = own.f(z) }
+        <domain: "own", opset_import: ["": 18]> f (x) => (a, b) {
+            k = Constant<value_ints = [2, -1]>() a, b = Split(x, k) }""")
+    made = fix(given, "onnxruntime")
+    found = splitops.run(made, {"x": X[:, 0], "z": np.arange(7, dtype=np.float32)})
+    assert [len(part) for part in found.values()] == [2, 3, 2, 5]
 
 
 def test_a_remainder_of_an_open_axis_fails_where_nothing_is_left() -> None:

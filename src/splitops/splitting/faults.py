@@ -93,8 +93,8 @@ class _Given:
                 sources = [*filter(None, [self.schema.count]), *self.schema.lengths]
                 yield self._with(sources[-1], Fact())
             case Rule.OPERATOR_VERSION:
-                extra = error.values.get("attribute")
-                known = {name: value for name, value in self.attributes.items() if name != extra}
+                names = {one.name for one in self.schema.attributes}
+                known = {name: value for name, value in self.attributes.items() if name in names}
                 yield replace(self, attributes=known, inputs=self.inputs[: len(self.schema.inputs)])
             case Rule.LENGTHS_COUNT | Rule.OUTPUTS_COUNT:
                 yield replace(self, outputs=None)

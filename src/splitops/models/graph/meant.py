@@ -49,6 +49,8 @@ def meant_site(site: Site) -> Site | None:
     error = site.error
     if not isinstance(error, RuleError) or error.rule not in MEANT_RULES or site.unread is not None:
         return None
+    if not {source.name for source in site.schema.lengths}.isdisjoint(site.references):
+        return None  # a caller of the function says so, and others say something else
     facts: list[Fact | None] = list(site.facts)
     if error.rule is Rule.AXIS_RANK:
         index = site.schema.input_index(site.schema.axis.name)
