@@ -20,6 +20,7 @@ from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
+from splitops.splitting.binding.lengths import INT64_MAX
 
 _MOST_LENGTHS: Final = 1 << 16
 MEANT_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
@@ -131,7 +132,7 @@ def _lists(site: Site, number: int | float) -> Iterator[tuple[int, ...]]:
     if shape is None or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return
     size = shape[axis]
-    if not isinstance(size, int) or number != int(number) or number < 1:
+    if not isinstance(size, int) or not 1 <= number <= INT64_MAX or number != int(number):
         return
     if outputs == 1 and number == size:
         yield (size,)
