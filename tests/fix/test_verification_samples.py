@@ -62,6 +62,20 @@ def test_a_repaired_model_is_compared_with_what_it_means_now(name: str, tmp_path
     assert found.as_dict()["source_error"] == found.source_error
 
 
+def test_a_repaired_model_that_takes_no_made_input_asks_for_inputs(tmp_path: Path) -> None:
+    source = parse("(float[50] x, int32[2] k) => (float[A] a, float[B] b) { a, b = Split(x, k) }")
+    path = write(tmp_path, source)
+    done = run("fix", path, "--for", "onnxruntime", "--verify")
+    assert done.exit_code == 1
+    assert "no input was made that the model takes: Split-18 [lengths." in done.output
+    assert "set inputs (--input" in done.output
+    np.save(tmp_path / "k.npy", np.array([20, 30], np.int32))
+    inputs = ("--input", "x=ramp", "--input", f"k={tmp_path / 'k.npy'}")
+    done = run("fix", path, "--for", "onnxruntime", "--verify", *inputs)
+    assert done.exit_code == 0, done.output
+    assert "1 same bits; the source cannot run" in done.output
+
+
 def test_a_repair_that_returns_something_else_is_seen() -> None:
     source = REPAIRED["no number"]
     wrong = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 4>(x) }")

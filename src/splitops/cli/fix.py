@@ -136,7 +136,7 @@ def command(
         print_json(_json(report, model, files, checks if verify else None))
     else:
         _print(report, checks)
-        _print_end(report, model, targets, out, files, failed=failed)
+        _print_end(report, model, targets, out, files, checks, failed=failed)
     if failed:
         ctx.exit(1)
 
@@ -280,6 +280,7 @@ def _print_end(
     targets: Sequence[Target],
     output: Path | None,
     files: Sequence[Path],
+    checks: Sequence[Verification],
     *,
     failed: bool,
 ) -> None:
@@ -295,6 +296,8 @@ def _print_end(
         )
         count = " and ".join(filter(None, (splits, others)))
         screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
+    elif failed and not any(found.failures for found in checks):
+        screen.print("Nothing was written: no sample could be compared. Set inputs with --input.")
     elif failed:
         screen.print("Nothing was written: the fixed model failed in a runtime.")
     elif not files and output is not None:

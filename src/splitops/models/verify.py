@@ -222,10 +222,7 @@ def _meaning(
     cause = rejected if isinstance(rejected, RuleError) else rejected.__cause__
     if not isinstance(cause, RuleError):
         raise rejected
-    try:
-        return *opened(fixed, allow_links=False), cause.message
-    except SplitError:
-        raise rejected from None
+    return *opened(fixed, allow_links=False), cause.message
 
 
 @contextmanager
@@ -326,6 +323,7 @@ class _Trials:
         self.inputs = inputs
         self.ends: Collection[int] = ()
         """Where chunks end that are read."""
+        self._first: dict[str, Any] = {}
         self.random = np.random.default_rng(seed)
         self.small = False
         self.bounds: dict[str, Range] = {}
@@ -350,7 +348,8 @@ class _Trials:
             return
         for sizes in self._variants(base):
             try:
-                feeds = self.feeds(sizes)
+                # Other numbers might be rejected, if lengths are an input.
+                feeds = self._first if sizes == base else self.feeds(sizes)
                 expected = self.ours.run(feeds)
             except SplitError:
                 yield Trial(sizes, Verdict.REJECTED)
@@ -366,9 +365,7 @@ class _Trials:
             yield Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
 
     def feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Return inputs of some sizes, or those that were given."""
-        if self.inputs is not None:
-            return dict(self.inputs)
+        """Return inputs of some sizes."""
         return {one.name: self._made(one, sizes) for one in self.ours.inputs}
 
     def _made(self, declared: Declared, sizes: Mapping[str, int]) -> Any:
@@ -399,7 +396,8 @@ class _Trials:
             ModelError: it takes none; the cause is the first rejection.
         """
         if self.inputs is not None:
-            self.ours.run(self.inputs)
+            self._first = dict(self.inputs)
+            self.ours.run(self._first)
             return {}
         candidates = [size for size in self._sizes() if size > 0] or [1]
         rejected: SplitError | None = None
@@ -407,12 +405,15 @@ class _Trials:
             for size in sorted(candidates, reverse=True):
                 sizes = {name: _within(size, bounds) for name, bounds in self.bounds.items()}
                 try:
-                    self.ours.run(self.feeds(sizes))
+                    feeds = self.feeds(sizes)
+                    self.ours.run(feeds)
                 except SplitError as error:
                     rejected = rejected or error
                     continue
+                self._first = feeds
                 return sizes
-        raise ModelError(f"no input was made that the model takes: {rejected}") from rejected
+        told = f"no input was made that the model takes: {rejected}"
+        raise ModelError(f"{told}; set inputs (--input, in Python inputs=)") from rejected
 
     def _variants(self, base: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield the base, and the base with one size at each boundary."""
