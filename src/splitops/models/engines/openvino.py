@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import re
 import sys
 import tempfile
@@ -153,7 +154,7 @@ def _conversion(name: str, version: int, attributes: Sequence[str], where: Where
     return frontend.ConversionExtension(name, "openvino", converted)
 
 
-def _read_onnx(core: Any, source: bytes | str) -> Any:
+def _read_onnx(core: Any, source: bytes | os.PathLike[str] | str) -> Any:
     """Read a serialised ONNX model, or a file, in which OpenVINO looks for external data."""
     if isinstance(source, bytes):
         model = ModelProto.FromString(source)
@@ -168,7 +169,7 @@ def replace_empty_constants(model: ModelProto) -> int:
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
     support, and defaults of inputs are left unchanged.
     """
-    made = []
+    made: list[str] = []
     for _, graph in located_graphs(model):  # OpenVINO takes no model with functions
         nodes, initializers = graph.node, graph.initializer
         constants = [node for node in nodes if node.op_type == "Constant" and not node.domain]
