@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -289,3 +290,59 @@ def test_at_addresses(model: Path, tmp_path: Path) -> None:
         assert (tmp_path / "one.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
     run("merge", "memory://whole/g/m-00001-of-00003.gguf", "--out", tmp_path / "one.gguf")
     assert (tmp_path / "one.gguf").read_bytes() == (tmp_path / "m.gguf").read_bytes()
+
+
+def test_files_of_an_earlier_run_are_not_counted_among_those_of_this_run(model: Path, tmp_path: Path) -> None:
+    """Their names would be those of new files, and one of the two would be lost."""
+    splitops.files.plan_by_size(model, tmp_path / "two", 5000).run()
+    shutil.copy(model / "model.safetensors", tmp_path / "two" / "model.safetensors")
+    for name in ("model-00001-of-00001.safetensors", "model-00001-of-00005.safetensors"):
+        shutil.copy(tmp_path / "two" / "model-00001-of-00004.safetensors", tmp_path / "two" / name)
+    for limit in (100, 4000, 5000, 10**6):
+        plan = splitops.files.plan_by_size(tmp_path / "two", tmp_path / f"{limit}", limit)
+        plan.run(verify=True)
+        one = tmp_path / f"{limit}.safetensors"
+        splitops.files.plan_one_file(tmp_path / f"{limit}", one).run()
+        assert one.read_bytes() == (model / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("README.md", "readme.md"), "'README.md' and 'readme.md' would be one file, or not on every file"),
+        (("x.txt", "X.TXT"), "'X.TXT' and 'x.txt' would be one file"),
+        (("stra\u00dfe", "STRASSE"), "'STRASSE' and 'stra\u00dfe' would be one file"),
+        (("caf\u00e9", "cafe\u0301"), "would be one file"),
+    ],
+)
+def test_names_that_are_one_on_some_file_systems(model: Path, tmp_path: Path, names, said) -> None:
+    for name in names:
+        (model / name).write_text("")
+    with pytest.raises(FileError) as found:
+        splitops.files.plan_by_size(model, tmp_path / "out", 4000)
+    assert said in str(found.value)
+    assert all(f"a copy of '{model / name}'" in str(found.value) for name in names)
+    assert "Rename one of them" in run("split", model, "--max-size", 4000, "--out", tmp_path / "out", code=1)
+
+
+@pytest.mark.parametrize("name", [".journal", "before", ".source-0"])
+def test_a_file_with_the_name_of_one_that_a_run_needs(model: Path, tmp_path: Path, name: str) -> None:
+    (model / name).write_text("mine")
+    (tmp_path / "there").mkdir()
+    with pytest.raises(FileError, match="a run has a file of this name itself"):
+        splitops.files.plan_by_size(model, tmp_path / "there", 4000)
+
+
+def test_every_plan_of_files_names_its_targets_once(model: Path, tmp_path: Path) -> None:
+    plan = splitops.files.plan_by_size(model, tmp_path / "out", 4000)
+    index = next(target for target in plan.targets if target.name == INDEX)
+    for name, other in (
+        (plan.targets[0].name, "made from tensors of"),
+        (INDEX, "written by splitops"),
+        (INDEX.upper(), "written by splitops"),
+        (f"{INDEX}/inside", "written by splitops"),
+    ):
+        targets = (*plan.targets, dataclasses.replace(index, name=name, copied="model/x"))
+        with pytest.raises(FileError, match="a copy of model/x") as found:
+            dataclasses.replace(plan, targets=targets)
+        assert other in str(found.value)

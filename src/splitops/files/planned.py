@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
-from splitops.errors import count_of, shown_path
+from splitops.errors import FileError, count_of, shown, shown_path
 from splitops.files.chunk_tasks import ChunkTask
 from splitops.files.chunks import ChunkCopies
 from splitops.files.extent_tasks import ExtentCopies, ExtentTask
 from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
+from splitops.files.journal import FILE_NAME
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.notebooks import html_table
 
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
+_OWN: Final = re.compile(rf"{re.escape(FILE_NAME)}|before|\.source-\d+")
+"""Names in the hidden folder of a run: its journal, the files before it, and sources that it has fetched."""
 TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
 """What to do about a file that already exists."""
 
@@ -181,6 +186,7 @@ class PlannedFiles:
         copies: what goes into them.
         parts: the tensors that the request made.
         finishes: what completes targets once their tensors are there.
+        warnings: a sentence for each file of a model's folder that is not copied.
     """
 
     name: str
@@ -191,6 +197,7 @@ class PlannedFiles:
     copies: ExtentCopies | ChunkCopies
     parts: tuple[Part, ...]
     finishes: tuple[Finish, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         files = count_of(len(self.paths), "file")
@@ -229,3 +236,57 @@ class PlannedFiles:
                 digest.update(data)
         digest.update(repr(said).encode())
         return digest.hexdigest()
+
+    def reject_doubles(self) -> None:
+        """Reject two targets of one name, a file where a folder is needed, and names that are the run's own.
+
+        Names that differ only in case, or in how an accent is encoded, are one file on some file systems.
+
+        Raises:
+            FileError: with what both targets are made from.
+        """
+        first: dict[str, int] = {}
+        for index, target in enumerate(self.targets):
+            key = _file_key(target.name)
+            if _OWN.fullmatch(key):
+                name = shown(target.name)
+                raise FileError(f"{name} is {self._origin(index)}, and a run has a file of this name itself")
+            if first.setdefault(key, index) != index:
+                raise self._doubles(first[key], index)
+        for index, target in enumerate(self.targets):
+            for at in [i for i, c in enumerate(target.name) if c == "/"]:
+                other = first.get(_file_key(target.name[:at]))
+                if other is not None and not self.targets[other].folder:
+                    raise self._doubles(other, index)
+
+    def _doubles(self, one: int, other: int) -> FileError:
+        new = f"{self.targets[0].name}/" if self.targets[0].folder else ""
+        names = [self.targets[index].name.removeprefix(new) for index in (one, other)]
+        what = f"two files would be {shown(names[0])}"
+        if names[0] != names[1]:
+            what = f"{shown(names[0])} and {shown(names[1])} would be one file, or not on every file system"
+        return FileError(
+            f"{what}: one is {self._origin(one)}, the other {self._origin(other)}. Rename one of them first"
+        )
+
+    def _origin(self, index: int) -> str:
+        """Return in words what a target is made from."""
+        target = self.targets[index]
+        if target.copied:
+            return f"a copy of {target.copied}"
+        if isinstance(self.copies, ExtentCopies):
+            table = self.extents.table
+            found = dict.fromkeys(table[table[:, 3] == index, 0].tolist())
+        else:
+            flows = [flow for flow in self.copies.flows if flow.target == index]
+            found = dict.fromkeys(span.source for flow in flows for span in flow.spans)
+        names = [self.sources[source].name for source in found if source < len(self.sources)]
+        if not names:
+            return "written by splitops"
+        more = f" and {count_of(len(names) - 1, 'more file')}" if len(names) > 1 else ""
+        return f"made from tensors of {names[0]}{more}"
+
+
+def _file_key(name: str) -> str:
+    """Return what is equal for names that may be one file."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()

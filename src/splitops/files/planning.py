@@ -92,7 +92,7 @@ class Targets:
         """Return the plan that writes the files, and copies small files beside them."""
         for number, other in enumerate(others, len(sources)):
             self.extents.append(stretches_to([(number, 0, other.source.size)], [(len(self.files), 0)]))
-            self.files.append(TargetFile(other.name, other.source.size))
+            self.files.append(TargetFile(other.name, other.source.size, copied=other.source.name))
         return FilePlan(
             name,
             folder,

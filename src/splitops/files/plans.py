@@ -34,7 +34,8 @@ class FilePlan(PlannedFiles):
     """
 
     def __post_init__(self) -> None:
-        """Reject targets at an address that cannot be written from their beginning to their end."""
+        """Reject targets of one name, and those at an address that cannot be written from begin to end."""
+        self.reject_doubles()
         whole = any(target.scratch or target.folder for target in self.targets)
         if is_address(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
             name = self.targets[0].name if self.targets else self.name

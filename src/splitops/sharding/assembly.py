@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from splitops.errors import PlanError, shown
 from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extent, Extents, compose, contiguous, joined
 from splitops.files.formats import TargetFile
@@ -49,16 +48,10 @@ def file_plan(
                 continue
             if other.source.size:
                 extents.append(contiguous(len(sources), 0, len(targets), 0, other.source.size))
-            targets.append(TargetFile(f"{home}/{other.name}" if home else other.name, other.source.size))
+            name = f"{home}/{other.name}" if home else other.name
+            targets.append(TargetFile(name, other.source.size, copied=other.source.name))
         sources.append(other.source)
-    names = [target.name for target in targets[1:]]
-    if len(set(names)) < len(names):
-        [(twice, _)] = Counter(names).most_common(1)
-        raise PlanError(f"two files would be {shown(twice)}")
-    inside = [
-        TargetFile(f"{out.name}/{target.name}", target.size, target.literals, scratch=True)
-        for target in targets[1:]
-    ]
+    inside = [replace(target, name=f"{out.name}/{target.name}", scratch=True) for target in targets[1:]]
     return FilePlan(
         out.name,
         out.parent,
@@ -68,4 +61,5 @@ def file_plan(
         ExtentCopies(joined(Extents.all([Extents(table), Extents.of(extents)]))),
         (),
         (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
+        checkpoint.warnings,
     )

@@ -79,6 +79,7 @@ class TargetFile:
         literals: by offset, the bytes that are not a tensor's.
         scratch: whether it is only there for ``finish`` of the layout.
         folder: whether it is a folder, which ``finish`` makes.
+        copied: what messages call the file that it is a copy of, if it is one.
     """
 
     name: str
@@ -86,6 +87,7 @@ class TargetFile:
     literals: tuple[tuple[int, bytes], ...] = ()
     scratch: bool = False
     folder: bool = False
+    copied: str = ""
 
 
 @dataclass(frozen=True, slots=True)
