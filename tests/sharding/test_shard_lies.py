@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 
+import splitops
 from splitops import SplitError, sharding
 from splitops.errors import FileError
 from splitops.files.formats import format_named
@@ -297,11 +301,42 @@ def test_an_index_whose_total_size_is_wrong_is_said(model):
         assert f"has total_size = {total!r}, but its tensors have 279040 bytes" in said
 
 
-def test_two_files_of_one_name_are_rejected(model, tmp_path):
+def test_a_file_of_an_earlier_run_is_not_taken_for_one_of_this_run(model, tmp_path):
     (model / "model-rank-0-part-0.safetensors").write_bytes(b"of an earlier run")
     (model / "config.json").write_text(json.dumps(LLAMA | {"architectures": ["LlamaForCausalLM"]}))
-    found = rejected(sharding.plan(model, "auto", ranks=2, layout="vllm").run, tmp_path / "out")
-    assert "two files would be 'model-rank-0-part-0.safetensors'" in found
+    plan = sharding.plan(model, "auto", ranks=2, layout="vllm")
+    assert "'model-rank-0-part-0.safetensors' is left out" in plan.warnings[0]
+    plan.run(tmp_path / "out")
+    sharding.merge(tmp_path / "out").run(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(model, but=("model-rank-0-part-0.safetensors",))
+
+
+@pytest.mark.parametrize(
+    ("layout", "other", "said"),
+    [
+        ("vllm", "source", "'source' and 'source/"),
+        ("dcp", "Source", "'Source' and 'source/"),
+        ("hf", "rank.json", "two files would be 'rank-00000-of-00002/rank.json'"),
+        (
+            "hf",
+            "Rank.JSON",
+            "'rank-00000-of-00002/rank.json' and 'rank-00000-of-00002/Rank.JSON' would be",
+        ),
+        ("dcp", "Manifest.json", "'manifest.json' and 'Manifest.json' would be one"),
+        ("hf", "Config.json", "'source/Config.json' and 'source/config.json' would be one"),
+        ("hf", "cafe\u0301.txt", "would be one file"),
+    ],
+)
+def test_two_files_of_one_name_are_rejected_by_their_sources(model, tmp_path, layout, other, said):
+    (model / other).write_bytes(b"" if other == "rank.json" else b"of somebody else")
+    (model / "caf\u00e9.txt").write_bytes(b"with another accent")
+    (model / "config.json").write_text(json.dumps(LLAMA | {"architectures": ["LlamaForCausalLM"]}))
+    plan = sharding.plan(model, "auto", ranks=2, layout=layout)
+    for run in (plan.run, plan.dry_run):
+        found = rejected(run, tmp_path / "out")
+        assert said in found
+        assert f"a copy of '{model / other}'" in found
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_read_is_never_replaced(model, ranks):
@@ -424,3 +459,56 @@ def test_ranks_at_an_address_are_rejected(model, tmp_path):
     with pytest.raises(FileError, match=r"not made from its beginning .* write it to a folder"):
         sharding.plan(model, LLAMA_PLAN, ranks=2).run("memory://ranks")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+_MEASURED = """
+import resource, sys
+from splitops import sharding
+from splitops.errors import SplitError
+resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
+try:
+    sharding.merge(sys.argv[1])
+except SplitError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kinds", [1, 500])
+@pytest.mark.parametrize("layout", ["hf", "dcp", "vllm"])
+def test_a_manifest_of_many_ranks_takes_no_memory_for_ranks_that_do_not_exist(tmp_path, layout, kinds):
+    ranks, count = 16_384, 1000
+    document = {
+        "version": 1,
+        "run": "x",
+        "source": "x",
+        "layout": layout,
+        "ranks": ranks,
+        "files": [{"name": "model.safetensors", "size": 1 << 40, "metadata": {}, "literals": []}],
+        "others": [],
+        "cuts": [{"axis": 0, "shards": [{"size": 1, "pieces": [[rank, 1, 0]]} for rank in range(ranks)]}],
+        "kinds": [{"dtype": "U8", "shape": [ranks, kind + 1], "cut": 0} for kind in range(kinds)],
+        "tensors": {
+            "name": [f"t{i}" for i in range(count)],
+            "kind": [i % kinds for i in range(count)],
+            "file": [0] * count,
+            "offset": [i * ranks * kinds for i in range(count)],
+        },
+        "tied": {},
+        "plan": {},
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(document))
+    if layout == "hf":  # the folders exist, the files do not
+        for rank in range(3):
+            home = tmp_path / f"rank-{rank:05}-of-{ranks:05}"
+            home.mkdir()
+            (home / "rank.json").write_text(json.dumps({"run": "x", "rank": rank, "ranks": ranks}))
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(Path(splitops.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "is missing" in done.stdout or "no such file" in done.stdout

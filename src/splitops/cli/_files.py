@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -223,11 +223,16 @@ def show_end(result: Report | DryRun) -> None:
         console().print(resumed(result))
 
 
+def show_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings, each on its line."""
+    for warning in warnings:
+        console().print(f"warning: {one_line(warning)}", soft_wrap=True)
+
+
 def show_whole(
     file: Path,
     plan: FilePlan,
     result: Report | DryRun,
-    notes: Sequence[str],
     max_size: int | None,
     *,
     as_json: bool,
@@ -249,8 +254,11 @@ def show_whole(
             for path, size in result.files
         ]
         facts = {"from": written(file), "files": found, "larger": [written(path) for path in larger]}
+        facts["warnings"] = list(plan.warnings)
         exists = {"exists": [written(path) for path in result.exists]} if isinstance(result, DryRun) else {}
-        print_json({**facts, "notes": list(notes), "bytes": result.bytes, "dry_run": dry, **exists})
+        print_json(
+            {**facts, "warnings": list(plan.warnings), "bytes": result.bytes, "dry_run": dry, **exists}
+        )
         return
     out = console()
     heading = f"{one_line(written(file))}: {count_of(len(plan.parts), 'tensor')}"
@@ -262,8 +270,7 @@ def show_whole(
     for path in larger:
         note = f"is larger than {max_size} bytes and has a file of its own"
         out.print(f"note: tensor {one_line(repr(held[path][0]))} {note}", soft_wrap=True)
-    for note in notes:
-        out.print(f"note: {one_line(note)}", soft_wrap=True)
+    show_warnings(plan.warnings)
     _show_digests(digests.items())
     for path, names in held.items() if dry else ():
         click.echo("".join(f"{one_line(path.name)}  {one_line(name)}\n" for name in names), nl=False)

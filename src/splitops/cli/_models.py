@@ -85,6 +85,12 @@ links_option = click.option(
     "In a folder that you do not trust, they could name any file.",
 )
 
+strict_option = click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail if the folder has a tensor file that its model does not name. Without it, a warning names it.",
+)
+
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show what would be written, and write nothing."
 )

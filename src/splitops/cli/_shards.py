@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._files import RunOptions, run_options, show_end, summary
-from splitops.cli._models import links_option
+from splitops.cli._files import RunOptions, run_options, show_end, show_warnings, summary
+from splitops.cli._models import links_option, strict_option
 from splitops.cli._options import added
 from splitops.cli._paths import Existing, absence, is_missing
 
@@ -59,6 +59,7 @@ shard_options = added(
         help="Only draw it as a page.",
     ),
     links_option,
+    strict_option,
     run_options,
     json_option,
 )
@@ -74,6 +75,7 @@ def cut(
     svg: Path | None,
     html: Path | None,
     allow_links: bool,
+    strict: bool,
     how: RunOptions,
     as_json: bool,
     like: Path | None = None,
@@ -91,7 +93,8 @@ def cut(
             raise click.UsageError(f"Missing option '{name}'.")
     if plan_ not in (None, "auto") and is_missing(Path(plan_)):
         raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
-    made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, layout=layout, like=like, allow_links=allow_links)
+    reading: dict[str, Any] = {"layout": layout, "like": like, "allow_links": allow_links, "strict": strict}
+    made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, **reading)
     for path, drawing in ((svg, draw), (html, page)):
         if path is not None:
             write_whole(path, drawing(made).encode())
@@ -113,24 +116,25 @@ def cut(
     low, high = min(made.rank_bytes), max(made.rank_bytes)
     each = f"{high}" if low == high else f"{low} to {high}"
     screen.print(f"each rank holds {each} bytes", soft_wrap=True)
-    for warning in made.warnings:
-        screen.print(f"warning: {one_line(warning)}", soft_wrap=True)
+    show_warnings(made.warnings)
     say_written(svg, html)
     tell(result)
 
 
 def merge_ranks(
-    folder: Path, out: Path, like: Path | None, allow_links: bool, how: RunOptions, *, as_json: bool
+    folder: Path, out: Path, like: Path | None, how: RunOptions, *, as_json: bool, **options: bool
 ) -> None:
-    """Merge a folder of ranks."""
+    """Merge a folder of ranks; ``options`` are those of :func:`splitops.sharding.merge`."""
     from splitops.sharding import merge
 
     reject_digests(how)
-    result = carry_out(merge(folder, like=like, allow_links=allow_links), out, how)
+    made = merge(folder, like=like, **options)
+    result = carry_out(made, out, how)
     if as_json:
-        tell_json(folder, {}, result)
-    else:
-        tell(result)
+        tell_json(folder, {"warnings": list(made.checkpoint.warnings)}, result)
+        return
+    show_warnings(made.checkpoint.warnings)
+    tell(result)
 
 
 def reject_digests(how: RunOptions) -> None:

@@ -18,7 +18,7 @@ from splitops.cli._files import (
     show,
     show_whole,
 )
-from splitops.cli._models import links_option
+from splitops.cli._models import links_option, strict_option
 from splitops.cli._paths import Existing
 from splitops.cli._shards import like_option, merge_ranks
 from splitops.errors import FileError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 )
 @like_option
 @links_option
+@strict_option
 @run_options
 @json_option
 def command(
@@ -53,6 +54,7 @@ def command(
     out: Path,
     like: Path | None,
     allow_links: bool,
+    strict: bool,
     how: RunOptions,
     as_json: bool,
 ) -> None:
@@ -82,14 +84,15 @@ def command(
     from splitops.files.whole import plan_one_file
 
     if tensor is None and raw is None and _is_whole(files, out, to):
-        made = plan_one_file(files[0], out, to=to, allow_links=allow_links)
-        show_whole(files[0], made, how.run(made), [], None, as_json=as_json)
+        made = plan_one_file(files[0], out, to=to, allow_links=allow_links, strict=strict)
+        show_whole(files[0], made, how.run(made), None, as_json=as_json)
         return
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
-        merge_ranks(files[0], out, like, allow_links, how, as_json=as_json)
+        merge_ranks(files[0], out, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
         return
-    if like is not None:
-        raise click.UsageError("--like is for a folder of ranks.")
+    for name, given in (("--like", like is not None), ("--strict", strict)):
+        if given:
+            raise click.UsageError(f"{name} is for a folder of ranks{' or of a model' * (name != '--like')}.")
     plan = merge_plan([read_file(file, raw, "merge") for file in files], out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from splitops.cli._console import console, json_option, one_line
-from splitops.cli._files import RunOptions, run_options
-from splitops.cli._models import links_option
+from splitops.cli._files import RunOptions, run_options, show_warnings
+from splitops.cli._models import links_option, strict_option
 from splitops.cli._paths import Existing, absence, is_missing
 from splitops.cli._shards import carry_out, reject_digests, tell, tell_json
 from splitops.errors import count_of
@@ -32,10 +32,18 @@ from splitops.errors import count_of
     help="Folder to write; it must not exist.",
 )
 @links_option
+@strict_option
 @run_options
 @json_option
 def command(
-    folder: Path, plan_: str, invert: bool, out: Path, allow_links: bool, how: RunOptions, as_json: bool
+    folder: Path,
+    plan_: str,
+    invert: bool,
+    out: Path,
+    allow_links: bool,
+    strict: bool,
+    how: RunOptions,
+    as_json: bool,
 ) -> None:
     """Write the checkpoint in MODEL_DIR with its fused tensors taken apart, or with their parts fused.
 
@@ -56,7 +64,7 @@ def command(
     if plan_ not in ("unfuse", "fuse") and is_missing(Path(plan_)):
         said = absence(Path(plan_)) if plan_ != "auto" else "unfuse and fuse go by config.json: choose one."
         raise click.BadParameter(said, param_hint="'--plan'")
-    made = refit(folder, plan_, invert=invert, allow_links=allow_links)
+    made = refit(folder, plan_, invert=invert, allow_links=allow_links, strict=strict)
     result = carry_out(made, out, how)
     if as_json:
         rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in made.changed]
@@ -64,6 +72,5 @@ def command(
         return
     for fused, before, after in made.changed:
         console().print(f"{one_line(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
-    for warning in made.checkpoint.warnings:
-        console().print(f"note: {one_line(warning)}", soft_wrap=True)
+    show_warnings(made.checkpoint.warnings)
     tell(result)

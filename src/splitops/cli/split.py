@@ -18,7 +18,7 @@ from splitops.cli._files import (
     show,
     show_whole,
 )
-from splitops.cli._models import links_option
+from splitops.cli._models import links_option, strict_option
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, split_options
 from splitops.cli._options import BYTES
 from splitops.cli._paths import NEW_FOLDER, Existing
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     "one of ._-+]",
 )
 @links_option
+@strict_option
 @run_options
 @json_option
 def command(
@@ -75,6 +76,7 @@ def command(
     out: Path,
     prefix: str | None,
     allow_links: bool,
+    strict: bool,
     how: RunOptions,
     as_json: bool,
 ) -> None:
@@ -110,11 +112,13 @@ def command(
             raise click.UsageError("--max-size keeps tensors whole. Leave out the options that cut a tensor.")
         from splitops.files.whole import by_size_plan, read_whole
 
-        whole, others, notes = read_whole(file, allow_links=allow_links)
+        whole, others, warnings = read_whole(file, allow_links=allow_links, strict=strict)
         stem = _stem(whole.sources[0].path, prefix)
-        made = by_size_plan(whole, out, max_size, stem=stem, to=to, others=others)
-        show_whole(file, made, how.run(made), notes, max_size, as_json=as_json)
+        made = by_size_plan(whole, out, max_size, stem=stem, to=to, others=others, warnings=warnings)
+        show_whole(file, made, how.run(made), max_size, as_json=as_json)
         return
+    if strict:
+        raise click.UsageError("--strict is for a model's folder, with --max-size.")
     row = options.resolve()
     contents = read_file(file, raw, "split")
     stored = contents.tensor(tensor)

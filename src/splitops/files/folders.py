@@ -9,7 +9,7 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address
@@ -20,6 +20,8 @@ INDEX: Final = ".safetensors.index.json"
 """What the name of the index of several safetensors files ends with."""
 PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
 """The name of one of several files: the stem, its number from 1 on, how many there are, the ending."""
+OF_MODELS: Final = (".safetensors", ".gguf", INDEX)
+"""Endings of files that hold or name the tensors of a model."""
 _SMALL: Final = 64 << 20
 """Files beside the tensors up to this size are taken along: configurations, tokenizers."""
 
@@ -102,23 +104,47 @@ def safe_name(name: str) -> str:
     return name
 
 
-def others_of(
-    folder: DataFolder, names: Sequence[str], tensors: Collection[str], unshared: Collection[str] = ()
-) -> tuple[tuple[Other, ...], tuple[str, ...]]:
-    """Return the small files beside the tensors, and what is left behind."""
-    taken, warnings = [], []
+class Beside(NamedTuple):
+    """The files in a model's folder that hold none of its tensors.
+
+    Attributes:
+        others: the small files, which are copied.
+        left: a sentence for each other file and folder, which are not copied.
+        strays: the names of tensor files and indexes that do not belong to the model. They are not copied: a
+            copy would be next to an index that does not name it.
+    """
+
+    others: tuple[Other, ...]
+    left: tuple[str, ...]
+    strays: tuple[str, ...]
+
+
+def files_beside(
+    folder: DataFolder, names: Sequence[str], tensors: Collection[str], indexes: Collection[str] = ()
+) -> Beside:
+    """Return the files in a folder next to those with the model's tensors.
+
+    Args:
+        folder: the folder.
+        names: the files and folders in it.
+        tensors: the names of the files with the model's tensors.
+        indexes: the names of the model's index files. They describe these files, so they are not shared.
+    """
+    others, left, strays = [], [], []
     for name in names:
         if name in tensors:
             continue
         with contextlib.suppress(OSError):
             found = (folder.path / name).stat()
             if stat.S_ISDIR(found.st_mode):
-                warnings.append(f"the folder {shown(name)} is left behind")
+                left.append(f"the folder {shown(name)} is left behind")
+            elif name.lower().endswith(OF_MODELS) and name not in indexes:
+                strays.append(name)
             elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
-                warnings.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")
+                left.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")
             else:
-                taken.append(Other(safe_name(name), open_file(folder, name), name not in unshared))
-    return tuple(taken), tuple(warnings)
+                others.append(Other(safe_name(name), open_file(folder, name), name not in indexes))
+    return Beside(tuple(others), tuple(left), tuple(strays))
 
 
 def index_text(where: Mapping[str, str], total: int) -> bytes:

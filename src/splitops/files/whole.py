@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.extents import stretches_to
-from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name, stem_of
+from splitops.files.folders import INDEX, PIECE, Other, files_beside, main_file, piece_name, stem_of
 from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, chosen_format, format_of
 from splitops.files.planned import Part
 from splitops.files.planning import AnyPath, Targets, read, taken
 from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile
+from splitops.files.strays import warnings_of_strays
 from splitops.files.streams import is_compressed, plain_path
 from splitops.files.tensors import column, stretches_of, without_collector
 from splitops.ground.reading import DataFolder
 
 
 @without_collector()
-def read_whole(path: AnyPath, *, allow_links: bool = False) -> tuple[Contents, tuple[Other, ...], list[str]]:
+def read_whole(
+    path: AnyPath, *, allow_links: bool = False, strict: bool = False
+) -> tuple[Contents, tuple[Other, ...], tuple[str, ...]]:
     """Return all tensors that a path stands for, the small files beside them, and what is left behind there.
 
     The path is a folder with an index, numbered files or a single file; an index; one of numbered files; or
     any other tensor file. Links out of its folder, as in the cache of a hub, are followed where allowed.
+    ``strict`` rejects a folder with tensor files that do not belong to the model.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
-        return _read(given, allow_links), (), []
+        return _read(given, allow_links), (), ()
     names = sorted(entry.name for entry in given.iterdir())
     main = main_file(given, names)
     if main is None:
         raise FileError(f"{shown_path(given)} holds no *{INDEX}, no safetensors file and no GGUF file")
     contents = _read(given / main, allow_links)
-    tensors = {source.path.name for source in contents.sources}
-    unshared = [name for name in names if name.endswith(INDEX)]
-    others, warnings = others_of(DataFolder(given, allow_links), names, tensors, unshared)
-    return contents, tuple(other for other in others if other.shared), list(warnings)
+    folder, files = DataFolder(given, allow_links), {source.path.name for source in contents.sources}
+    others, left, strays = files_beside(folder, names, files, (main,))
+    tensors = set(column(contents.tensors, "name"))
+    found = warnings_of_strays(folder, strays, shown(main), tensors, strict=strict)
+    return contents, tuple(other for other in others if other.shared), (*found, *left)
 
 
 def _read(path: Path, allow_links: bool) -> Contents:
@@ -71,6 +77,7 @@ def plan_by_size(
     *,
     to: Format | str | None = None,
     allow_links: bool = False,
+    strict: bool = False,
 ) -> FilePlan:
     """Plan files of at most a size that hold the whole tensors of a model; nothing is written.
 
@@ -83,6 +90,8 @@ def plan_by_size(
         max_size: the most bytes of a file. A larger tensor has a file of its own.
         to: the format of the files, ``"safetensors"`` or ``"gguf"``; None is that of the source.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
+        strict: whether a tensor file in the folder that the model does not name is an error. Otherwise it is
+            left out, with one of the plan's ``warnings``.
 
     Returns:
         The plan; its ``parts`` say which tensor is in which file.
@@ -104,9 +113,10 @@ def plan_by_size(
         >>> plan_one_file(folder / "x.safetensors.index.json", folder / "y.safetensors").dry_run().bytes
         4840
     """
-    contents, others, _ = read_whole(source, allow_links=allow_links)
+    contents, others, warnings = read_whole(source, allow_links=allow_links, strict=strict)
     stem = stem_of(plain_path(contents.sources[0].path))
-    return by_size_plan(contents, out, max_size, stem=stem, to=chosen_format(to), others=others)
+    form = chosen_format(to)
+    return by_size_plan(contents, out, max_size, stem=stem, to=form, others=others, warnings=warnings)
 
 
 def groups_of(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
@@ -138,6 +148,7 @@ def by_size_plan(
     stem: str,
     to: Format | None = None,
     others: Sequence[Other] = (),
+    warnings: tuple[str, ...] = (),
 ) -> FilePlan:
     """Return the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
     to = to or contents.format
@@ -151,12 +162,18 @@ def by_size_plan(
     groups = groups_of(sizes, max_size, *headers)
     ending = to.suffixes[0]
     names = [piece_name(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
-    return _plan(contents, folder, groups, names if len(groups) > 1 else [stem + ending], to, stem, others)
+    names = names if len(groups) > 1 else [stem + ending]
+    return _plan(contents, folder, groups, names, to, stem, others, warnings)
 
 
 @without_collector()
 def plan_one_file(
-    source: AnyPath, out: AnyPath, *, to: Format | str | None = None, allow_links: bool = False
+    source: AnyPath,
+    out: AnyPath,
+    *,
+    to: Format | str | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
 ) -> FilePlan:
     """Plan one file with all tensors of a model, which may be in several files; nothing is written.
 
@@ -165,19 +182,20 @@ def plan_one_file(
         out: the file to write, or its address.
         to: its format; None goes by its name.
         allow_links: as in :func:`plan_by_size`.
+        strict: as in :func:`plan_by_size`.
 
     Raises:
         FileError: as :func:`plan_by_size`.
     """
-    contents, found = read_whole(source, allow_links=allow_links)[0], Path(out)
+    contents, _, warnings = read_whole(source, allow_links=allow_links, strict=strict)
+    found = Path(out)
     if is_compressed(found):
         raise FileError(f"{shown(found.name)}: compressed files are read, and not written")
     form = chosen_format(to) or format_of(found)
     if form.name not in WRITTEN:
         raise FileError(f"{shown(found.name)}: {form.name} is read, and not written")
-    return _plan(
-        contents, found.parent, [list(range(len(contents.tensors)))], [found.name], form, found.stem, ()
-    )
+    every = [list(range(len(contents.tensors)))]
+    return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings)
 
 
 def _plan(
@@ -188,6 +206,7 @@ def _plan(
     to: Format,
     stem: str,
     others: Sequence[Other],
+    warnings: tuple[str, ...],
 ) -> FilePlan:
     folder = target_path(Path(out))
     targets = Targets([], [], [])
@@ -209,4 +228,5 @@ def _plan(
     if several is not None:
         index = several.index(stem, where, sum(column(tensors, "size")))
         targets.files += [index] if index is not None else []
-    return targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
+    made = targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
+    return replace(made, warnings=warnings)

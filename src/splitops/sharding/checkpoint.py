@@ -16,10 +16,11 @@ import numpy as np
 
 from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
 from splitops.files.extents import Extent, Extents, contiguous
-from splitops.files.folders import INDEX, Other, main_file, open_file, others_of, safe_name
+from splitops.files.folders import INDEX, Other, files_beside, main_file, open_file, safe_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import shards_of
 from splitops.files.sources import LocalFile, Source
+from splitops.files.strays import warnings_of_strays
 from splitops.files.tensors import StoredTensor, stretches_of
 from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
@@ -81,11 +82,14 @@ class Checkpoint:
         return self.held[int(np.searchsorted(self.held.table[:, 3], index))]
 
 
-def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
-    """Read a checkpoint; of its files the headers, and of small ones nothing yet."""
+def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = False) -> Checkpoint:
+    """Read a checkpoint; of its files the headers, and of small ones nothing yet.
+
+    ``strict`` rejects a folder with tensor files that do not belong to the model.
+    """
     folder = DataFolder(path if path.is_dir() else path.parent, allow_links)
     if path.suffix == ".onnx" and not path.is_dir():
-        return _onnx(path, ())
+        return _onnx(path, (), strict=strict)
     if not path.is_dir():
         raise PlanError(f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model")
     names = sorted(entry.name for entry in path.iterdir())
@@ -94,7 +98,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
     if main is None:
         if len(models) != 1:
             raise PlanError(f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model")
-        return _onnx(path / models[0], names)
+        return _onnx(path / models[0], names, strict=strict)
     contents, said = shards_of(open_file(folder, main), allow_links=allow_links)
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
@@ -104,7 +108,9 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
         tensors += found.tensors if number == 0 else [t.in_file(number) for t in found.tensors]
         sources.append(source)
-    others, warnings = others_of(folder, names, contents, [name for name in names if name.endswith(INDEX)])
+    others, left, strays = files_beside(folder, names, contents, (main,))
+    own = {tensor.name for tensor in tensors} if strays else ()
+    warnings = (*said, *warnings_of_strays(folder, strays, shown(main), own, strict=strict), *left)
     return Checkpoint(
         shown_path(path),
         tuple(files),
@@ -112,7 +118,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         tuple(sources),
         others=others,
         config=config_of(others),
-        warnings=(*said, *warnings),
+        warnings=warnings,
     )
 
 
@@ -142,7 +148,7 @@ def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
     return {}
 
 
-def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
+def _onnx(path: Path, names: Sequence[str], *, strict: bool) -> Checkpoint:
     """Read an ONNX model: its external tensors are cut, the model itself is copied."""
     try:
         contents = format_named("onnx").read(LocalFile(path))
@@ -164,7 +170,9 @@ def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
     tied = _tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
-    others, more = others_of(DataFolder(path.parent), names, [path.name, *(file.name for file in files)])
+    folder = DataFolder(path.parent)
+    others, left, strays = files_beside(folder, names, [path.name, *(file.name for file in files)])
+    warnings += warnings_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
     return Checkpoint(
         shown_path(path),
         tuple(files),
@@ -173,7 +181,7 @@ def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
         others=(Other(safe_name(path.name), contents.sources[0], shared=False), *others),
         config=config_of(others),
         tied=tied,
-        warnings=(*warnings, *more),
+        warnings=(*warnings, *left),
     )
 
 

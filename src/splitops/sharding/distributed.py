@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, Extents
-from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
+from splitops.files.folders import INDEX, Other, files_beside, index_text, open_file, piece_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import stated_index, stated_tensor
 from splitops.files.sources import Source
+from splitops.files.strays import warnings_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
@@ -74,10 +75,13 @@ def reject_pickled(path: Path) -> None:
         )
 
 
-def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links: bool = False) -> Checkpoint:
+def read_distributed(
+    path: Path, *, like: Checkpoint | None = None, allow_links: bool = False, strict: bool = False
+) -> Checkpoint:
     """Read a distributed checkpoint, as the files of ``like`` if there is one.
 
-    Without it, a tensor ends where its last piece does: a lost file cannot be seen there.
+    Without it, a tensor ends where its last piece does: a lost file cannot be seen there. ``strict`` rejects
+    a folder with other tensor files.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
@@ -88,7 +92,9 @@ def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links:
     for number, (name, source) in enumerate(zip(files, sources, strict=True)):
         for piece in _pieces(source, name, number):
             pieces.setdefault(piece.tensor.name, []).append(piece)
-    others, warnings = others_of(folder, names, files, [n for n in names if n.endswith(INDEX)])
+    others, left, strays = files_beside(folder, names, files, [n for n in names if n.endswith(INDEX)])
+    main = f"the distributed files of {shown_path(path)}"
+    warnings = (*warnings_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:
         wholes, made, index = _laid_out(pieces, path)
         _prove_index(others, {tensor.name: tensor for tensor in wholes})

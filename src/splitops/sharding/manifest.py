@@ -7,9 +7,10 @@ the ranks must have the sizes and headers that this gives.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +18,12 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.folders import Other, open_file, safe_name
+from splitops.files.extents import Extents
+from splitops.files.folders import OF_MODELS, Other, open_file, safe_name
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
+from splitops.files.strays import warnings_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.ground.records import read_values, values_of
@@ -108,22 +111,34 @@ def _file(name: str, document: str) -> TargetFile:
     return TargetFile(name, len(text), ((0, text),))
 
 
-def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
-    """Return the whole checkpoint that a folder of ranks with a manifest holds."""
+def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -> Checkpoint:
+    """Return the whole checkpoint that a folder of ranks with a manifest holds.
+
+    Ranks are laid out one file at a time, and each file must exist before the next is laid out: a manifest
+    alone takes no memory for ranks. ``strict`` rejects a folder with other tensor files.
+    """
     name = shown_path(path / MANIFEST)
     document = read(path / MANIFEST, limit=_LARGEST)
     validate(document, "manifest", name)
-    try:
+    with _of_manifest(name):
         placements = _placements(document)
         layout = layout_named(document["layout"])
-        laid = layout.lay_out(placements)
-    except SplitError as error:
-        raise PlanError(f"{name}: {error.message}") from error
-    folder = DataFolder(path, allow_links)
-    _prove_marks(folder, document, layout.homes(placements.ranks))
-    raise_file_limit(len(laid.files) + len(document["others"]))
-    sources: list[Source] = [_proved(folder, file) for file in laid.files]
-    held = each_once(placements.tensors, laid.extents.inverse(), sources)
+    folder, homes = DataFolder(path, allow_links), layout.homes(placements.ranks)
+    _prove_marks(folder, document, homes)
+    raise_file_limit(placements.ranks * (len(placements.files) + 1) + len(document["others"]))
+    sources: list[Source] = []
+    found: list[Extents] = []
+    names: set[str] = set()
+    files = layout.files(placements)
+    while True:
+        with _of_manifest(name):
+            laid = next(files, None)
+        if laid is None:
+            break
+        sources.append(_proved(folder, laid[0]))
+        found.append(laid[1])
+        names.add(laid[0].name)
+    held = each_once(placements.tensors, Extents.all(found).inverse(), sources)
     others = tuple(
         Other(
             safe_name(each["name"]), open_file(folder, f"{SOURCE}/{safe_name(each['name'])}"), each["shared"]
@@ -142,7 +157,35 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> Checkpoint:
         config_of(others),
         MappingProxyType(document["tied"]),
         document["plan"],
+        _warnings(folder, homes, names, {tensor.name for tensor in placements.tensors}, strict=strict),
     )
+
+
+@contextlib.contextmanager
+def _of_manifest(name: str) -> Iterator[None]:
+    """Raise what is wrong with a manifest as an error of its file."""
+    try:
+        yield
+    except SplitError as error:
+        raise PlanError(f"{name}: {error.message}") from error
+
+
+def _warnings(
+    folder: DataFolder,
+    homes: Sequence[str],
+    files: Collection[str],
+    tensors: Collection[str],
+    *,
+    strict: bool,
+) -> tuple[str, ...]:
+    """Return a warning for each tensor file in the folders of the ranks that is not theirs."""
+    strays = []
+    for home in dict.fromkeys(("", *homes)):
+        prefix = f"{home}/" if home else ""
+        names = sorted(f"{prefix}{entry.name}" for entry in (folder.path / home).iterdir())
+        others = [each for each in names if each not in files and each.lower().endswith(OF_MODELS)]
+        strays += [each for each in others if (folder.path / each).is_file()]
+    return warnings_of_strays(folder, strays, shown(MANIFEST), tensors, strict=strict)
 
 
 def _placements(document: Mapping[str, Any]) -> Placements:
@@ -154,7 +197,8 @@ def _placements(document: Mapping[str, Any]) -> Placements:
         for each in document["files"]
     )
     cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
-    kinds = [_kind(each, cuts, ranks) for each in document["kinds"]]
+    proved: set[tuple[int, int]] = set()
+    kinds = [_kind(each, cuts, ranks, proved) for each in document["kinds"]]
     columns = document["tensors"]
     rows = [columns[key] for key in ("name", "kind", "file", "offset")]
     try:
@@ -178,16 +222,26 @@ def _placements(document: Mapping[str, Any]) -> Placements:
     return Placements(ranks, files, tuple(tensors), tuple(kinds[kind][1] for kind in rows[1]))
 
 
-def _kind(stated: Mapping[str, Any], cuts: Sequence[Cut], ranks: int) -> tuple[StoredTensor, Cut]:
-    """Return a tensor of a kind, without a name and a place, and its cut."""
+def _kind(
+    stated: Mapping[str, Any], cuts: Sequence[Cut], ranks: int, proved: set[tuple[int, int]]
+) -> tuple[StoredTensor, Cut]:
+    """Return a tensor of a kind, without a name and a place, and its cut.
+
+    ``proved`` has the number of each checked cut with the size of its axis: many kinds share a cut, and a
+    cut has as many entries as there are ranks.
+    """
     if stated["cut"] >= len(cuts):
         raise PlanError(f"a kind of tensors has cut {stated['cut']} of {len(cuts)}")
     try:
         tensor = stated_tensor("", stated["dtype"], stated["shape"], 0)
     except ValueError as error:
         raise PlanError(str(error)) from error
-    prove_cut(cuts[stated["cut"]], tensor.shape, ranks)
-    return tensor, cuts[stated["cut"]]
+    cut = cuts[stated["cut"]]
+    size = tensor.shape[cut.axis] if cut.axis is not None and cut.axis < len(tensor.shape) else -1
+    if size < 0 or (stated["cut"], size) not in proved:
+        prove_cut(cut, tensor.shape, ranks)
+        proved.add((stated["cut"], size))
+    return tensor, cut
 
 
 def _size(file: Mapping[str, Any]) -> int:

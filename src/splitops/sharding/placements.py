@@ -25,6 +25,16 @@ class Laid(NamedTuple):
     files: Sequence[TargetFile]
     extents: Extents
 
+    @classmethod
+    def of(cls, laid: Iterable[LaidFile]) -> Laid:
+        """Gather files that were laid out one by one."""
+        found = list(laid)
+        return cls([file for file, _ in found], Extents.all([extents for _, extents in found]))
+
+
+LaidFile = tuple[TargetFile, Extents]
+"""A file, and the extents to it; its number in them counts the files of a layout."""
+
 
 def laid_file(
     name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]

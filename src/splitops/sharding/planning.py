@@ -119,18 +119,23 @@ class MergePlan(Runnable):
         return file_plan(found, whole_files(found), (), [("", True)], Path(out))
 
 
-def open_checkpoint(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> Checkpoint:
-    """Read a checkpoint, or the one that a folder of ranks holds."""
+def open_checkpoint(
+    path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
+) -> Checkpoint:
+    """Read a checkpoint, or the one that a folder of ranks holds.
+
+    ``strict`` rejects a folder with tensor files that do not belong to it.
+    """
     found = Path(path)
     reject_pickled(found)
     if not has_manifest(found) and is_distributed(found):
         other = None if like is None else read_checkpoint(Path(like), allow_links=allow_links)
-        return read_distributed(found, like=other, allow_links=allow_links)
+        return read_distributed(found, like=other, allow_links=allow_links, strict=strict)
     if like is not None:
         raise PlanError(f"{shown_path(found)} says itself what the whole is like")
     if has_manifest(found):
-        return read_ranks(found, allow_links=allow_links)
-    return read_checkpoint(found, allow_links=allow_links)
+        return read_ranks(found, allow_links=allow_links, strict=strict)
+    return read_checkpoint(found, allow_links=allow_links, strict=strict)
 
 
 def plan(
@@ -141,6 +146,7 @@ def plan(
     layout: str | None = None,
     like: AnyPath | None = None,
     allow_links: bool = False,
+    strict: bool = False,
 ) -> ShardPlan:
     """Plan how a checkpoint is cut into ranks, or ranks into other ranks; nothing is written.
 
@@ -153,6 +159,8 @@ def plan(
         layout: how their files are written; None is what the plan says, else ``"hf"``.
         like: of a distributed checkpoint, the folder of another one whose files the whole is to have.
         allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
+        strict: whether a tensor file in the folder that the checkpoint does not name is an error. Otherwise
+            it is left out, with a warning.
 
     Returns:
         The plan: ``dry_run(out)`` says what it would do, ``run(out)`` does it.
@@ -178,7 +186,7 @@ def plan(
     """
     if not 1 <= ranks <= MAX_RANKS:
         raise PlanError(f"{ranks} ranks, and it must be 1 to {MAX_RANKS}")
-    checkpoint = open_checkpoint(path, like=like, allow_links=allow_links)
+    checkpoint = open_checkpoint(path, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
     if plan is None:
         plan = checkpoint.plan or "auto"
@@ -226,13 +234,16 @@ def _unnamed(
     return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
-def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> MergePlan:
+def merge(
+    path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
+) -> MergePlan:
     """Plan the merge of ranks into the files that they were cut from; nothing is written.
 
     Args:
         path: the folder of the ranks, with their manifest, or a distributed checkpoint of PyTorch's.
         like: as in :func:`plan`; without it, a distributed checkpoint has files of our own choice.
         allow_links: as in :func:`plan`.
+        strict: as in :func:`plan`.
 
     Raises:
         PlanError: the manifest is malformed, a rank is missing or is of another run, pieces of a tensor are
@@ -240,7 +251,7 @@ def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = Fal
         FileError: a file cannot be read.
     """
     prove_ranks(path)
-    return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links))
+    return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links, strict=strict))
 
 
 def prove_ranks(path: AnyPath) -> None:

@@ -107,6 +107,7 @@ def refit(
     *,
     invert: bool = False,
     allow_links: bool = False,
+    strict: bool = False,
 ) -> RefitPlan:
     """Plan a checkpoint whose fused tensors are taken apart, or whose parts are fused; nothing is written.
 
@@ -116,6 +117,7 @@ def refit(
             what it says, which takes the fused tensors apart.
         invert: whether the rules of a file are applied the other way round: they fuse the parts.
         allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
+        strict: as in :func:`plan`.
 
     Returns:
         The plan: ``dry_run(out)`` says what it would do, ``run(out)`` does it.
@@ -125,7 +127,7 @@ def refit(
             missing.
         FileError: a file is missing or malformed.
     """
-    checkpoint = open_checkpoint(path, allow_links=allow_links)
+    checkpoint = open_checkpoint(path, allow_links=allow_links, strict=strict)
     strange = next((file.name for file in checkpoint.files if not file.name.endswith(".safetensors")), None)
     if strange is not None:
         raise PlanError(f"{shown(strange)} is not a file of safetensors, of which refit makes others")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Final, NamedTuple
 
 from splitops.errors import PlanError, shown
-from splitops.sharding.placements import Laid, Placements
+from splitops.sharding.placements import Laid, LaidFile, Placements
 
 LAYOUTS: Final = ("hf", "dcp", "vllm")
 """One module each, with the functions of the layout."""
@@ -17,11 +17,16 @@ class CheckpointLayout(NamedTuple):
     """How the files of ranks are written. A manifest has no places: they are laid out again to be read.
 
     ``homes`` returns the folders of so many ranks that get the small files; ``""`` is that of all ranks.
+    ``files`` yields the files one by one, so that a reader can stop at the first that is missing.
     """
 
     name: str
     homes: Callable[[int], tuple[str, ...]]
-    lay_out: Callable[[Placements], Laid]
+    files: Callable[[Placements], Iterator[LaidFile]]
+
+    def lay_out(self, placements: Placements) -> Laid:
+        """Lay out the files of all ranks."""
+        return Laid.of(self.files(placements))
 
 
 def layout_named(name: str) -> CheckpointLayout:
@@ -29,4 +34,4 @@ def layout_named(name: str) -> CheckpointLayout:
     if name not in LAYOUTS:
         raise PlanError(f"layout {shown(name)} is none of {', '.join(LAYOUTS)}")
     module = import_module(f"{__name__}.{name}")
-    return CheckpointLayout(name, module.homes, module.lay_out)
+    return CheckpointLayout(name, module.homes, module.files)

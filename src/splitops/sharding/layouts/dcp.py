@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterator
 from typing import Final
 
-from splitops.files.extents import Extent, Extents
-from splitops.files.formats import TargetFile
+from splitops.files.extents import Extent, Table
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut, Piece, Shard, shard_extents
-from splitops.sharding.placements import Laid, Placements, laid_file, named, shard_of, spread
+from splitops.sharding.placements import LaidFile, Placements, laid_file, named, shard_of, spread
 
 NAME: Final = re.compile(r"shard-(\d{5,})-model-(\d{5,})-of-(\d{5,})\.safetensors")
 """The files of a distributed checkpoint: the rank from 1 on, the part, how many parts there are."""
@@ -27,35 +27,45 @@ def homes(ranks: int) -> tuple[str, ...]:
     return ("",)
 
 
-def lay_out(placements: Placements) -> Laid:
-    """Lay out the files of all ranks."""
+def files(placements: Placements) -> Iterator[LaidFile]:
+    """Yield the files of all ranks."""
     numbers, kinds = placements.kinds
-    turns: dict[tuple[int, int], dict[int, tuple[StoredTensor, list[Extent], list[int]]]] = {}
-    for kind, (tensor, cut) in enumerate(kinds):
+    # By rank and turn, for each cut (by its id): the piece alone, and where it begins.
+    turns: dict[tuple[int, int], dict[int, tuple[Cut, int]]] = {}
+    for cut in {id(cut): cut for _, cut in kinds}.values():
         for rank, turn, alone, begin in _alone(cut):
-            at = [begin if axis == alone.axis else 0 for axis in range(len(tensor.shape))]
-            found = shard_of(tensor, alone, 0), shard_extents(tensor, alone, 0), at
-            turns.setdefault((rank, turn), {})[kind] = found
-    held = [
-        (rank, turn * len(placements.files) + number, own, members)
-        for (rank, turn), own in sorted(turns.items(), key=lambda item: item[0])
-        for number, members in enumerate(placements.members(kind in own for kind in range(len(kinds))))
-        if len(members)
-    ]
-    parts = max((part for _, part, _, _ in held), default=0) + 1
-    files: list[TargetFile] = []
-    extents: list[Extents] = []
-    for rank, part, own, members in held:
-        some = [own[kind] for kind in numbers[members].tolist()]
-        pieces = named([each[0] for each in some], [placements.tensors[i].name for i in members.tolist()])
-        info = {piece.name: {OFFSETS: each[2]} for piece, each in zip(pieces, some, strict=True)}
-        metadata = {"format": "pt", "DCP_VERSION": "1.0", INFO: json.dumps(info, ensure_ascii=False)}
-        name = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
-        file, places = laid_file(name, pieces, metadata)
+            turns.setdefault((rank, turn), {})[id(cut)] = alone, begin
+    several = len(placements.files)
+    last = max((turn for _, turn in turns), default=0)
+    late = {cut for (_, turn), own in turns.items() if turn == last for cut in own}
+    ends = [number for number, found in enumerate(_members(placements, late)) if len(found)]
+    parts = last * several + max(ends, default=0) + 1
+    count = 0
+    for rank, turn in sorted(turns):
+        cuts = turns[rank, turn]
+        own: dict[int, tuple[StoredTensor, list[Extent], list[int]]] = {}
+        for kind, (tensor, cut) in enumerate(kinds):
+            if id(cut) in cuts:
+                alone, begin = cuts[id(cut)]
+                at = [begin if axis == alone.axis else 0 for axis in range(len(tensor.shape))]
+                own[kind] = shard_of(tensor, alone, 0), shard_extents(tensor, alone, 0), at
         forms = [own[kind][1] if kind in own else [] for kind in range(len(kinds))]
-        extents.append(spread(forms, numbers[members], members, len(files), places))
-        files.append(file)
-    return Laid(files, Extents.all(extents))
+        for number, members in enumerate(_members(placements, cuts)):
+            if not len(members):
+                continue
+            some = [own[kind] for kind in numbers[members].tolist()]
+            pieces = named([each[0] for each in some], [placements.tensors[i].name for i in members.tolist()])
+            info = {piece.name: {OFFSETS: each[2]} for piece, each in zip(pieces, some, strict=True)}
+            metadata = {"format": "pt", "DCP_VERSION": "1.0", INFO: json.dumps(info, ensure_ascii=False)}
+            name = f"shard-{rank + 1:05}-model-{turn * several + number + 1:05}-of-{parts:05}.safetensors"
+            file, places = laid_file(name, pieces, metadata)
+            yield file, spread(forms, numbers[members], members, count, places)
+            count += 1
+
+
+def _members(placements: Placements, cuts: Collection[int]) -> list[Table]:
+    """Return of each file the positions of its tensors that have some cuts, given by their ids."""
+    return placements.members(id(cut) in cuts for _, cut in placements.kinds[1])
 
 
 def _alone(cut: Cut) -> list[tuple[int, int, Cut, int]]:

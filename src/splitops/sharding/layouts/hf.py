@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from splitops.files.extents import Extents, Table
+from splitops.files.extents import Table
 from splitops.files.folders import INDEX, index_text
 from splitops.files.formats import TargetFile
-from splitops.sharding.placements import Laid, Placements, laid_file, named, shard_of, spread
+from splitops.sharding.placements import LaidFile, Placements, laid_file, named, shard_of, spread
 
 _SUFFIX: Final = ".safetensors"
 
@@ -30,11 +31,10 @@ def homes(ranks: int) -> tuple[str, ...]:
     return tuple(folder_name(rank, ranks) for rank in range(ranks))
 
 
-def lay_out(placements: Placements) -> Laid:
-    """Lay out the files of all ranks."""
+def files(placements: Placements) -> Iterator[LaidFile]:
+    """Yield the files of all ranks."""
     numbers, kinds = placements.kinds
-    files: list[TargetFile] = []
-    extents: list[Extents] = []
+    count = 0
     known: dict[tuple[object, ...], list[tuple[TargetFile, Table, Table]]] = {}
     for rank, folder in enumerate(homes(placements.ranks)):
         shapes = tuple(cut.shape(tensor.shape, rank) for tensor, cut in kinds)
@@ -42,9 +42,11 @@ def lay_out(placements: Placements) -> Laid:
             known[shapes] = _files_of(placements, rank)
         forms = placements.forms(rank)
         for file, members, places in known[shapes]:
-            extents.append(spread(forms, numbers[members], members, len(files), places))
-            files.append(replace(file, name=f"{folder}/{file.name}"))
-    return Laid(files, Extents.all(extents))
+            yield (
+                replace(file, name=f"{folder}/{file.name}"),
+                spread(forms, numbers[members], members, count, places),
+            )
+            count += 1
 
 
 def _files_of(placements: Placements, rank: int) -> list[tuple[TargetFile, Table, Table]]:

@@ -12,13 +12,11 @@ from typing import Final
 import numpy as np
 
 from splitops.errors import PlanError
-from splitops.files.extents import Extents
-from splitops.files.formats import TargetFile
 from splitops.files.tensors import StoredTensor
 from splitops.files.whole import groups_of
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import Fusions, Group, rules_of
-from splitops.sharding.placements import Laid, Placements, laid_file, shard_of, spread
+from splitops.sharding.placements import LaidFile, Placements, laid_file, shard_of, spread
 from splitops.sharding.tables import table
 
 _LARGEST: Final = 5 << 30
@@ -34,11 +32,10 @@ def homes(ranks: int) -> tuple[str, ...]:
     return ("",)
 
 
-def lay_out(placements: Placements) -> Laid:
-    """Lay out the files of all ranks."""
+def files(placements: Placements) -> Iterator[LaidFile]:
+    """Yield the files of all ranks."""
     groups = _groups([tensor.name for tensor in placements.tensors])
-    files: list[TargetFile] = []
-    extents: list[Extents] = []
+    count = 0
     numbers, _ = placements.kinds
     for rank in range(placements.ranks):
         forms = placements.forms(rank)
@@ -51,9 +48,8 @@ def lay_out(placements: Placements) -> Laid:
             rows = np.array([(i, begin + at) for begin, (_, own) in ends for i, at in own], np.int64).reshape(
                 -1, 2
             )
-            extents.append(spread(forms, numbers[rows[:, 0]], rows[:, 0], len(files), rows[:, 1]))
-            files.append(file)
-    return Laid(files, Extents.all(extents))
+            yield file, spread(forms, numbers[rows[:, 0]], rows[:, 0], count, rows[:, 1])
+            count += 1
 
 
 def _groups(names: Sequence[str]) -> list[int | Group]:
