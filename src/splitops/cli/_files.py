@@ -64,9 +64,10 @@ def read_file(file: Path, raw: Format | None, command: str) -> Contents:
 
 def _of_folder(folder: Path, command: str) -> str:
     from splitops.files.formats import format_of
+    from splitops.files.pickles import pickle_advice
 
-    name = one_line(str(folder))
-    for path in sorted(folder.iterdir()):
+    name, paths = one_line(str(folder)), sorted(folder.iterdir())
+    for path in paths:
         try:
             format_of(path)
         except FileError:
@@ -76,7 +77,9 @@ def _of_folder(folder: Path, command: str) -> str:
             f"To see how a checkpoint is cut: splitops shard {name} --dry-run. "
             f"To write its whole tensors by size: splitops split {name} --max-size 5GB"
         )
-    return f"{name} is a folder without tensor files. Give a file."
+    return (
+        f"{name} is a folder without tensor files. {pickle_advice([p.name for p in paths]) or 'Give a file.'}"
+    )
 
 
 raw_option = click.option(
@@ -92,7 +95,7 @@ format_option = click.option(
     "--to",
     type=Read("format", _read_format),
     metavar="FORMAT",
-    help="The format to write, such as npy or safetensors.  [default: FILE's]",
+    help="The format to write, such as npy or safetensors.  [default: FILE's; of merge, as --out ends]",
 )
 
 

@@ -68,7 +68,7 @@ def command(
     merged as well; --like says what files the whole is to have.
 
     A model in several files is merged into one: name its folder, its index, one of its numbered files, or
-    all of them, and a file for --out, whose ending is the format.
+    all of them, and a file for --out. The ending of that file is its format, unless --to is another one.
 
     \b
     Examples:

@@ -166,13 +166,14 @@ def plan_merge(
         tensor: the name of the tensor; None where the files have one only. Other tensors of the files are
             taken from the first.
         like: the format of the files; None goes by their names.
-        to: the format of the new file; None is that of the first one.
+        to: the format of the new file; None goes by its name.
 
     Returns:
         The plan: ``dry_run()`` says what it would do, ``run()`` does it.
 
     Raises:
-        FileError: a file is missing or malformed, or they do not fit together.
+        FileError: a file is missing or malformed, they do not fit together, or nothing says the format of the
+            new file.
     """
     contents = [read(source, chosen_format(like)) for source in sources]
     return merge_plan(contents, Path(out), axis=axis, tensor=tensor, to=chosen_format(to))

@@ -17,7 +17,7 @@ from splitops.files.chunks import ChunkCopies, Compute
 from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extent, Extents, joined, stretches_to
 from splitops.files.folders import INDEX, Other
-from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
+from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of, has_format, target_format
 from splitops.files.planned import Finish, Part
 from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile, LocalFolder, Source
@@ -297,7 +297,10 @@ def taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> li
 def _suffix(contents: Contents) -> str:
     name = plain_path(contents.sources[0].path).name.removesuffix(INDEX) or contents.format.suffixes[0]
     known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
-    return Path(name).suffix or contents.format.suffixes[0] if known is None else name[-len(known) :]
+    if known is not None:
+        return name[-len(known) :]
+    ending = Path(name).suffix
+    return contents.format.suffixes[0] if not ending or has_format(Path(name)) else ending
 
 
 @without_collector()
@@ -315,7 +318,7 @@ def merge_plan(
     like = files[0]
     _reject_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
-    to = to or like.format
+    to = target_format(path, to, like.format)
     used = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
     if all(contents.format is to for contents in files) and _in_chunks(used):
         return _merge_by_chunks(files, path, stored[0], whole, plan)

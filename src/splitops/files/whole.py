@@ -11,7 +11,8 @@ from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.extents import stretches_to
 from splitops.files.folders import INDEX, PIECE, Other, files_beside, main_file, piece_name, stem_of
-from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, chosen_format, format_of
+from splitops.files.formats import Contents, Format, ShardedFormat, chosen_format, format_of, target_format
+from splitops.files.pickles import pickle_advice
 from splitops.files.planned import Part
 from splitops.files.planning import AnyPath, Targets, read, taken
 from splitops.files.plans import FilePlan
@@ -38,7 +39,11 @@ def read_whole(
     names = sorted(entry.name for entry in given.iterdir())
     main = main_file(given, names)
     if main is None:
-        raise FileError(f"{shown_path(given)} holds no *{INDEX}, no safetensors file and no GGUF file")
+        advice = pickle_advice(names)
+        raise FileError(
+            f"{shown_path(given)} holds no *{INDEX}, no safetensors file and no GGUF file"
+            f"{'. ' * bool(advice)}{advice}"
+        )
     contents = _read(given / main, allow_links)
     folder, files = DataFolder(given, allow_links), {source.path.name for source in contents.sources}
     others, left, strays = files_beside(folder, names, files, (main,))
@@ -191,9 +196,7 @@ def plan_one_file(
     found = Path(out)
     if is_compressed(found):
         raise FileError(f"{shown(found.name)}: compressed files are read, and not written")
-    form = chosen_format(to) or format_of(found)
-    if form.name not in WRITTEN:
-        raise FileError(f"{shown(found.name)}: {form.name} is read, and not written")
+    form = target_format(found, chosen_format(to))
     every = [list(range(len(contents.tensors)))]
     return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings)
 

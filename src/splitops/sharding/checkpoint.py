@@ -19,6 +19,7 @@ from splitops.files.extents import Extent, Extents, contiguous
 from splitops.files.folders import INDEX, Other, files_beside, main_file, open_file, safe_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import shards_of
+from splitops.files.pickles import pickle_advice
 from splitops.files.sources import LocalFile, Source
 from splitops.files.strays import warnings_of_strays
 from splitops.files.tensors import StoredTensor, stretches_of
@@ -91,13 +92,17 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
     if path.suffix == ".onnx" and not path.is_dir():
         return _onnx(path, (), strict=strict)
     if not path.is_dir():
-        raise PlanError(f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model")
+        advice = pickle_advice([path.name])
+        what = f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model"
+        raise PlanError(f"{what}{'. ' * bool(advice)}{advice}")
     names = sorted(entry.name for entry in path.iterdir())
     main = main_file(path, [name for name in names if not name.endswith(".gguf")])
     models = [name for name in names if name.endswith(".onnx")]
     if main is None:
         if len(models) != 1:
-            raise PlanError(f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model")
+            advice = pickle_advice(names)
+            what = f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model"
+            raise PlanError(f"{what}{'. ' * bool(advice)}{advice}")
         return _onnx(path / models[0], names, strict=strict)
     contents, said = shards_of(open_file(folder, main), allow_links=allow_links)
     files: list[WholeFile] = []

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from splitops.errors import PlanError, count_of, shown, shown_path
+from splitops.files.folders import OF_MODELS
+from splitops.files.pickles import pickle_advice
 from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
 from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
@@ -258,9 +260,14 @@ def prove_ranks(path: AnyPath) -> None:
     """Reject what is not a folder of ranks."""
     reject_pickled(Path(path))
     if not are_ranks(Path(path)):
-        cure = f"use splitops shard {path} ... To merge the parts of a tensor, give their files"
-        cure += "; to make one file of a model, end --out with .safetensors or .gguf"
-        raise PlanError(f"{shown_path(path)} is not a folder of ranks. To cut a checkpoint, {cure}")
+        cure = (
+            f"To cut a checkpoint, use splitops shard {path} ... To merge the parts of a tensor, give their "
+        )
+        cure += "files; to make one file of a model, end --out with .safetensors or .gguf"
+        folder = Path(path)
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
+        advice = "" if any(name.lower().endswith(OF_MODELS) for name in names) else pickle_advice(names)
+        raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or cure}")
 
 
 def are_ranks(path: Path) -> bool:

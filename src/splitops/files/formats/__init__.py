@@ -18,6 +18,7 @@ import numpy as np
 
 from splitops.errors import FileError, shown
 from splitops.files.extents import Table
+from splitops.files.pickles import pickle_advice
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
@@ -218,12 +219,50 @@ def format_of(path: Path) -> Format:
     Raises:
         FileError: no format has such names.
     """
+    found = _by_ending(path)
+    if found is None:
+        advice = pickle_advice([path.name]) or "Read other files with --raw"
+        raise FileError(f"{shown(path.name)} has no ending of a tensor file: {_endings()}. {advice}")
+    return found
+
+
+def has_format(path: Path) -> bool:
+    """Return whether the name of a file is that of a format."""
+    return _by_ending(path) is not None
+
+
+def target_format(path: Path, to: Format | None, source: Format | None = None) -> Format:
+    """Return the format of a file that is to be written.
+
+    Args:
+        path: the file.
+        to: the format that was asked for, which decides over the name.
+        source: the format of what it is made from. A file of raw bytes may have any ending that is not one
+            of another format.
+
+    Raises:
+        FileError: neither ``to`` nor the name says it, or the format is not written.
+    """
+    found = to or _by_ending(path)
+    if found is None and (path.name.lower().endswith(".bin") or (source and source.name == "raw")):
+        found = source if source and source.name == "raw" else format_named("raw")
+    if found is None:
+        raise FileError(
+            f"the name {shown(path.name)} does not say in which format to write it: end it with one of "
+            f"{_endings(WRITTEN)}, or choose the format with --to (in Python: to=)"
+        )
+    if found.name not in WRITTEN:
+        raise FileError(f"{shown(path.name)}: {found.name} is read, and not written")
+    if to is None and path.name.lower().endswith(".json"):
+        raise FileError(f"{shown(path.name)} is the name of an index, not of a file with tensors")
+    return found
+
+
+def _by_ending(path: Path) -> Format | None:
     ending = path.name.lower()
-    formats = [format_named(name) for name in FORMATS]
-    for found in formats:
-        if ending.endswith(found.suffixes):
-            return found
-    known = ", ".join(suffix for found in formats for suffix in found.suffixes[:1])
-    raise FileError(
-        f"{shown(path.name)} has no ending of a tensor file: {known}. Read other files with --raw"
-    )
+    formats = (format_named(name) for name in FORMATS)
+    return next((found for found in formats if ending.endswith(found.suffixes)), None)
+
+
+def _endings(names: Sequence[str] = FORMATS) -> str:
+    return ", ".join(format_named(name).suffixes[0] for name in names)

@@ -1,0 +1,37 @@
+"""Pickled files of PyTorch: not read, because reading one can run any code."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from splitops.errors import shown
+
+_ENDINGS: Final = (".bin", ".pth", ".pt", ".ckpt", ".pkl", ".pickle")
+"""Endings of the files that ``torch.save`` writes. Some with the first are raw bytes, or of OpenVINO."""
+
+
+def pickle_advice(names: Sequence[str]) -> str:
+    """Return why the first of some files that may be a pickle is not read, and what to do; "" without one.
+
+    Examples:
+        >>> pickle_advice(["model.bin", "model.xml"])  # of OpenVINO
+        ''
+        >>> print(pickle_advice(["a.pth"])[:63])
+        A file such as 'a.pth' is a pickle of PyTorch, which can run any
+    """
+    models = {name.lower() for name in names}
+    found = [each for each in sorted(names) if each.lower().endswith(_ENDINGS)]
+    name = next((each for each in found if each.lower().removesuffix(".bin") + ".xml" not in models), None)
+    if name is None:
+        return ""
+    load = f'torch.load({json.dumps(name)}, map_location="cpu", weights_only=True)'
+    save = f's.save_file({{k: v.contiguous().clone() for k, v in {load}.items()}}, "model.safetensors")'
+    code = shlex.quote(f"import torch, safetensors.torch as s; {save}")
+    raw = ". If it holds raw bytes instead, pass --raw" if name.lower().endswith(".bin") else ""
+    return (
+        f"A file such as {shown(name)} is a pickle of PyTorch, which can run any code, so it is not read. "
+        f"Convert it to safetensors: python -c {code}{raw}"
+    )
