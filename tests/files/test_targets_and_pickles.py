@@ -161,3 +161,16 @@ def test_the_command_of_the_advice_converts(tmp_path):
     found = load_file(tmp_path / "model.safetensors")
     assert found.keys() == {"a", "b", "c"}
     np.testing.assert_array_equal(found["c"], shared.numpy().T)
+
+
+@pytest.mark.parametrize("digits", [20, 4300, 5000])
+def test_numbers_of_many_digits_on_the_command_line(parts, tmp_path, digits):
+    number = "9" * digits
+    for words in (
+        ("split", parts[0], "--raw", f"1:float32@{number}", "--parts", 2, "--out", tmp_path / "x"),
+        ("split", parts[0], "--raw", f"{number}:float32", "--parts", 2, "--out", tmp_path / "x"),
+        ("split", parts[0], "--memory", number, "--parts", 2, "--out", tmp_path / "x"),
+        ("shard", tmp_path, "--ranks", number, "--dry-run"),
+    ):
+        done = runner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+        assert done.exit_code in (1, 2)

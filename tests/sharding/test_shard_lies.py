@@ -512,3 +512,62 @@ def test_a_manifest_of_many_ranks_takes_no_memory_for_ranks_that_do_not_exist(tm
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "is missing" in done.stdout or "no such file" in done.stdout
+
+
+def _numbers_of(value, place=()):
+    """Yield where a document has an integer, of long lists the first three entries."""
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value[:3])
+        for key, one in inner:
+            yield from _numbers_of(one, (*place, key))
+    elif type(value) is int:
+        yield place
+
+
+@pytest.mark.parametrize("layout", ["hf", "dcp"])
+def test_no_number_of_a_manifest_is_too_large_for_one_line(model, tmp_path, layout):
+    """Python writes no number of more than 4,300 digits, and a sum of two that it has read may have more."""
+    ranks = tmp_path / "ranks"
+    sharding.plan(model, LLAMA_PLAN, ranks=2, layout=layout).run(ranks, sync=False)
+    text = (ranks / "manifest.json").read_text()
+    places = list(_numbers_of(json.loads(text)))
+    assert len({place[0] for place in places}) >= 6
+    for place in places:
+        for number in ("9" * 4300, "1" + "0" * 4299, "9" * 5000, "-" + "9" * 4300, str(2**63), str(2**64)):
+            document = json.loads(text)
+            inner = document
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = "HERE"
+            (ranks / "manifest.json").write_text(json.dumps(document).replace('"HERE"', number))
+            for read in (sharding.merge, lambda path: sharding.plan(path, ranks=1)):
+                found = rejected(read, ranks)
+                assert "\n" not in found
+                assert len(found) <= 1000
+
+
+@pytest.mark.parametrize("number", ["9" * 4300, "9" * 5000, "1e999"])
+def test_no_number_of_another_document_is_too_large_for_one_line(model, ranks, tmp_path, number):
+    """A plan in both languages, a configuration, an index, a mark, a description of a target."""
+    config, index = model / "config.json", model / INDEX
+    mark = ranks / "rank-00000-of-00002" / "rank.json"
+    (tmp_path / "plan.toml").write_text(f'version = 1\n[[rule]]\nmatch = "*"\naxis = {number}\n')
+    (tmp_path / "plan.json").write_text('{"version": 1, "rule": [{"match": "*", "axis": ' + number + "}]}")
+    (tmp_path / "refit.json").write_text('{"version": ' + number + ', "rule": []}')
+    for plan in ("plan.toml", "plan.json"):
+        assert "\n" not in rejected(sharding.plan, model, tmp_path / plan, ranks=2)
+    assert "\n" not in rejected(sharding.refit, model, tmp_path / "refit.json")
+    before = config.read_text()
+    config.write_text(before.replace('"head_dim": 4', f'"head_dim": {number}'))
+    assert "\n" not in rejected(sharding.plan, model, LLAMA_PLAN, ranks=2)
+    config.write_text(before)
+    total = json.loads(index.read_text())["metadata"]["total_size"]
+    index.write_text(index.read_text().replace(str(total), number))
+    if len(number) > 4300:
+        assert "\n" not in rejected(sharding.plan, model, LLAMA_PLAN, ranks=2)
+    else:
+        [said] = sharding.plan(model, LLAMA_PLAN, ranks=2).warnings
+        assert "has total_size = " in said
+    mark.write_text(mark.read_text().replace('"rank": 0', f'"rank": {number}'))
+    assert "\n" not in rejected(sharding.merge, ranks)
+    assert "\n" not in rejected(sharding.rank, ranks, 0)

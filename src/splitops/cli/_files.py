@@ -28,7 +28,7 @@ def _read_raw(text: str) -> Format:
 
     described, at, offset = text.partition("@")
     shape, colon, dtype = described.rpartition(":")
-    if not colon or (at and not (offset.isascii() and offset.isdigit())):
+    if not colon or (at and not (offset.isascii() and offset.isdigit() and len(offset) < 20)):
         raise click.BadParameter(f"{text!r} is not SHAPE:DTYPE[@OFFSET], such as 4096,1024:float32@128")
     sizes = read_integers(shape)
     if any(size < -1 for size in sizes):

@@ -191,7 +191,7 @@ def _warnings(
 def _placements(document: Mapping[str, Any]) -> Placements:
     ranks = document["ranks"]
     if ranks > MAX_RANKS:
-        raise PlanError(f"{ranks} ranks are more than {MAX_RANKS}")
+        raise PlanError(f"{shown(ranks)} ranks are more than {MAX_RANKS}")
     files = tuple(
         WholeFile(safe_name(each["name"]), _size(each), _literals(each), MappingProxyType(each["metadata"]))
         for each in document["files"]
@@ -211,7 +211,7 @@ def _placements(document: Mapping[str, Any]) -> Placements:
         strange = next((i for i, at in enumerate(columns[key]) if at >= count), None)
         if strange is not None:
             name = shown(columns["name"][strange])
-            raise PlanError(f"tensor {name} {what} {key} {columns[key][strange]} of {count}")
+            raise PlanError(f"tensor {name} {what} {key} {shown(columns[key][strange])} of {count}")
     tensors = [
         kinds[kind][0]._replace(name=name, file=file, offset=offset)
         for name, kind, file, offset in zip(*rows, strict=True)
@@ -231,7 +231,7 @@ def _kind(
     cut has as many entries as there are ranks.
     """
     if stated["cut"] >= len(cuts):
-        raise PlanError(f"a kind of tensors has cut {stated['cut']} of {len(cuts)}")
+        raise PlanError(f"a kind of tensors has cut {shown(stated['cut'])} of {len(cuts)}")
     try:
         tensor = stated_tensor("", stated["dtype"], stated["shape"], 0)
     except ValueError as error:
@@ -247,7 +247,7 @@ def _kind(
 def _size(file: Mapping[str, Any]) -> int:
     size: int = file["size"]
     if size > _MAX_FILE:
-        raise PlanError(f"{shown(file['name'])} would have {size} bytes, more than a file can have")
+        raise PlanError(f"{shown(file['name'])} would have {shown(size)} bytes, more than a file can have")
     return size
 
 

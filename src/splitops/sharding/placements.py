@@ -136,8 +136,11 @@ def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
     if cut.axis is None:
         return
     if not 0 <= cut.axis < len(shape):
-        raise PlanError(f"a cut along axis {cut.axis} of shape {shown(shape)}")
+        raise PlanError(f"a cut along axis {shown(cut.axis)} of shape {shown(shape)}")
     held = [shard for shard in cut.shards if shard is not None]
+    largest = max((shard.size for shard in held), default=0)
+    if largest >= 1 << 63:
+        raise PlanError(f"a rank would have {shown(largest)} positions of an axis: they have to fit 63 bits")
     if any(piece.size < 1 for shard in held for piece in shard.pieces):
         raise PlanError("pieces of a cut overlap or are empty")
     pieces = [piece for _, piece in cut.holders if piece is not None]

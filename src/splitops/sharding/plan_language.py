@@ -123,7 +123,7 @@ def _is_number(text: str) -> bool:
 def _placed(named: int | str, text: str | None, count: int, ranks: int) -> Cut:
     if isinstance(named, int):
         if named >= ranks:
-            raise PlanError(f"place = {named} of {ranks} ranks, from 0 on")
+            raise PlanError(f"place = {shown(named)} of {ranks} ranks, from 0 on")
         return placed(named, ranks, ranks)
     if text is None or not _is_number(text):
         raise PlanError(f"place = {shown(named)}, which is {shown(text)} and no number")
@@ -146,7 +146,7 @@ def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | N
     if axis is None:
         return None
     if not -rank <= axis < rank:
-        raise PlanError(f"axis {axis} of shape {brief(shape)}, which has rank {rank}")
+        raise PlanError(f"axis {shown(axis)} of shape {brief(shape)}, which has rank {rank}")
     axis %= rank
 
     def number(key: str) -> int:

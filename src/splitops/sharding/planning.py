@@ -187,7 +187,7 @@ def plan(
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
     if not 1 <= ranks <= MAX_RANKS:
-        raise PlanError(f"{ranks} ranks, and it must be 1 to {MAX_RANKS}")
+        raise PlanError(f"{shown(ranks)} ranks, and it must be 1 to {MAX_RANKS}")
     checkpoint = open_checkpoint(path, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
     if plan is None:

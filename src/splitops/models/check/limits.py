@@ -185,4 +185,4 @@ class Limit:
 
 def release_numbers(release: str) -> tuple[int, ...]:
     """Return what releases are ordered by: the first three numbers of one."""
-    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
+    return tuple(int(part[:18]) for part in re.findall(r"\d+", release)[:3])
