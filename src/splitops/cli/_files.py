@@ -12,12 +12,13 @@ from splitops.cli._console import console, one_line, print_json, table
 from splitops.cli._models import dry_run_option
 from splitops.cli._operators import find_element_type, read_integers
 from splitops.cli._options import BYTES, Read, gathered
-from splitops.cli._paths import NEW_FILE, absence
+from splitops.cli._paths import NEW_FILE, absence, add_path
 from splitops.errors import FileError, count_of
 from splitops.ground.progress import telling
 
 if TYPE_CHECKING:
     from splitops.files import Contents, DryRun, FilePlan, Format, Report
+    from splitops.files.sources import Source
 
 _MAX_ROWS: Final = 32
 
@@ -60,6 +61,16 @@ def read_file(file: Path, raw: Format | None, command: str) -> Contents:
         if is_address(file) and isinstance(error.__cause__, FileNotFoundError):
             raise click.UsageError(absence(file)) from error
         raise
+
+
+def add_sources(sources: Iterable[Source]) -> None:
+    """Note the files that a command reads, so that none of its options may replace one.
+
+    Raises:
+        click.UsageError: an option would.
+    """
+    for source in sources:
+        add_path(source.path, "a source")
 
 
 def _of_folder(folder: Path, command: str) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from splitops.cli._console import one_line
 from splitops.cli._generate import available_bytes, ramp, random
 from splitops.cli._operators import find_element_type, read_shape
-from splitops.cli._paths import absence, is_missing
+from splitops.cli._paths import absence, add_path, is_missing
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, mapped, read_array
 from splitops.ground.reading import open_regular, read_whole
@@ -95,6 +95,7 @@ def _existing(text: str) -> Path:
     path = Path(text)
     if is_missing(path):
         raise click.BadParameter(absence(path), param_hint="'--input'")
+    add_path(path, "--input")
     return path
 
 

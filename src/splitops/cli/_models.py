@@ -12,7 +12,7 @@ import click
 
 from splitops.cli._console import console, one_line, say_model_written
 from splitops.cli._options import Read
-from splitops.cli._paths import Existing
+from splitops.cli._paths import Existing, add_path, replaces_any
 from splitops.errors import ModelError, shown_path
 from splitops.models import is_openvino
 
@@ -48,6 +48,8 @@ class _NewModelFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         _prove_ending(path, self, param, ctx)
+        for each in (path, path.with_suffix(".bin") if is_openvino(path) else Path(f"{path}.data")):
+            add_path(each, "--out", written=True)
         return path
 
 
@@ -131,8 +133,26 @@ def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) 
     return shlex.join(["splitops", "fix", str(model), *named, *more, "-o", str(fixed)])
 
 
-def hold(out: Path | None, *, openvino: bool) -> None:
-    """Check that a file has the ending of the format of its model."""
+def add_weights(model: Path) -> None:
+    """Note the other files of a model that a command reads, so that none of its options may replace one.
+
+    Raises:
+        click.UsageError: an option would.
+    """
+    if is_openvino(model):
+        add_path(model.with_suffix(".bin"), "the weights of MODEL")
+        return
+    if not replaces_any():  # most commands; then the model is not read for this
+        return
+    from splitops.models.formats.onnx.storage import weight_files
+
+    for path in weight_files(model):
+        add_path(path, "the weights of MODEL")
+
+
+def hold(model: Path, out: Path | None, *, openvino: bool) -> None:
+    """Check that the file to write has the ending of its format, and is not one of the model's own."""
+    add_weights(model)
     if out is not None and is_openvino(out) is not openvino:
         expected = "OpenVINO IR, which ends in .xml" if openvino else "an ONNX model, which ends in .onnx"
         raise click.BadParameter(f"{shown_path(out)} is to hold {expected}.", param_hint="-o")

@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 
 from splitops.cli._filenames import safe_names
 from splitops.cli._generate import available_bytes
+from splitops.cli._paths import reject_read
 from splitops.errors import ModelError, shown
 from splitops.files.formats.npy import header_bytes
 from splitops.ground.writing import StagedFiles
@@ -37,13 +38,15 @@ def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any
         for name, items in arrays
         for index, _ in items
     ]
-    stems = iter(safe_names(names, [".npy"]))
+    stems = list(safe_names(names, [".npy"]))
+    reject_read([target / MANIFEST, *(target / f"{stem}.npy" for stem in stems)], "--out")
+    rest = iter(stems)
     manifest: dict[str, Any] = {"model": model, "outputs": []}
     with StagedFiles(make_folders=True) as staged:
         for (_, items), described in zip(arrays, describe(outputs), strict=True):
             files = []
             for _, array in items:
-                files.append(f"{next(stems)}.npy")
+                files.append(f"{next(rest)}.npy")
                 with staged.open(target / files[-1]) as file:
                     _write_array(file, array, files[-1])
             elements = described.get("elements", [described])
@@ -53,6 +56,11 @@ def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any
         with staged.open(target / MANIFEST) as file:
             file.write(json.dumps(manifest, indent=2).encode() + b"\n")
     return manifest
+
+
+def is_output(name: str) -> bool:
+    """Return whether an output of a run, or the manifest, may be a file of a name."""
+    return name == MANIFEST or name.endswith(".npy")
 
 
 def describe(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:

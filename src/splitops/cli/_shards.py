@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._files import RunOptions, run_options, show_end, show_warnings, summary
+from splitops.cli._files import RunOptions, add_sources, run_options, show_end, show_warnings, summary
 from splitops.cli._models import links_option, strict_option
 from splitops.cli._options import added
-from splitops.cli._paths import Existing, absence, is_missing
+from splitops.cli._paths import NEW_FILE, Existing, absence, add_path, is_missing
 
 if TYPE_CHECKING:
     from splitops.files import DryRun, Report
@@ -50,12 +50,12 @@ shard_options = added(
     ),
     click.option(
         "--svg",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=NEW_FILE,
         help="Only draw what each rank holds.",
     ),
     click.option(
         "--html",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=NEW_FILE,
         help="Only draw it as a page.",
     ),
     links_option,
@@ -93,8 +93,11 @@ def cut(
             raise click.UsageError(f"Missing option '{name}'.")
     if plan_ not in (None, "auto") and is_missing(Path(plan_)):
         raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
+    if plan_ not in (None, "auto"):
+        add_path(Path(plan_), "--plan")
     reading: dict[str, Any] = {"layout": layout, "like": like, "allow_links": allow_links, "strict": strict}
     made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, **reading)
+    add_sources((*made.checkpoint.sources, *(other.source for other in made.checkpoint.others)))
     for path, drawing in ((svg, draw), (html, page)):
         if path is not None:
             write_whole(path, drawing(made).encode())

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._models import MODEL_FILE, links_option
+from splitops.cli._models import MODEL_FILE, add_weights, links_option
 from splitops.cli._options import BYTES
+from splitops.cli._paths import NEW_FILE, add_path
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ _STATES: Final = {"no-result": "no result", "absent": "not installed", "failed":
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of --model, as for "
               "run.  [default: generated inputs]")  # fmt: skip
 @links_option
-@click.option("--html", type=_FILE, help="Write the report as a page.")
-@click.option("--sarif", type=_FILE, help="Write the findings as SARIF.")
+@click.option("--html", type=NEW_FILE, help="Write the report as a page.")
+@click.option("--sarif", type=NEW_FILE, help="Write the findings as SARIF.")
 @click.option("--diff", type=_FILE, help="Show what is new, fixed and changed since a report in JSON.")
 @click.option("--expect", type=_FILE, help="Compare with a TOML file of known deviations, or with a report "
               "in JSON. New deviations fail, and so do those that are gone.")  # fmt: skip
@@ -118,6 +119,11 @@ def command(
     from splitops.comparison.reports.html import require_jinja
     from splitops.comparison.reports.reproduction import write_reproduction
 
+    for path, label in ((diff, "--diff"), (expect, "--expect")):
+        if path is not None:
+            add_path(path, label)
+    if model is not None:
+        add_weights(model)
     if (repro is None) != (out is None):
         raise click.UsageError("--repro and --out belong together.", ctx)
     if repro is not None and len(implementations) != 1:

@@ -81,7 +81,7 @@ def command(
     from splitops.models.convert import convert
     from splitops.models.formats.files import write_model
 
-    hold(out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
+    hold(model, out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
     report = convert(
         model,
         to=None if target is None else str(target),

@@ -115,7 +115,7 @@ def command(
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
     if inputs and not verify:
         raise click.UsageError("--input is for --verify.")
-    hold(out, openvino=is_openvino(model))
+    hold(model, out, openvino=is_openvino(model))
     if keep_data:
         _hold_data(model, out)
     report = fix(

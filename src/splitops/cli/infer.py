@@ -62,7 +62,7 @@ def command(
     from splitops.models.formats.files import write_model
     from splitops.models.infer import infer
 
-    hold(out, openvino=is_openvino(model))
+    hold(model, out, openvino=is_openvino(model))
     inferred = infer(model, as_openvino=runtime is not None, allow_links=allow_links)
     out = None if dry_run else out
     files = () if out is None else write_model(inferred.model, out)

@@ -18,7 +18,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._files import raw_option, read_file
+from splitops.cli._files import add_sources, raw_option, read_file
 from splitops.cli._paths import NEW_FILE, Existing
 from splitops.errors import count_of
 
@@ -71,6 +71,7 @@ def command(
     from splitops.ground.writing import write_whole
 
     contents = read_file(file, raw, "inspect")
+    add_sources(contents.sources)
     splits = None
     if contents.format.name in ("onnx", "openvino") and not is_address(file):
         from splitops.models.infer import find_splits

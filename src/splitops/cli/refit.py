@@ -9,7 +9,7 @@ import click
 from splitops.cli._console import console, json_option, one_line
 from splitops.cli._files import RunOptions, run_options, show_warnings
 from splitops.cli._models import links_option, strict_option
-from splitops.cli._paths import Existing, absence, is_missing
+from splitops.cli._paths import Existing, absence, add_path, is_missing
 from splitops.cli._shards import carry_out, reject_digests, tell, tell_json
 from splitops.errors import count_of
 
@@ -64,6 +64,8 @@ def command(
     if plan_ not in ("unfuse", "fuse") and is_missing(Path(plan_)):
         said = absence(Path(plan_)) if plan_ != "auto" else "unfuse and fuse go by config.json: choose one."
         raise click.BadParameter(said, param_hint="'--plan'")
+    if plan_ not in ("unfuse", "fuse"):
+        add_path(Path(plan_), "--plan")
     made = refit(folder, plan_, invert=invert, allow_links=allow_links, strict=strict)
     result = carry_out(made, out, how)
     if as_json:

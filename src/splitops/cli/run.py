@@ -20,7 +20,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, links_option
+from splitops.cli._models import MODEL_FILE, add_weights, links_option
 from splitops.cli._paths import NEW_FILE, NEW_FOLDER
 from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
@@ -120,10 +120,15 @@ def command(
       splitops run model.onnx --input x=random --repeat 100 --profile --trace trace.json
     """
     from splitops.cli._inputs import read_inputs
-    from splitops.cli._outputs import describe, write
+    from splitops.cli._outputs import describe, is_output, write
     from splitops.cli._profile import measure
     from splitops.models.sessions import session
 
+    add_weights(model)
+    if trace is not None and out is not None and trace.parent == out and is_output(trace.name):
+        raise click.UsageError(
+            f"--trace would replace an output in {one_line(str(out))}. Choose another name."
+        )
     made = Trace()
     options: dict[str, Any] = {
         "engine": engine,

@@ -92,7 +92,7 @@ def command(
                 f"No such rewrite {name!r}.{did_you_mean(name, REWRITES)} --list shows all.",
                 param_hint="--rewrite",
             )
-    hold(out, openvino=is_openvino(model))
+    hold(model, out, openvino=is_openvino(model))
     found = simplify(model, rewrites or None, allow=allow, limit=limit, allow_links=allow_links, report=True)
     check = verify_in_own_runtime(model, found.model, allow_links=allow_links) if verify else None
     failed = check is not None and not check.holds

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from splitops.errors import FileError
+from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import address_of, is_address
 from splitops.files.chunks import ChunkCopies
 from splitops.files.folder_run import FolderRun
 from splitops.files.planned import MEMORY, DryRun, PlannedFiles, Report, RunOptions, all_options
+from splitops.files.sources import LocalFolder
 from splitops.files.tensors import without_collector
 from splitops.files.uploads import AddressRun, uploads_of, windows_of
 
@@ -73,8 +74,27 @@ class FilePlan(PlannedFiles):
         """
         how, address = all_options(options), is_address(self.folder)
         alone = "targets at an address" if address else self.copies.one_process
+        if how["checksums"] is not None:
+            self._reject_checksums(how["checksums"])
         if how["cluster"] is not None and alone:
             raise FileError(f"{alone} are written by one process, not by a cluster")
         with without_collector():
             run = AddressRun(self, how) if address else FolderRun(self, how)
         return run.done()
+
+    def _reject_checksums(self, path: Path) -> None:
+        """Reject a file of checksums in the place of a file that is read, or of one that is written."""
+
+        def is_in(folder: str) -> bool:
+            return own.startswith(folder + os.sep)
+
+        own, folder = os.path.realpath(path), os.path.realpath(self.folder)
+        for source in self.sources:
+            there = os.path.realpath(source.path)
+            if own == there or (isinstance(source, LocalFolder) and is_in(there)):
+                raise FileError(f"checksums {shown_path(path)} would replace what it is made from")
+        inside = isinstance(self.copies, ChunkCopies)
+        for target in self.targets:
+            place = os.path.join(folder, target.name)
+            if own == place or (target.folder and inside and is_in(place)):
+                raise FileError(f"checksums {shown_path(path)} would replace {shown(target.name)}, a target")

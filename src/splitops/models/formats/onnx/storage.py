@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -65,6 +66,21 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
         raise ModelError(f"this is not an ONNX model: {str(error)[:200]}", where) from error
     load_external(check_model(model, where), where, DataFolder(path.parent, allow_links))
     return model
+
+
+def weight_files(path: Path) -> set[Path]:
+    """Return the files next to an ONNX model that hold its external data, as the model names them.
+
+    A file that is not a model has none.
+    """
+    model = ModelProto()
+    with contextlib.suppress(DecodeError, UnicodeDecodeError, ValueError, ModelError):
+        model.ParseFromString(read_content(path, limit=MAX_MODEL_BYTES))
+    external = (entry for t in model_tensors(model) if is_external(t) for entry in t.external_data)
+    found = {entry.value for entry in external if entry.key == "location"}
+    return {
+        path.parent / location for location in found if isinstance(location, str) and "\0" not in location
+    }
 
 
 def opened(
