@@ -18,7 +18,7 @@ from splitops.files import StoredTensor
 from splitops.files.tensors import Unit
 from splitops.sharding.auto import auto_plan
 from splitops.sharding.expressions import Names
-from splitops.sharding.plan_language import cuts_of, rules_of
+from splitops.sharding.plan_language import match_rules, rules_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from dev.tools import transformers_plans as generate
@@ -83,7 +83,9 @@ def held_by_auto(model: Any, architecture: str) -> tuple[dict[str, int], int]:
         StoredTensor(name, tuple(each.shape), "U8", Unit(1, 1), 0, each.numel())
         for name, each in saved.items()
     ]
-    _, cuts = cuts_of(rules, tensors, Names({}, config), RANKS)
+    matches = match_rules(rules, tensors, Names({}, config))
+    kinds = [kind.cut(RANKS) for kind in matches.kinds]
+    cuts = [kinds[number] for number in matches.numbers.tolist()]
     held: Counter[str] = Counter()
     for tensor, cut in zip(tensors, cuts, strict=True):
         name, pattern = rename_source_key(tensor.name, renamings, converters, model.base_model_prefix, state)

@@ -141,4 +141,5 @@ def test_split_heads_are_told_with_the_ranks_that_keep_them_whole(tmp_path):
     ]
     warnings = json.loads(run(*arguments, "--ranks", 3, "--json"))["warnings"]
     assert [line.split(".")[4] for line in warnings] == ["q_proj", "k_proj", "v_proj", "o_proj"]
-    assert "Use 1, 2, 4 or 8 ranks to" in warnings[0]
+    # The queries alone would do on 4 and 8 too, and the keys and values of the same checkpoint would not.
+    assert all("Use 1 or 2 ranks to" in line for line in warnings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from splitops.cli._paths import NEW_FILE, Existing, absence, add_path, is_missin
 
 if TYPE_CHECKING:
     from splitops.files import DryRun, Report
+    from splitops.sharding import RankFit
     from splitops.sharding.planning import Runnable
 
 _RANKS_SHOWN = 8
@@ -58,6 +60,12 @@ shard_options = added(
         type=NEW_FILE,
         help="Only draw it as a page.",
     ),
+    click.option(
+        "--list",
+        "listed",
+        is_flag=True,
+        help="Only list which numbers of ranks fit, repeat heads, need padding, or are impossible.",
+    ),
     links_option,
     strict_option,
     run_options,
@@ -74,6 +82,7 @@ def cut(
     out: Path | None,
     svg: Path | None,
     html: Path | None,
+    listed: bool,
     allow_links: bool,
     strict: bool,
     how: RunOptions,
@@ -82,12 +91,15 @@ def cut(
 ) -> None:
     """Plan, show and carry out a cut."""
     from splitops.ground.writing import write_whole
-    from splitops.sharding import plan
+    from splitops.sharding import find_ranks, plan
     from splitops.sharding.explaining import HEADING, draw, page, rows_of
 
     reject_digests(how)
+    reading: dict[str, Any] = {"layout": layout, "like": like, "allow_links": allow_links, "strict": strict}
+    if listed and any(value is not None for value in (ranks, out, svg, html)):
+        raise click.UsageError("--list goes without --ranks, --out, --svg and --html.")
     drawn = svg is not None or html is not None
-    preview = how.dry_run or drawn
+    preview = how.dry_run or drawn or listed
     for name, value in (("--ranks", ranks), ("--out", out)):
         if value is None and not preview:
             raise click.UsageError(f"Missing option '{name}'.")
@@ -95,7 +107,9 @@ def cut(
         raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
     if plan_ not in (None, "auto"):
         add_path(Path(plan_), "--plan")
-    reading: dict[str, Any] = {"layout": layout, "like": like, "allow_links": allow_links, "strict": strict}
+    if listed:
+        _list(folder, find_ranks(folder, plan_, **reading), as_json=as_json)
+        return
     made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, **reading)
     add_sources((*made.checkpoint.sources, *(other.source for other in made.checkpoint.others)))
     for path, drawing in ((svg, draw), (html, page)):
@@ -122,6 +136,18 @@ def cut(
     show_warnings(made.warnings)
     say_written(svg, html)
     tell(result)
+
+
+def _list(folder: Path, found: Sequence[RankFit], *, as_json: bool) -> None:
+    """Print which numbers of ranks work."""
+    if as_json:
+        print_json([each.as_dict() for each in found])
+        return
+    rows = table("ranks", "verdict", "what repeats, what is padded, or why not", right=("ranks",))
+    for each in found:
+        rows.add_row(str(each.ranks), each.verdict, one_line(each.note, 300))
+    console().print(f"{one_line(str(folder))}: numbers of ranks", style="bold", soft_wrap=True)
+    console().print(rows)
 
 
 def merge_ranks(

@@ -7,6 +7,7 @@ Sizes are those of the operators: an axis over N ranks is divided as Split-18 do
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -19,6 +20,31 @@ from splitops.native import Plan, SplitPlan
 from splitops.sharding.boxes import unit_bytes
 
 MAX_RANKS: Final = 1 << 16
+
+
+class RanksError(PlanError):
+    """A number of ranks over which an axis cannot be cut.
+
+    Attributes:
+        what: what is wrong, without the numbers of ranks that are possible.
+        good: the numbers of ranks over which this axis can be cut.
+        length: the elements that they share; 0 if units repeat.
+    """
+
+    def __init__(self, what: str, good: Sequence[int], length: int = 0) -> None:
+        super().__init__(f"{what}: {possible_ranks(good, length)}")
+        self.what, self.good, self.length = what, tuple(good), length
+
+
+def possible_ranks(good: Sequence[int], length: int = 0) -> str:
+    """Return in words which numbers of ranks are possible, and how many elements each then has.
+
+    Examples:
+        >>> possible_ranks([1, 2], 8)
+        '[1, 2] ranks would do, of [8, 4] elements each'
+    """
+    each = f", of {brief([-(-length // n) for n in good])} elements each" if length else ""
+    return f"{brief(list(good))} ranks would do{each}"
 
 
 class Piece(NamedTuple):
@@ -115,6 +141,11 @@ class Recipe:
     pack: int = 1
     even: bool = False
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether any number of ranks can cut it."""
+        return self.unit == self.pack == 1 and not (self.sections or self.replicate or self.even)
+
 
 @lru_cache(maxsize=4096)
 def cut_axis(recipe: Recipe, size: int, ranks: int) -> Cut:
@@ -160,19 +191,14 @@ def _section(recipe: Recipe, length: int, ranks: int, *, repeats: bool) -> list[
             return [(rank // each * unit, unit) for rank in range(ranks)]
         if units % ranks:
             good = [n for n in range(1, 2 * max(units, ranks) + 1) if units % n == 0 or n % units == 0]
-            raise PlanError(
-                f"{units} units of {unit} cannot repeat on {ranks} ranks, as neither divides the other: "
-                f"{brief(good)} ranks would do"
-            )
+            what = f"{units} units of {unit} cannot repeat on {ranks} ranks, as neither divides the other"
+            raise RanksError(what, good)
     plan = _divided(length, ranks, even=recipe.even)
     through = math.lcm(unit, recipe.pack)
     for end in (offset + count for offset, count in zip(plan.offsets, plan.sizes, strict=True)):
         if end % through and end < length:
-            good = whole_ranks(length, through)
-            raise PlanError(
-                f"{ranks} ranks cut {length} elements at {end}, inside a unit of {through}: {brief(good)} "
-                f"ranks would do, of {brief([-(-length // n) for n in good])} elements each"
-            )
+            what = f"{ranks} ranks cut {length} elements at {end}, inside a unit of {through}"
+            raise RanksError(what, whole_ranks(length, through), length)
     return list(zip(plan.offsets, plan.sizes, strict=True))
 
 

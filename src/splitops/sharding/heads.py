@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from splitops.errors import PlanError
-from splitops.files.tensors import numbered
-from splitops.sharding.cuts import Recipe, cut_axis, whole_ranks
+from splitops.files.tensors import StoredTensor, numbered
+from splitops.sharding.cuts import Cut, Recipe, cut_axis
 from splitops.sharding.expressions import Names
-from splitops.sharding.placements import Placements
-from splitops.sharding.plan_language import ShardRule
+from splitops.sharding.plan_language import Matches, ShardRule
 
 _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -21,39 +21,63 @@ _HEADS: Final[Mapping[str, str]] = {
 """By the last name of a module, how many heads its cut axis counts."""
 
 
-def cut_heads(placements: Placements, matched: Sequence[ShardRule], names: Names) -> tuple[str, ...]:
-    """Return a line for each rule that splits a head, with the numbers of ranks that keep heads whole.
+@dataclass(frozen=True)
+class HeadRule:
+    """An axis of attention heads that a rule cuts without regard to them, as transformers does.
+
+    Attributes:
+        kind: the number of the tensors' kind.
+        rule: the rule.
+        axis: the axis.
+        size: its positions.
+        pack: the elements in a position.
+        unit: the elements of a head.
+    """
+
+    kind: int
+    rule: ShardRule
+    axis: int
+    size: int
+    pack: int
+    unit: int
+
+    def splits(self, cut: Cut, ranks: int) -> bool:
+        """Return whether a cut goes through a head."""
+        held = [piece for shard in cut.shards if shard for piece in shard.pieces]
+        if all(piece.begin * self.pack % self.unit == 0 for piece in held):
+            return False
+        try:
+            cut_axis(Recipe(self.axis, unit=self.unit, pack=self.pack), self.size, ranks)
+        except PlanError:
+            return True
+        return False
+
+    def told(self, ranks: int) -> str:
+        """Return in words that some ranks split heads."""
+        length = self.size * self.pack
+        return (
+            f"{self.rule.label} splits attention heads: {length} elements over {ranks} ranks is "
+            f"{-(-length // ranks)} each, but a head has {self.unit}."
+        )
+
+
+def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) -> tuple[HeadRule, ...]:
+    """Return the axes of attention heads that rules cut.
 
     Rules that gather what they cut are left out: attention gets whole heads there.
     """
-    modules = [tensor.name.rpartition(".")[0].rpartition(".")[2] for tensor in placements.tensors]
-    _, firsts = numbered(zip(map(id, matched), placements.kinds[0].tolist(), modules, strict=True))
-    told: dict[int, str] = {}
+    modules = [tensor.name.rpartition(".")[0].rpartition(".")[2] for tensor in tensors]
+    _, firsts = numbered(zip(matches.numbers.tolist(), modules, strict=True))
+    found = []
     for index in firsts:
-        tensor, rule, cut = placements.tensors[index], matched[index], placements.cuts[index]
-        heads = _HEADS.get(modules[index])
-        if heads is None or cut.axis is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
+        number = int(matches.numbers[index])
+        kind, heads = matches.kinds[number], _HEADS.get(modules[index])
+        rule, recipe = kind.rule, kind.recipe
+        if heads is None or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue
-        if rule.number in told:
-            continue
-        pack = names.value(rule.says.get("pack", 1))
-        size = tensor.shape[cut.axis]
-        unit = _unit(size * pack, heads, names)
-        if any(piece.begin * pack % unit for shard in cut.shards if shard for piece in shard.pieces):
-            try:
-                cut_axis(Recipe(cut.axis, unit=unit, pack=pack), size, placements.ranks)
-            except PlanError:
-                told[rule.number] = f"{rule.label} {_told(size * pack, unit, placements.ranks)}"
-    return tuple(line for _, line in sorted(told.items()))
-
-
-def _told(length: int, unit: int, ranks: int) -> str:
-    *others, last = whole_ranks(length, unit)
-    good = f"{', '.join(map(str, others[:8]))} or {last} ranks" if others else f"{last} rank"
-    return (
-        f"splits attention heads: {length} elements over {ranks} ranks is {-(-length // ranks)} each, "
-        f"but a head has {unit}. Use {good} to keep heads whole."
-    )
+        size, pack = kind.tensor.shape[recipe.axis], recipe.pack
+        found.append(HeadRule(number, rule, recipe.axis, size, pack, _unit(size * pack, heads, names)))
+    return tuple(each for each in found if each.unit > 1)
 
 
 def _unit(elements: int, heads: str, names: Names) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from splitops.errors import PlanError, SplitError, brief, shown
+from splitops.files.extents import Table
 from splitops.files.tensors import StoredTensor, column, numbered
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import validate
@@ -82,10 +83,64 @@ def _prove(rule: ShardRule) -> None:
         raise PlanError(f"place = {shown(named)}, which match does not capture")
 
 
-def cuts_of(
-    rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names, ranks: int
-) -> tuple[list[ShardRule], list[Cut]]:
-    """Return the rule and the cut of each tensor."""
+@dataclass(frozen=True)
+class TensorKind:
+    """Tensors that a plan cuts in the same way.
+
+    Attributes:
+        tensor: the first of them.
+        rule: the rule that cuts them.
+        recipe: how their axis is cut; None if ranks hold the whole tensor.
+        captured: the text that the rule's ``place`` names, if it names one.
+        count: the number of places, if it names one.
+    """
+
+    tensor: StoredTensor
+    rule: ShardRule
+    recipe: Recipe | None
+    captured: str | None
+    count: int
+
+    def cut(self, ranks: int) -> Cut:
+        """Return their cut.
+
+        Raises:
+            PlanError: this number of ranks cannot hold them.
+        """
+        place = self.rule.says.get("place")
+        if place is not None:
+            return _placed(place, self.captured, self.count, ranks)
+        if self.recipe is None:
+            return whole(ranks)
+        return cut_axis(self.recipe, self.tensor.shape[self.recipe.axis], ranks)
+
+    def prove_place(self, ranks: int) -> None:
+        """Reject a place that a number of ranks does not have."""
+        if "place" in self.rule.says:
+            _proved_place(self.rule.says["place"], self.captured, ranks)
+
+    def named(self, message: str) -> str:
+        """Return a message with the names of the tensor and the rule."""
+        return f"{self.tensor.label}, {self.rule.label}: {message}"
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The tensors of a checkpoint with the rules of a plan that match them.
+
+    Attributes:
+        rules: the rule of each tensor.
+        numbers: the number of each tensor's kind.
+        kinds: the kinds, in the order of their first tensors.
+    """
+
+    rules: tuple[ShardRule, ...]
+    numbers: Table
+    kinds: tuple[TensorKind, ...]
+
+
+def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names) -> Matches:
+    """Return the rule and the kind of each tensor."""
     globs = Globs(glob for rule in rules for glob in rule.match)
     owners = [rule for rule in rules for _ in rule.match]
     found = [globs.first(tensor.name) for tensor in tensors]
@@ -101,33 +156,37 @@ def cuts_of(
             _, captures = globs.find(tensors[index].name) or (0, {})
             texts[index] = text = captures[placing[rule.number]]
             counts[rule.number] = max(counts[rule.number], int(text) + 1 if _is_number(text) else 0)
-    alike, firsts = numbered(zip(map(id, chosen), column(tensors, "shape"), texts, strict=True))
-    cuts = []
+    numbers, firsts = numbered(zip(map(id, chosen), column(tensors, "shape"), texts, strict=True))
+    kinds = []
     for index in firsts:
         tensor, rule = tensors[index], chosen[index]
+        kind = TensorKind(tensor, rule, None, texts[index], counts[rule.number])
         try:
-            if rule.number in placing:
-                cuts.append(_placed(placing[rule.number], texts[index], counts[rule.number], ranks))
-                continue
-            recipe = _recipe(rule, tensor.shape, names)
-            cuts.append(cut_axis(recipe, tensor.shape[recipe.axis], ranks) if recipe else whole(ranks))
+            recipe = None if rule.number in placing else _recipe(rule, tensor.shape, names)
         except SplitError as error:
-            raise PlanError(f"{tensor.label}, {rule.label}: {error.message}") from error
-    return chosen, [cuts[kind] for kind in alike.tolist()]
+            raise PlanError(kind.named(error.message)) from error
+        kinds.append(replace(kind, recipe=recipe))
+    return Matches(tuple(chosen), numbers, tuple(kinds))
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _placed(named: int | str, text: str | None, count: int, ranks: int) -> Cut:
+def _proved_place(named: int | str, text: str | None, ranks: int) -> int:
+    """Return the number of a place, checked to be one of some ranks if the plan sets it."""
     if isinstance(named, int):
         if named >= ranks:
             raise PlanError(f"place = {shown(named)} of {ranks} ranks, from 0 on")
-        return placed(named, ranks, ranks)
+        return named
     if text is None or not _is_number(text):
         raise PlanError(f"place = {shown(named)}, which is {shown(text)} and no number")
-    return placed(int(text), count, ranks)
+    return int(text)
+
+
+def _placed(named: int | str, text: str | None, count: int, ranks: int) -> Cut:
+    number = _proved_place(named, text, ranks)
+    return placed(number, ranks if isinstance(named, int) else count, ranks)
 
 
 def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | None:

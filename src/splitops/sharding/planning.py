@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from splitops.errors import PlanError, count_of, shown, shown_path
 from splitops.files.folders import OF_MODELS
@@ -24,11 +24,12 @@ from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
 from splitops.sharding.documents import read
 from splitops.sharding.expressions import Names
-from splitops.sharding.heads import cut_heads
+from splitops.sharding.fitting import RankFit, cuts_or_advice, fit, head_warnings
+from splitops.sharding.heads import HeadRule, head_rules
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
-from splitops.sharding.plan_language import ShardRule, cuts_of, rules_of
+from splitops.sharding.plan_language import Matches, ShardRule, match_rules, rules_of
 from splitops.sharding.tables import prove_known
 
 AnyPath = str | os.PathLike[str]
@@ -188,6 +189,96 @@ def plan(
     """
     if not 1 <= ranks <= MAX_RANKS:
         raise PlanError(f"{shown(ranks)} ranks, and it must be 1 to {MAX_RANKS}")
+    found = _matched(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
+    checkpoint, matches = found.checkpoint, found.matches
+    with without_collector():
+        cuts = cuts_or_advice(matches, ranks)
+        own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
+    found.prove_named()
+    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own)
+    heads = head_warnings(matches, found.heads, ranks, cuts)
+    whole = (f'whole on every rank, as no rule but the closing "*" names them: {found.unnamed}',)
+    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *heads)
+    return ShardPlan(checkpoint, placements, matches.rules, found.layout, found.document, warnings)
+
+
+def find_ranks(
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    ranks: Iterable[int] = range(1, 65),
+    layout: str | None = None,
+    like: AnyPath | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
+) -> tuple[RankFit, ...]:
+    """Return which numbers of ranks a plan allows for a whole checkpoint; nothing is written.
+
+    Args:
+        path: as in :func:`plan`.
+        plan: as in :func:`plan`.
+        ranks: the numbers of ranks to try.
+        layout: as in :func:`plan`.
+        like: as in :func:`plan`.
+        allow_links: as in :func:`plan`.
+        strict: as in :func:`plan`.
+
+    Returns:
+        For each number whether the plan fits, repeats units such as heads, pads, or is impossible, by all
+        rules and tensors together.
+
+    Raises:
+        PlanError: the checkpoint or the plan is malformed, or no rule matches a tensor.
+        FileError: a file is missing or malformed.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np, splitops
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.savez(folder / "x.npz", w=np.zeros((6, 4)))
+        >>> _ = splitops.files.plan_one_file(folder / "x.npz", folder / "model.safetensors").run()
+        >>> rules = {"version": 1, "rule": [{"match": "*", "axis": 0, "unit": 2}]}
+        >>> [(found.ranks, found.verdict) for found in find_ranks(folder, rules, ranks=range(1, 5))]
+        [(1, 'fits'), (2, 'pads'), (3, 'fits'), (4, 'pads')]
+        >>> print(find_ranks(folder, rules, ranks=[2])[0].note)
+        needs pad_to = 4 in rule 1 (6 to 8)
+    """
+    numbers = list(ranks)
+    wrong = next((each for each in numbers if not 1 <= each <= MAX_RANKS), None)
+    if wrong is not None:
+        raise PlanError(f"{shown(wrong)} ranks, and it must be 1 to {MAX_RANKS}")
+    found = _matched(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
+    found.prove_named()
+    return tuple(fit(found.matches, found.heads, each) for each in numbers)
+
+
+class _Matched(NamedTuple):
+    """A checkpoint with the plan that matches its tensors, and what follows from both for any ranks."""
+
+    checkpoint: Checkpoint
+    document: Mapping[str, Any]
+    layout: str
+    matches: Matches
+    heads: tuple[HeadRule, ...]
+    unnamed: str
+
+    def prove_named(self) -> None:
+        """Reject tensors without a rule for a layout that needs one."""
+        if self.unnamed and self.layout == "vllm":
+            what = "layout vllm needs a rule for each tensor of rank 2 or more, and these have none"
+            raise PlanError(f"{what}: {self.unnamed}")
+
+
+def _matched(
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any] | None,
+    layout: str | None,
+    *,
+    like: AnyPath | None,
+    allow_links: bool,
+    strict: bool,
+) -> _Matched:
+    """Read a checkpoint and a plan, and match them."""
     checkpoint = open_checkpoint(path, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
     if plan is None:
@@ -205,17 +296,10 @@ def plan(
     if chosen == "vllm":
         prove_known(checkpoint.config, names)
     with without_collector():
-        matched, cuts = cuts_of(rules, checkpoint.tensors, known, ranks)
-    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))
-    heads = cut_heads(placements, matched, known) if chosen == "hf" else ()
-    unnamed = _unnamed(rules, matched, checkpoint.tensors)
-    if unnamed and chosen == "vllm":
-        raise PlanError(
-            f"layout vllm needs a rule for each tensor of rank 2 or more, and these have none: {unnamed}"
-        )
-    whole = (f'whole on every rank, as no rule but the closing "*" names them: {unnamed}',) if unnamed else ()
-    warnings = (*checkpoint.warnings, *whole, *heads)
-    return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, warnings)
+        matches = match_rules(rules, checkpoint.tensors, known)
+    unnamed = _unnamed(rules, matches.rules, checkpoint.tensors)
+    heads = head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
+    return _Matched(checkpoint, document, chosen, matches, heads, unnamed)
 
 
 def _unnamed(

@@ -1,0 +1,231 @@
+"""Which numbers of ranks a plan allows, over all rules and tensors of a checkpoint together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from splitops.errors import PlanError, SplitError
+from splitops.ground.records import values_of
+from splitops.sharding.cuts import Cut, RanksError, cut_axis, possible_ranks, shard_extents
+from splitops.sharding.heads import HeadRule
+from splitops.sharding.plan_language import Matches, ShardRule, TensorKind
+
+_MAX_TRIED: Final = 64
+"""The number of possible numbers of ranks that a message looks for."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A rule whose units, such as heads, are on several ranks.
+
+    Attributes:
+        rule: its number, from 1 on.
+        match: its first glob.
+        times: the number of ranks that hold each unit.
+    """
+
+    rule: int
+    match: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A rule whose axis is padded, or has to be.
+
+    Attributes:
+        rule: its number, from 1 on.
+        match: its first glob.
+        size: the elements of the axis.
+        padded: its elements with the padding.
+        pad_to: the multiple to which it is padded.
+        planned: whether the plan pads it. If not, the cut fails unless the rule gets this ``pad_to``.
+    """
+
+    rule: int
+    match: str
+    size: int
+    padded: int
+    pad_to: int
+    planned: bool
+
+    def __str__(self) -> str:
+        grown = f"{self.size} to {self.padded}"
+        return grown if self.planned else f"pad_to = {self.pad_to} in rule {self.rule} ({grown})"
+
+
+@dataclass(frozen=True)
+class RankFit:
+    """What a plan makes of a checkpoint on a number of ranks.
+
+    Attributes:
+        ranks: the number of ranks.
+        verdict: ``"fits"``; ``"repeats"``, if units such as heads are on several ranks; ``"pads"``, if an
+            axis is padded, or has to be; ``"impossible"``.
+        reason: why the plan as it is cannot be cut so; "" if it can.
+        repeats: the rules whose units repeat.
+        padding: the rules whose axis is padded, or has to be.
+        splits_heads: the numbers of the rules that cut through heads of attention, as transformers does.
+    """
+
+    ranks: int
+    verdict: str
+    reason: str = ""
+    repeats: tuple[Repeated, ...] = ()
+    padding: tuple[Padded, ...] = ()
+    splits_heads: tuple[int, ...] = ()
+
+    @property
+    def works(self) -> bool:
+        """Whether the plan as it is can be cut so."""
+        return not self.reason
+
+    @property
+    def note(self) -> str:
+        """The verdict in detail, in words."""
+        if self.verdict == "impossible":
+            return self.reason
+        planned, needed = ([each for each in self.padding if each.planned is flag] for flag in (True, False))
+        notes = [f"rule {each.rule}: each unit on {each.times} ranks" for each in self.repeats]
+        notes += [f"rule {each.rule}: {each}" for each in planned]
+        if needed:
+            notes.append(f"needs {', '.join(map(str, needed))}")
+        if self.splits_heads:
+            several = "s" if len(self.splits_heads) > 1 else ""
+            notes.append(f"splits attention heads (rule{several} {', '.join(map(str, self.splits_heads))})")
+        return "; ".join(notes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        return values_of(self)
+
+
+def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
+    """Return what a number of ranks makes of matched tensors."""
+    repeats: dict[int, Repeated] = {}
+    padding: dict[tuple[int, int], Padded] = {}
+    reason, lost = "", False
+    for kind in matches.kinds:
+        try:
+            padded, times = _outcome(kind, ranks)
+        except SplitError as error:
+            padded, times = _needed(kind, ranks), 1
+            if not reason or (padded is None and not lost):
+                reason = kind.named(error.what if isinstance(error, RanksError) else error.message)
+            lost |= padded is None
+        number = kind.rule.number
+        if padded is not None:
+            padding.setdefault((number, padded.size), padded)
+        if times > 1:
+            repeats.setdefault(number, Repeated(number, kind.rule.match[0], times))
+    split: set[int] = set()
+    for each in heads if not reason else ():
+        if each.rule.number not in split and each.splits(matches.kinds[each.kind].cut(ranks), ranks):
+            split.add(each.rule.number)
+    verdict = "impossible" if lost else "pads" if padding else "repeats" if repeats else "fits"
+    return RankFit(
+        ranks, verdict, reason, tuple(repeats.values()), tuple(padding.values()), tuple(sorted(split))
+    )
+
+
+def _outcome(kind: TensorKind, ranks: int) -> tuple[Padded | None, int]:
+    """Return how the axis of a kind is padded, and on how many ranks each of its units is."""
+    recipe, tensor = kind.recipe, kind.tensor
+    if recipe is None:
+        kind.prove_place(ranks)
+        return None, 1
+    elements, pad_to = tensor.shape[recipe.axis] * recipe.pack, recipe.pad_to
+    padded, times = -(-elements // pad_to) * pad_to if pad_to else elements, 1
+    if tensor.unit.elements > 1 or not recipe.is_simple:
+        cut = kind.cut(ranks)
+        for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
+            if shard is not None:
+                shard_extents(tensor, cut, rank)  # an error if a piece is not whole bytes
+        times = _times(cut) if recipe.replicate else 1
+    grown = _padded(kind.rule, elements, padded, pad_to, planned=True) if padded > elements else None
+    return grown, times
+
+
+def _times(cut: Cut) -> int:
+    counts = Counter((p.begin, p.size) for shard in cut.shards if shard is not None for p in shard.pieces)
+    return max(counts.values(), default=1)
+
+
+def _needed(kind: TensorKind, ranks: int) -> Padded | None:
+    """Return the padding with which a kind that cannot be cut could be; None if none helps."""
+    recipe = kind.recipe
+    if recipe is None or recipe.sections is not None:
+        return None
+    elements = kind.tensor.shape[recipe.axis] * recipe.pack
+    pad_to = math.lcm(recipe.pad_to or 1, math.lcm(recipe.unit, recipe.pack) * ranks)
+    padded = -(-elements // pad_to) * pad_to
+    try:
+        cut_axis(replace(recipe, pad_to=pad_to), kind.tensor.shape[recipe.axis], ranks)
+    except SplitError:
+        return None
+    return _padded(kind.rule, elements, padded, pad_to, planned=False)
+
+
+def _padded(rule: ShardRule, size: int, padded: int, pad_to: int, *, planned: bool) -> Padded:
+    return Padded(rule.number, rule.match[0], size, padded, pad_to, planned)
+
+
+def cuts_or_advice(matches: Matches, ranks: int) -> list[Cut]:
+    """Return the cut of each kind.
+
+    Raises:
+        PlanError: they cannot be cut so. It names numbers of ranks over which all tensors can be cut, and if
+            there is only 1, the padding that makes this number possible.
+    """
+    cuts = []
+    for kind in matches.kinds:
+        try:
+            cuts.append(kind.cut(ranks))
+        except SplitError as error:
+            known = isinstance(error, RanksError)
+            what, tried, length = (
+                (error.what, error.good, error.length) if known else (error.message, None, 0)
+            )
+            good = _working(matches, tried or range(1, _MAX_TRIED + 1))
+            if good:  # else no number of ranks helps
+                what = f"{what}: {possible_ranks(good, length)}"
+            if good == [1]:
+                what += _or_padding(fit(matches, (), ranks))
+            raise PlanError(kind.named(what)) from error
+    return cuts
+
+
+def _working(matches: Matches, tried: Iterable[int]) -> list[int]:
+    return [n for n in list(tried)[:_MAX_TRIED] if fit(matches, (), n).works]
+
+
+def _or_padding(found: RankFit) -> str:
+    """Return in words which padding makes a number of ranks possible."""
+    needed = [each for each in found.padding if not each.planned]
+    if found.verdict == "impossible" or not needed:
+        return ""
+    return f"; {found.ranks} ranks need {', '.join(map(str, needed))}"
+
+
+def head_warnings(matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts: Sequence[Cut]) -> list[str]:
+    """Return a line for each rule that splits a head, with the numbers of ranks that keep all heads whole."""
+    told: dict[int, HeadRule] = {}
+    for each in heads:
+        if each.rule.number not in told and each.splits(cuts[each.kind], ranks):
+            told[each.rule.number] = each
+    if not told:
+        return []
+    fits = [fit(matches, heads, n) for n in range(1, _MAX_TRIED + 1)]
+    *others, last = [found.ranks for found in fits if found.works and not found.splits_heads] or [1]
+    good = f"{', '.join(map(str, others[:8]))} or {last} ranks" if others else f"{last} rank"
+    lines = []
+    for _, each in sorted(told.items()):
+        length, pad_to = each.size * each.pack, math.lcm(each.unit, each.pack) * ranks
+        grown = Padded(each.rule.number, "", length, -(-length // pad_to) * pad_to, pad_to, planned=False)
+        more = "" if others else f", or set {grown}"
+        lines.append(f"{each.told(ranks)} Use {good} to keep heads whole{more}.")
+    return lines
