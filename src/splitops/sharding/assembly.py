@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extent, Extents, compose, contiguous, joined
@@ -24,10 +25,11 @@ def file_plan(
     written: Sequence[TargetFile],
     homes: Sequence[tuple[str, bool]],
     out: Path,
+    changed: Mapping[str, bytes] = MappingProxyType({}),
 ) -> FilePlan:
     """Return the plan that writes a folder, which appears whole or not at all.
 
-    The small files go to ``homes``: all of them, or those that are shared.
+    The small files go to ``homes``: all of them, or those that are shared, of which some are ``changed``.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))
@@ -46,9 +48,12 @@ def file_plan(
         for home, everything in homes:
             if not (everything or other.shared):
                 continue
+            name = f"{home}/{other.name}" if home else other.name
+            if not everything and (text := changed.get(other.name)) is not None:
+                targets.append(TargetFile(name, len(text), ((0, text),), copied=other.source.name))
+                continue
             if other.source.size:
                 extents.append(contiguous(len(sources), 0, len(targets), 0, other.source.size))
-            name = f"{home}/{other.name}" if home else other.name
             targets.append(TargetFile(name, other.source.size, copied=other.source.name))
         sources.append(other.source)
     inside = [replace(target, name=f"{out.name}/{target.name}", scratch=True) for target in targets[1:]]

@@ -12,7 +12,7 @@ from splitops.sharding.cuts import Cut, Recipe, cut_axis
 from splitops.sharding.expressions import Names
 from splitops.sharding.plan_language import Matches, ShardRule
 
-_HEADS: Final[Mapping[str, str]] = {
+HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), "num_attention_heads"
     ),
@@ -71,7 +71,7 @@ def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) 
     found = []
     for index in firsts:
         number = int(matches.numbers[index])
-        kind, heads = matches.kinds[number], _HEADS.get(modules[index])
+        kind, heads = matches.kinds[number], HEADS.get(modules[index])
         rule, recipe = kind.rule, kind.recipe
         if heads is None or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue

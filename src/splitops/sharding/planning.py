@@ -28,6 +28,7 @@ from splitops.sharding.fitting import RankFit, cuts_or_advice, fit, head_warning
 from splitops.sharding.heads import HeadRule, head_rules
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
+from splitops.sharding.padding import padded_config
 from splitops.sharding.placements import Placements, whole_files
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, rules_of
 from splitops.sharding.tables import prove_known
@@ -70,7 +71,9 @@ class ShardPlan(Runnable):
         layout: how the files of the ranks are written.
         document: the plan as it was read.
         warnings: in words, what the ranks do not get, which tensors of rank 2 or more no rule names, so that
-            each rank has them whole, and which rules cut through heads of attention.
+            each rank has them whole, which sizes of ``config.json`` padding changes, and which rules cut
+            through heads of attention.
+        config: the ``config.json`` of the ranks; None if it is that of the checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -79,6 +82,7 @@ class ShardPlan(Runnable):
     layout: str
     document: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    config: bytes | None = None
 
     def __repr__(self) -> str:
         tensors, ranks = count_of(len(self.rules), "tensor"), count_of(self.ranks, "rank")
@@ -100,7 +104,9 @@ class ShardPlan(Runnable):
         homes = [(SOURCE, True), *((home, False) for home in layout.homes(self.ranks))]
         with without_collector():
             written = manifest_files(self.placements, self.layout, self.checkpoint, self.document)
-            return file_plan(self.checkpoint, layout.lay_out(self.placements), written, homes, Path(out))
+            changed = {} if self.config is None else {"config.json": self.config}
+            laid = layout.lay_out(self.placements)
+            return file_plan(self.checkpoint, laid, written, homes, Path(out), changed)
 
 
 @dataclass(frozen=True)
@@ -198,8 +204,11 @@ def plan(
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own)
     heads = head_warnings(matches, found.heads, ranks, cuts)
     whole = (f'whole on every rank, as no rule but the closing "*" names them: {found.unnamed}',)
-    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *heads)
-    return ShardPlan(checkpoint, placements, matches.rules, found.layout, found.document, warnings)
+    config = padded_config(matches, cuts, checkpoint.config, found.layout)
+    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *heads)
+    return ShardPlan(
+        checkpoint, placements, matches.rules, found.layout, found.document, warnings, config.text
+    )
 
 
 def find_ranks(

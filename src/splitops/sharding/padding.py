@@ -1,0 +1,158 @@
+"""The configuration of padded ranks: its sizes are those that the tensors of all ranks have together."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from splitops.errors import shown
+from splitops.sharding.cuts import Cut
+from splitops.sharding.heads import HEADS
+from splitops.sharding.plan_language import Matches, TensorKind
+
+_NAMES: Final = {
+    "vocabulary": re.compile(r"embed|lm_head|vocab|wte|(^|\.)(output|shared)\.(weight|bias)$"),
+    "inner": re.compile(r"mlp|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"),
+}
+"""By what a size counts, the names of the tensors that have it."""
+_KEYS: Final = {
+    "vocabulary": re.compile(r"vocab|num_embeddings"),
+    "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
+    "experts": re.compile(r"(num|n)_(\w+_)?experts"),
+}
+"""By what a size counts, the keys of configurations that have it."""
+
+_Place = tuple[str, ...]
+"""Where a size is in a configuration: a key, or that of a part of it and one in there."""
+
+
+@dataclass(frozen=True)
+class PaddedConfig:
+    """The configuration of ranks.
+
+    Attributes:
+        text: the file ``config.json``; None if it is that of the source.
+        warnings: a sentence for each size that differs from the source, or that the file cannot have.
+    """
+
+    text: bytes | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def padded_config(
+    matches: Matches, cuts: Sequence[Cut], config: Mapping[str, Any], layout: str
+) -> PaddedConfig:
+    """Return the configuration of ranks whose tensors are padded.
+
+    A distributed checkpoint has no padding. vLLM pads the vocabulary itself.
+    """
+    if not config or layout == "dcp":
+        return PaddedConfig()
+    sizes = dict(_sizes(config))
+    wanted: dict[_Place, dict[int, TensorKind]] = {}
+    lost: list[TensorKind] = []
+    for kind, cut in zip(matches.kinds, cuts, strict=True):
+        recipe = kind.recipe
+        counts = _counted(kind)
+        if recipe is None or not cut.padded or (layout == "vllm" and counts == "vocabulary"):
+            continue
+        size, padded = kind.tensor.shape[recipe.axis] * recipe.pack, cut.padded * recipe.pack
+        found = list(_changes(counts, size, padded, sizes))
+        for place, new in found:
+            wanted.setdefault(place, {}).setdefault(new, kind)
+        if not found:
+            lost.append(kind)
+    document = json.loads(json.dumps(config))
+    warnings, changed = [], False
+    for place, values in wanted.items():
+        [(new, kind), *others] = values.items()
+        key, old = ".".join(place), sizes[place]
+        other = others[0][1] if others else _unpadded(matches, cuts, kind)
+        if other is not None:
+            padded, name = shown(kind.tensor.name), shown(other.tensor.name)
+            unlike = f"{name} is padded otherwise" if others else f"{name} is not"
+            warnings.append(
+                f"config.json of the ranks keeps {key} = {old}: {padded} is padded for {new}, and {unlike}"
+            )
+            continue
+        part = document
+        for each in place[:-1]:
+            part = part[each]
+        _set(part, place[-1], new)
+        changed = True
+        warnings.append(
+            f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
+        )
+    for kind in lost:
+        axis = kind.recipe.axis if kind.recipe is not None else 0
+        warnings.append(
+            f"config.json has no size for axis {axis} of {shown(kind.tensor.name)}, which {kind.rule.label} "
+            "pads: set it where you load the ranks"
+        )
+    text = f"{json.dumps(document, indent=2, ensure_ascii=False)}\n".encode() if changed else None
+    return PaddedConfig(text, tuple(dict.fromkeys(warnings)))
+
+
+def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
+    """Yield the sizes of a configuration, and of its part about text, as the expressions of plans know it."""
+    inner = config.get("text_config")
+    for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
+        for key, value in part.items():
+            if type(value) is int and value > 0:
+                yield (*place, key), value
+
+
+def _counted(kind: TensorKind) -> str:
+    """Return what the cut axis of a kind counts; "" if its name does not say."""
+    name, recipe = kind.tensor.name, kind.recipe
+    if "expert" in name and recipe is not None and recipe.axis == 0 and len(kind.tensor.shape) > 2:
+        return "experts"
+    module = name.rpartition(".")[0].rpartition(".")[2]
+    if module in HEADS:
+        return HEADS[module]
+    return next((what for what, names in _NAMES.items() if names.search(name)), "")
+
+
+def _changes(
+    counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
+) -> Iterator[tuple[_Place, int]]:
+    """Yield where a configuration has a size that is padded, and what it is then."""
+    if counts in HEADS.values():
+        for place, heads in sizes.items():
+            own = size // heads
+            if place[-1] == counts and size % heads == 0 and padded % own == 0:
+                yield place, padded // own
+        return
+    keys = [_KEYS[counts]] if counts else list(_KEYS.values())
+    found = [(p, old) for p, old in sizes.items() if any(key.search(p[-1]) for key in keys)]
+    same = [place for place, old in found if old == size]
+    if same:
+        yield from ((place, padded) for place in (same if counts or len(same) == 1 else ()))
+    elif counts == "inner" and padded % 2 == 0:  # gate and up in one axis
+        yield from ((place, padded // 2) for place, old in found if 2 * old == size)
+
+
+def _unpadded(matches: Matches, cuts: Sequence[Cut], kind: TensorKind) -> TensorKind | None:
+    """Return tensors that have the same size as those of a kind, and are not padded."""
+    counts, recipe = _counted(kind), kind.recipe
+    assert recipe is not None  # it is padded
+    size = kind.tensor.shape[recipe.axis] * recipe.pack
+    for other, cut in zip(matches.kinds, cuts, strict=True):
+        pack = other.recipe.pack if other.recipe is not None else 1
+        axes = other.tensor.shape if other.recipe is None else (other.tensor.shape[other.recipe.axis],)
+        if counts and not cut.padded and _counted(other) == counts and size in [n * pack for n in axes]:
+            return other
+    return None
+
+
+def _set(part: dict[str, Any], key: str, value: int) -> None:
+    """Set a size, and first those that follow from it where they are left out, as they were."""
+    heads, hidden = part.get("num_attention_heads"), part.get("hidden_size")
+    if key == "num_attention_heads":
+        if type(hidden) is int and type(heads) is int:
+            part.setdefault("head_dim", hidden // heads)
+        part.setdefault("num_key_value_heads", heads)
+    part[key] = value
