@@ -77,6 +77,8 @@ def test_what_is_listed_is_what_a_plan_does(model, tmp_path, name):
         shared = any(cut.axis is not None and _repeats(cut) for cut in cuts)
         assert bool(each.repeats) == shared
         assert bool(each.splits_heads) == any("splits attention heads" in line for line in made.warnings)
+        held = [each_.shards for each_ in cuts if each_.axis is not None]
+        assert bool(each.leaves_empty) == any(shard.size == 0 for shards in held for shard in shards)
         if each.verdict == "fits":
             assert not each.repeats
             assert not each.padding

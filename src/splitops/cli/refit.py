@@ -48,9 +48,11 @@ def command(
     """Write the checkpoint in MODEL_DIR with its fused tensors taken apart, or with their parts fused.
 
     Queries, keys and values, also interleaved by head or group; gate and up projections, as halves or
-    interleaved; stacked experts; transposed weights; renamed tensors. The same plan leads back: unfused and
-    fused again, files that transformers wrote have the same bytes. Small files are copied as they are, so
-    change config.json if another class is to load the model. What does not fit is an error.
+    interleaved; stacked experts; transposed weights; renamed tensors. The same plan leads back to the same
+    tensors. Files and index that transformers wrote have the same bytes again after unfuse and fuse. After
+    fuse and unfuse they do if all parts of each fused tensor were in one file; otherwise some tensors are in
+    another file. Small files are copied as they are, so change config.json if another class is to load the
+    model. The command fails if a tensor does not match its rule.
 
     \b
     Examples:

@@ -24,6 +24,7 @@ def command(folder: Path, **options: Any) -> None:
 
     \b
     Examples:
+      splitops shard model --list
       splitops shard model --ranks 8 --plan auto --out model-8
       splitops shard model --ranks 8 --plan plan.toml --dry-run --svg who.svg
       splitops shard model --ranks 4 --plan plan.toml --out model-4 --memory 256M --verify

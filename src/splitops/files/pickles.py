@@ -19,8 +19,8 @@ def pickle_advice(names: Sequence[str]) -> str:
     Examples:
         >>> pickle_advice(["model.bin", "model.xml"])  # of OpenVINO
         ''
-        >>> print(pickle_advice(["a.pth"])[:63])
-        A file such as 'a.pth' is a pickle of PyTorch, which can run any
+        >>> print(pickle_advice(["a.pth"]).partition(",")[0])
+        A file such as 'a.pth' is a pickle of PyTorch
     """
     models = {name.lower() for name in names}
     found = [each for each in sorted(names) if each.lower().endswith(_ENDINGS)]

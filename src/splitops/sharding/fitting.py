@@ -70,6 +70,7 @@ class RankFit:
         repeats: the rules whose units repeat.
         padding: the rules whose axis is padded, or has to be.
         splits_heads: the numbers of the rules that cut through heads of attention, as transformers does.
+        leaves_empty: the numbers of the rules of whose tensors some ranks hold nothing.
     """
 
     ranks: int
@@ -78,6 +79,7 @@ class RankFit:
     repeats: tuple[Repeated, ...] = ()
     padding: tuple[Padded, ...] = ()
     splits_heads: tuple[int, ...] = ()
+    leaves_empty: tuple[int, ...] = ()
 
     @property
     def works(self) -> bool:
@@ -94,9 +96,12 @@ class RankFit:
         notes += [f"rule {each.rule}: {each}" for each in planned]
         if needed:
             notes.append(f"needs {', '.join(map(str, needed))}")
-        if self.splits_heads:
-            several = "s" if len(self.splits_heads) > 1 else ""
-            notes.append(f"splits attention heads (rule{several} {', '.join(map(str, self.splits_heads))})")
+        for what, rules in (
+            ("splits attention heads", self.splits_heads),
+            ("leaves ranks without a part", self.leaves_empty),
+        ):
+            if rules:
+                notes.append(f"{what} (rule{'s' * (len(rules) > 1)} {', '.join(map(str, rules))})")
         return "; ".join(notes)
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,17 +114,20 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
     reason, lost = "", False
+    empty: set[int] = set()
     for kind in matches.kinds:
         try:
-            padded, times = _outcome(kind, ranks)
+            padded, times, lacks = _outcome(kind, ranks)
         except SplitError as error:
-            padded, times = _needed(kind, ranks), 1
+            padded, times, lacks = _needed(kind, ranks), 1, False
             if not reason or (padded is None and not lost):
                 reason = kind.named(error.what if isinstance(error, RanksError) else error.message)
             lost |= padded is None
         number = kind.rule.number
         if padded is not None:
             padding.setdefault((number, padded.size), padded)
+        if lacks:
+            empty.add(number)
         if times > 1:
             repeats.setdefault(number, Repeated(number, kind.rule.match[0], times))
     split: set[int] = set()
@@ -127,27 +135,28 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
         if each.rule.number not in split and each.splits(matches.kinds[each.kind].cut(ranks), ranks):
             split.add(each.rule.number)
     verdict = "impossible" if lost else "pads" if padding else "repeats" if repeats else "fits"
-    return RankFit(
-        ranks, verdict, reason, tuple(repeats.values()), tuple(padding.values()), tuple(sorted(split))
-    )
+    rules = tuple(sorted(split)), tuple(sorted(empty))
+    return RankFit(ranks, verdict, reason, tuple(repeats.values()), tuple(padding.values()), *rules)
 
 
-def _outcome(kind: TensorKind, ranks: int) -> tuple[Padded | None, int]:
-    """Return how the axis of a kind is padded, and on how many ranks each of its units is."""
+def _outcome(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
+    """Return how the axis of a kind is padded, on how many ranks each unit is, and whether some hold none."""
     recipe, tensor = kind.recipe, kind.tensor
     if recipe is None:
         kind.prove_place(ranks)
-        return None, 1
+        return None, 1, False
     elements, pad_to = tensor.shape[recipe.axis] * recipe.pack, recipe.pad_to
     padded, times = -(-elements // pad_to) * pad_to if pad_to else elements, 1
+    empty = -(-padded // ranks) * (ranks - 1) >= padded > 0
     if tensor.unit.elements > 1 or not recipe.is_simple:
         cut = kind.cut(ranks)
         for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
             if shard is not None:
                 shard_extents(tensor, cut, rank)  # an error if a piece is not whole bytes
         times = _times(cut) if recipe.replicate else 1
+        empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
     grown = _padded(kind.rule, elements, padded, pad_to, planned=True) if padded > elements else None
-    return grown, times
+    return grown, times, empty
 
 
 def _times(cut: Cut) -> int:

@@ -248,9 +248,11 @@ def find_ranks(
         >>> _ = splitops.files.plan_one_file(folder / "x.npz", folder / "model.safetensors").run()
         >>> rules = {"version": 1, "rule": [{"match": "*", "axis": 0, "unit": 2}]}
         >>> [(found.ranks, found.verdict) for found in find_ranks(folder, rules, ranks=range(1, 5))]
-        [(1, 'fits'), (2, 'pads'), (3, 'fits'), (4, 'pads')]
+        [(1, 'fits'), (2, 'pads'), (3, 'fits'), (4, 'fits')]
         >>> print(find_ranks(folder, rules, ranks=[2])[0].note)
         needs pad_to = 4 in rule 1 (6 to 8)
+        >>> print(find_ranks(folder, rules, ranks=[4])[0].note)
+        leaves ranks without a part (rule 1)
     """
     numbers = list(ranks)
     wrong = next((each for each in numbers if not 1 <= each <= MAX_RANKS), None)
