@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -195,21 +195,16 @@ def cuts_or_advice(matches: Matches, ranks: int) -> list[Cut]:
         try:
             cuts.append(kind.cut(ranks))
         except SplitError as error:
-            known = isinstance(error, RanksError)
-            what, tried, length = (
-                (error.what, error.good, error.length) if known else (error.message, None, 0)
-            )
-            good = _working(matches, tried or range(1, _MAX_TRIED + 1))
+            what, length, tried = error.message, 0, list(range(1, _MAX_TRIED + 1))
+            if isinstance(error, RanksError):
+                what, length, tried = error.what, error.length, list(error.good[:_MAX_TRIED])
+            good = [number for number in tried if fit(matches, (), number).works]
             if good:  # else no number of ranks helps
                 what = f"{what}: {possible_ranks(good, length)}"
             if good == [1]:
                 what += _or_padding(fit(matches, (), ranks))
             raise PlanError(kind.named(what)) from error
     return cuts
-
-
-def _working(matches: Matches, tried: Iterable[int]) -> list[int]:
-    return [n for n in list(tried)[:_MAX_TRIED] if fit(matches, (), n).works]
 
 
 def _or_padding(found: RankFit) -> str:

@@ -72,10 +72,10 @@ def padded_config(
         key, old = ".".join(place), sizes[place]
         other = others[0][1] if others else _unpadded(matches, cuts, kind)
         if other is not None:
-            padded, name = shown(kind.tensor.name), shown(other.tensor.name)
+            grown, name = shown(kind.tensor.name), shown(other.tensor.name)
             unlike = f"{name} is padded otherwise" if others else f"{name} is not"
             warnings.append(
-                f"config.json of the ranks keeps {key} = {old}: {padded} is padded for {new}, and {unlike}"
+                f"config.json of the ranks keeps {key} = {old}: {grown} is padded for {new}, and {unlike}"
             )
             continue
         part = document
