@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -189,6 +190,21 @@ def test_a_stray_beside_a_distributed_checkpoint_without_a_manifest(tmp_path):
     assert others == ["the folder 'source' is left behind"]
     with pytest.raises(SplitError, match="is left out"):
         sharding.merge(ranks, strict=True)
+
+
+def test_strays_that_are_no_files_are_named_and_not_waited_for(tmp_path):
+    folder = _shards(tmp_path / "model")
+    (folder / "gone.safetensors").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe.safetensors")
+    (tmp_path / "outside.safetensors").write_bytes((folder / "model-00001-of-00002.safetensors").read_bytes())
+    (folder / "out.safetensors").symlink_to(tmp_path / "outside.safetensors")
+    found = plan_by_size(folder, tmp_path / "out", 1500).warnings
+    assert [each.partition(" is")[0] for each in found] == [
+        "'gone.safetensors'",
+        "'out.safetensors'",
+        "'pipe.safetensors'",
+    ]
+    assert all("it cannot be read" in each for each in found)
 
 
 def test_the_commands_say_it(tmp_path):

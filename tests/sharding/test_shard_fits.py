@@ -36,6 +36,7 @@ PLANS = {
         UP | {"pad_to": 64, "unit": 4}, {"match": "*embed_tokens.weight", "axis": 0, "pad_to": 7}
     ),
     "packed": _plan(UP | {"pack": 8, "unit": 16}),
+    "no sections": _plan(UP | {"sections": []}),
     "place": _plan({"match": "model.layers.{e}.*", "place": "e"}, {"match": "lm_head.weight", "place": 3}),
 }
 
@@ -50,7 +51,7 @@ def test_what_is_listed_is_what_a_plan_does(model, tmp_path, name):
     rules = PLANS[name]
     found = find_ranks(model, rules)
     assert [each.ranks for each in found] == list(range(1, 65))
-    assert len({each.verdict for each in found}) > 1 or name in ("auto", "llama", "padded")
+    assert len({each.verdict for each in found}) > 1 or name in ("auto", "llama", "padded", "no sections")
     for each in found[:20]:
         try:
             made = plan(model, rules, ranks=each.ranks)

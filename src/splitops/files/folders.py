@@ -134,12 +134,13 @@ def files_beside(
     for name in names:
         if name in tensors:
             continue
+        if name.lower().endswith(OF_MODELS) and name not in indexes and not (folder.path / name).is_dir():
+            strays.append(name)  # also a link to a file that is gone
+            continue
         with contextlib.suppress(OSError):
             found = (folder.path / name).stat()
             if stat.S_ISDIR(found.st_mode):
                 left.append(f"the folder {shown(name)} is left behind")
-            elif name.lower().endswith(OF_MODELS) and name not in indexes:
-                strays.append(name)
             elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
                 left.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")
             else:

@@ -289,4 +289,6 @@ class PlannedFiles:
 
 def _file_key(name: str) -> str:
     """Return what is equal for names that may be one file."""
-    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

@@ -144,7 +144,7 @@ class Recipe:
     @property
     def is_simple(self) -> bool:
         """Whether any number of ranks can cut it."""
-        return self.unit == self.pack == 1 and not (self.sections or self.replicate or self.even)
+        return self.unit == self.pack == 1 and self.sections is None and not (self.replicate or self.even)
 
 
 @lru_cache(maxsize=4096)

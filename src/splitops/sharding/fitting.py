@@ -172,6 +172,8 @@ def _needed(kind: TensorKind, ranks: int) -> Padded | None:
     elements = kind.tensor.shape[recipe.axis] * recipe.pack
     pad_to = math.lcm(recipe.pad_to or 1, math.lcm(recipe.unit, recipe.pack) * ranks)
     padded = -(-elements // pad_to) * pad_to
+    if padded == elements:
+        return None
     try:
         cut_axis(replace(recipe, pad_to=pad_to), kind.tensor.shape[recipe.axis], ranks)
     except SplitError:
