@@ -74,13 +74,8 @@ CASES = [
     "run m.onnx --input x=y.npy --out .",
     "compare --model m.onnx --html m.onnx",
     "compare --model heavy.onnx --sarif m.bin",
-    "fix m.onnx --for openvino -o m.onnx",
-    "simplify m.onnx -o m.onnx",
-    "infer heavy.onnx -o heavy.onnx",
     "infer other.onnx -o new.onnx",
     "convert heavy.onnx --to openvino -o m.xml",
-    "convert m.onnx --to onnx:13 -o m.onnx",
-    "infer ir.xml -o ir.xml",
     # the plan, and other documents
     f"{SHARD} --svg plan.json",
     f"{SHARD} --html plan.json",
@@ -133,6 +128,34 @@ def test_other_names_are_written(folder, monkeypatch, line):
         (folder / "m.bin").unlink()
     done = runner().invoke(cli, line.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output + done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fix m.onnx --for openvino -o m.onnx",
+        "simplify m.onnx -o ./m.onnx",
+        "convert m.onnx --to onnx:13 -o m.onnx",
+        "infer heavy.onnx -o heavy.onnx",
+        "infer ir.xml -o ir.xml",
+        "simplify own.onnx -o own.onnx",
+    ],
+)
+def test_a_model_may_take_its_own_place(folder, monkeypatch, line):
+    monkeypatch.chdir(folder)
+    heavy = onnx.parser.parse_model(MODEL)
+    [weight] = heavy.graph.initializer
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight), weight.name))
+    convert_model_to_external_data(heavy, location="own.onnx.data", size_threshold=0)
+    onnx.save(heavy, "own.onnx")
+    name = line.split()[1]
+    engine = "reference"
+    feeds = {"x": np.arange(6, dtype=np.float32)}
+    before = list(splitops.run(name, feeds, engine=engine).values())
+    done = runner().invoke(cli, line.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output + done.stderr
+    for value, expected in zip(splitops.run(name, feeds, engine=engine).values(), before, strict=True):
+        np.testing.assert_array_equal(value, expected)
 
 
 def test_checksums_in_python(folder):

@@ -151,8 +151,12 @@ def add_weights(model: Path) -> None:
 
 
 def hold(model: Path, out: Path | None, *, openvino: bool) -> None:
-    """Check that the file to write has the ending of its format, and is not one of the model's own."""
-    add_weights(model)
+    """Check that the file to write has the ending of its format, and does not replace the model's weights.
+
+    They may be replaced together with the model, whose place the new one takes.
+    """
+    if out is None or not (out.exists() and out.samefile(model)):
+        add_weights(model)
     if out is not None and is_openvino(out) is not openvino:
         expected = "OpenVINO IR, which ends in .xml" if openvino else "an ONNX model, which ends in .onnx"
         raise click.BadParameter(f"{shown_path(out)} is to hold {expected}.", param_hint="-o")

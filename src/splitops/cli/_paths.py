@@ -55,6 +55,8 @@ def _label(param: click.Parameter | None) -> str:
 def add_path(path: Path, label: str, *, written: bool = False) -> None:
     """Note a path that the running command reads or writes, and reject one that both would touch.
 
+    Only ``--out`` may name the file of MODEL.
+
     Args:
         path: the file, folder or address.
         label: the option or argument that names it.
@@ -68,6 +70,8 @@ def add_path(path: Path, label: str, *, written: bool = False) -> None:
         return
     known: list[tuple[Path, str, bool]] = context.meta.setdefault(_PATHS, [])
     for other, its_label, is_written in known:
+        if {label, its_label} == {"MODEL", "--out"}:
+            continue  # what is made of a model may take its place
         if written and _touches(path, other, read=not is_written):
             raise _clash(path, label, its_label, is_written)
         if is_written and not written and _touches(other, path, read=True):
