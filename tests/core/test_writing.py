@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from splitops.errors import ModelError
-from splitops.ground.writing import StagedFiles, staging_folder, write_whole
+from splitops.ground.staging import StagingFolder, staging_path
+from splitops.ground.writing import StagedFiles, write_whole
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -97,8 +98,9 @@ def test_folders_in_a_new_folder_that_appears_are_moved_as_folders(tmp_path, blo
 
 @pytest.mark.parametrize("name", ["n" * 255, "\u6570" * 85], ids=["ascii", "wide"])
 def test_the_hidden_folder_of_a_long_name_has_a_shorter_one(tmp_path, name):
-    assert staging_folder(tmp_path, name) != staging_folder(tmp_path, name + "n")
-    with StagedFiles(name=name) as files:
+    assert staging_path(tmp_path, name) != staging_path(tmp_path, name + "n")
+    with StagedFiles() as files:
+        files.take(tmp_path, name)
         write(files, tmp_path, a=b"new")
     assert content(tmp_path) == {"a": b"new"}
 
@@ -276,11 +278,11 @@ def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path):
 
 EVERYWHERE = """
 import contextlib, signal, sys
-from splitops.ground import writing
+from splitops.ground import signals
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-places = {writing.__file__, contextlib.__file__}
-numbers = signal.SIGINT, signal.SIGTERM
+places = {signals.__file__, contextlib.__file__}
+numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 handlers = [signal.getsignal(number) for number in numbers]
 
 def interrupt(at, fails):
@@ -293,7 +295,7 @@ def interrupt(at, fails):
         return lines
     sys.settrace(lambda frame, *_: lines if frame.f_code.co_filename in places else None)
     try:
-        with writing.uninterrupted():
+        with signals.uninterrupted():
             if fails:
                 raise ValueError
     except KeyboardInterrupt:

@@ -26,7 +26,7 @@ from splitops.files.formats import Contents, Format
 from splitops.files.sources import reading, writing
 from splitops.files.tasks import Files, Tick, no_tick
 from splitops.files.tensors import StoredTensor
-from splitops.ground.writing import uninterrupted
+from splitops.ground.signals import uninterrupted
 from splitops.native.files import crc32
 
 

@@ -21,7 +21,7 @@ from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents, TargetFile
 from splitops.files.sources import writing
 from splitops.files.tasks import Files
-from splitops.ground.writing import uninterrupted
+from splitops.ground.signals import uninterrupted
 
 _HELD: Final = 4
 """So many times the bytes of a chunk are held at most: two that are read, one made of them, and its code."""
@@ -50,8 +50,8 @@ class ChunkCopies:
 
     @property
     def resumable(self) -> bool:
-        """Whether a run that was killed can be gone on with."""
-        return self.compute is None
+        """Whether what a run has done is of use to the next one."""
+        return self.compute is None and self.format.folders
 
     @property
     def one_process(self) -> str | None:
@@ -106,8 +106,8 @@ class ChunkCopies:
         return repr(self.flows)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the targets that an earlier run has made can be gone on with."""
-        return self.format.folders and all(draft.exists() for draft in drafts)
+        """Return whether the targets that an earlier run has made are still there."""
+        return all(draft.exists() for draft in drafts)
 
     def make(
         self,

@@ -27,6 +27,7 @@ from splitops.files.engine import CopyError
 from splitops.files.planned import Task
 from splitops.files.sources import reason
 from splitops.files.tasks import Files
+from splitops.ground.staging import StagingFolder
 from splitops.ground.version import __version__
 
 _SIGN: Final = ".cluster"
@@ -99,10 +100,12 @@ class Place:
 class Workers:
     """The workers of a cluster, once they have been asked whether they see what this process sees."""
 
-    def __init__(self, client: Any, staging: Path, sources: Iterable[Path]) -> None:
+    def __init__(self, client: Any, files: Files) -> None:
         """Ask the workers; one that does not see a folder or file, or has another splitops, is an error."""
+        assert files.staging is not None  # where the sign is
         self._client = client
-        self.place = _place_in(staging, sources)
+        self._sign = files.staging.root / _SIGN
+        self.place = _place_in(files.staging, self._sign, files.of(files.sources, ()).sources.values())
         with _cluster_errors():
             # The first question brings up a worker where the cluster makes them as they are needed.
             self._patiently(client.submit(Place.problem, self.place, pure=False).result, at_once=True)
@@ -151,7 +154,7 @@ class Workers:
         A task that has begun goes on after it is cancelled; one that begins later misses the sign.
         """
         with contextlib.suppress(Exception):  # of the cluster: what ended the run is the error
-            Path(self.place.sign).unlink(missing_ok=True)
+            self._sign.unlink(missing_ok=True)
             self._client.cancel(futures)
             self._client.run(Place.idle, self.place, on_error="ignore")
 
@@ -189,15 +192,17 @@ def _done(place: Place, task: Task, files: Files, back: bool) -> list[int]:
         return found
 
 
-def _place_in(staging: Path, sources: Iterable[Path]) -> Place:
+def _place_in(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -> Place:
     """Return what workers must see, with a sign in the staging folder that they know it by."""
-    sign, text = staging.absolute() / _SIGN, secrets.token_hex(16)
-    sign.write_text(text, "ascii")
+    text = secrets.token_hex(16)
+    sign.unlink(missing_ok=True)
+    with sign.open("x", encoding="ascii") as file:
+        file.write(text)
     found = {}
     for path in sources:
         stat = path.stat()
         found[str(path.absolute())] = (stat.st_size, stat.st_mtime_ns)
-    return Place(str(sign), text, found, __version__)
+    return Place(str(staging.name_of(sign).absolute()), text, found, __version__)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,9 @@ def _compute(
     # Left as they are: each part by itself would be optimised to compute what it shares with its neighbours.
     blocks = [b for array in arrays if array.size for b in array.to_delayed(optimize_graph=False).ravel()]
     write = delayed(_write, pure=False, traverse=False)
-    owns = [files.of((), task.targets) for task in tasks]
     cluster = cluster or _current_client()
+    seen = files if cluster is not None else replace(files, staging=None)  # by the paths of this process
+    owns = [seen.of((), task.targets) for task in tasks]
     if cluster is None:
         from dask.callbacks import Callback
 
@@ -104,17 +106,16 @@ def _compute(
     from distributed import as_completed
 
     with client_of(cluster) as client:
-        for staging in {target.parent for target in files.targets.values()}:
-            workers = Workers(client, staging, ())  # rejects those that do not see the folder
-            writes = [write(*each, workers.place) for each in zip(tasks, owns, blocks, strict=True)]
-            numbers = {each.key: number for number, each in enumerate(writes)}
-            futures = client.compute(writes)
-            try:
-                for future in as_completed(futures):
-                    note(numbers[future.key], future.result())
-            except BaseException:
-                workers.stop(futures)
-                raise
+        workers = Workers(client, files)  # rejects those that do not see the folder
+        writes = [write(*each, workers.place) for each in zip(tasks, owns, blocks, strict=True)]
+        numbers = {each.key: number for number, each in enumerate(writes)}
+        futures = client.compute(writes)
+        try:
+            for future in as_completed(futures):
+                note(numbers[future.key], future.result())
+        except BaseException:
+            workers.stop(futures)
+            raise
 
 
 def _current_client() -> Any:

@@ -23,6 +23,7 @@ from splitops.files.formats import TargetFile
 from splitops.files.sources import LocalFile, reason
 from splitops.files.tasks import Files, Tick, no_tick
 from splitops.ground.descriptors import Descriptors
+from splitops.ground.staging import UNFOLLOWED
 
 _MIN_MEMORY: Final = 4 << 20
 _MOST_BYTES: Final = 1 << 48
@@ -92,7 +93,7 @@ class ExtentCopies:
         for parent in {os.fspath(draft).rpartition(os.sep)[0] for draft in drafts}:
             os.makedirs(parent, exist_ok=True)
         opened = Descriptors() if left_open is None else left_open
-        flags = os.O_RDWR | os.O_CREAT | (0 if kept else os.O_TRUNC)
+        flags = os.O_RDWR | os.O_CREAT | UNFOLLOWED | (0 if kept else os.O_TRUNC)
         for index, (draft, target, end) in enumerate(zip(drafts, targets, reached.tolist(), strict=True)):
             if target.folder:
                 continue
@@ -199,6 +200,6 @@ class ExtentTask:
     def _open(self, files: Files, opened: Descriptors) -> None:
         for index in self.targets:
             try:
-                opened.open(index, files.targets[index], os.O_RDWR)
+                opened.open(index, files.targets[index], os.O_RDWR | UNFOLLOWED)
             except OSError as error:
                 raise CopyError(True, index, -1, error.errno or errno.EIO) from error

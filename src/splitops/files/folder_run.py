@@ -7,7 +7,6 @@ import errno
 import filecmp
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
@@ -23,12 +22,14 @@ from splitops.files.engine import CopyError
 from splitops.files.extent_tasks import ExtentTask
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
-from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
+from splitops.files.planned import TO_REPLACE, Kept, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
 from splitops.files.sources import LocalFile
 from splitops.files.tasks import Files
 from splitops.ground.descriptors import Descriptors
-from splitops.ground.writing import StagedFiles, staging_folder, uninterrupted
+from splitops.ground.signals import uninterrupted
+from splitops.ground.staging import StagingFolder, Stays, staging_path
+from splitops.ground.writing import StagedFiles
 
 
 class FolderRun(Run):
@@ -37,21 +38,35 @@ class FolderRun(Run):
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         self.tasks = plan.tasks(how["memory"])
         super().__init__(plan, how)
-        # A new folder is written beside its place, and appears as one.
-        self._name = f"{plan.folder.name}-{plan.name}"
-        self.staging = staging_folder(plan.folder.parent, self._name)
-        scratch = any(target.scratch for target in plan.targets)
-        self.new = not scratch and (not os.path.lexists(plan.folder) or self.staging.is_dir())
-        if not self.new:
-            self._name, self.staging = plan.name, staging_folder(plan.folder, plan.name)
         # What changes where the same extents are cut into other tasks, as another release may.
         cut = hashlib.sha256(repr([task.cut for task in self.tasks]).encode()).hexdigest()
         self.identity = {"plan": plan.digest(how["memory"]), "cut": cut, "sources": self.before}
+        self._staging: StagingFolder | None = None
+        self._journal: Journal | None = None
         self._opened: dict[int, LocalFile] = {}
         self._written = Descriptors()
+        self._choose_place()
+
+    def _choose_place(self) -> None:
+        """Choose where to stage: a new folder is written beside its place, and appears as one."""
+        folder, name = self.plan.folder, self.plan.name
+        beside = folder.parent, f"{folder.name}-{name}"
+        scratch = any(target.scratch for target in self.plan.targets)
+        self.new = not scratch and (not os.path.lexists(folder) or staging_path(*beside).is_dir())
+        self._place_of_staging = beside if self.new else (folder, name)
 
     def done(self) -> Report:
         """Carry it out."""
+        staged = StagedFiles(make_folders=True)
+        try:
+            return self._run(staged)
+        except BaseException as error:
+            if staged.kept and self._journal is not None and not isinstance(error, Exception):
+                done = sum(self.tasks[number].bytes for number in self._journal.done)
+                error.add_note(Kept(staged.kept[0], done, self.plan.bytes))
+            raise
+
+    def _run(self, staged: StagedFiles) -> Report:
         plan, overwrite, resume = self.plan, self.how["overwrite"], self.how["resume"]
         if not resume:
             self.reject_checksums(None)
@@ -59,27 +74,32 @@ class FolderRun(Run):
             raise_file_limit(len(plan.targets) + len(plan.sources)) and self.how["cluster"] is None
         )
         with self.failures(), contextlib.ExitStack() as stack:
-            staged = StagedFiles(make_folders=True, name=self._name)
-            stack.callback(staged.clean)  # once the journal is closed
-            journal = replaced = None
+            stack.callback(self._close)
+            stack.push(staged)  # again, if Ctrl-C came between the end of its block and its own
+            replaced = None
             there = False
-            if resume and plan.copies.resumable and self.staging.is_dir():
-                journal = stack.enter_context(contextlib.closing(self._journal(resume=True)))
-            else:
+            if not (resume and plan.copies.resumable and staging_path(*self._place_of_staging).is_dir()):
                 there = resume and bool(plan.paths) and all(map(os.path.lexists, plan.paths))
                 known = self._is_there() if there else False
                 if known:
                     digests = self._digests(self._places)
-                    with StagedFiles(make_folders=True) as written:
-                        self.place_checksums(written, digests)
+                    self.place_checksums(staged, digests)
                     return self.report(self._sizes(), plan.bytes, digests)
                 there = known is None
                 self._reject(overwrite or there)
-                replaced = self._clear()
+            staging = self._take(staged)
+            resume = resume and plan.copies.resumable and staging.existed
+            if resume:
+                staging.check()
+            else:
+                replaced = staging.path if staging.is_used else None
+                staging.clear()
+                staging.stays = Stays.NEVER
+            counts = [task.checksums for task in self.tasks]
+            self._journal = journal = Journal(staging, self.identity, counts, resume=resume, sync=self.sync)
+            staging.stays = Stays.AFTER_INTERRUPT if journal.done else Stays.NEVER
             with staged:
-                drafts = self._place(staged, journal)
-                if journal is None:
-                    journal = stack.enter_context(contextlib.closing(self._journal(resume=False)))
+                drafts = self._place(staged, staging, journal)
                 resumed = plan.bytes
                 if not journal.whole:
                     with contextlib.closing(self._written):
@@ -94,12 +114,30 @@ class FolderRun(Run):
                     journal.finish()
                 digests = self._digests(drafts)
                 self.place_checksums(staged, digests)
-        # The run before may have been killed just before this.
-        shutil.rmtree(self.staging, ignore_errors=True)
+                if self.new and os.path.lexists(plan.folder):
+                    # It has appeared meanwhile: no run in it may be at work on the same files.
+                    with uninterrupted():
+                        inner = StagingFolder.take(staging_path(plan.folder, plan.name))
+                        stack.callback(inner.close if inner.existed else inner.remove)
         if self.sync:
             sync_folder(plan.folder)
             sync_folder(plan.folder.parent)
         return self.report(self._sizes(), resumed, digests, replaced)
+
+    def _close(self) -> None:
+        if self._staging is not None:
+            self._staging.close()
+
+    def _take(self, staged: StagedFiles) -> StagingFolder:
+        """Take the staging folder; no other run is at work on the same files from now on."""
+        while True:
+            staging = staged.take(*self._place_of_staging)
+            staging.stays = Stays.ALWAYS if staging.existed else Stays.NEVER  # until it is known to be of use
+            if staging.existed or not (self.new and os.path.lexists(self.plan.folder)):
+                self._staging = staging
+                return staging
+            staged.drop(staging)  # another run has just finished
+            self._choose_place()
 
     def _sizes(self) -> Iterable[int]:
         """Return the size of each file that was published."""
@@ -134,7 +172,8 @@ class FolderRun(Run):
                 return False
             if not target.folder and not _begins_as(place, target):
                 return False
-        self._opened, files = local, self._files(self._places)
+        used = {index: source.path.absolute() for index, source in local.items()}
+        files = Files(used, dict(enumerate(map(Path.absolute, self._places))), self.sync, local)
         try:
             for task in tasks:
                 wanted = task.in_sources(local)
@@ -151,10 +190,6 @@ class FolderRun(Run):
         """Return whether what is in the places of the targets is what this run has made."""
         made = [draft for draft, target in zip(drafts, self.plan.targets, strict=True) if not target.scratch]
         return all(_same(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
-
-    def _journal(self, *, resume: bool) -> Journal:
-        counts = [task.checksums for task in self.tasks]
-        return Journal(self.staging, self.identity, counts, resume=resume, sync=self.sync)
 
     def _reject(self, overwrite: bool) -> None:
         """Reject to replace a file, or ever to replace a source or the folder that one is in."""
@@ -174,30 +209,21 @@ class FolderRun(Run):
             if not overwrite and os.path.lexists(path):
                 raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
-    def _clear(self) -> Path | None:
-        """Throw away what a run that was killed has left; return where that was."""
-        if not self.staging.is_dir():
-            return None
-        self._journal(resume=False).close()  # an error where another run works there
-        shutil.rmtree(self.staging)
-        return self.staging
-
-    def _place(self, staged: StagedFiles, journal: Journal | None) -> list[Path]:
+    def _place(self, staged: StagedFiles, staging: StagingFolder, journal: Journal) -> list[Path]:
         """Return where each target is written."""
-        moved = journal is not None and journal.whole
+        moved = journal.whole
         if self.new:
-            root = self.staging.absolute() / "files"
+            root = staging.root / "files"
             names = [target.name for target in self.plan.targets]
             if not moved or root.is_dir():
                 staged.place_new(self.plan.folder, [n for n in names if not moved or (root / n).exists()])
             return [root / name for name in names]
         drafts = []
-        staged.staging_in(self.plan.folder)
         paths = iter(self.plan.paths)
         for target in self.plan.targets:
             path = None if target.scratch else next(paths)
-            if path is None or (moved and not (self.staging / target.name).exists()):
-                drafts.append(self.staging / target.name)
+            if path is None or (moved and not (staging.root / target.name).exists()):
+                drafts.append(staging.root / target.name)
             else:
                 drafts.append(staged.place(path, folder=target.folder))
         return drafts
@@ -244,6 +270,7 @@ class FolderRun(Run):
         kept = bool(journal.done) and copies.are_made(targets, drafts)
         if not kept:
             journal.forget()  # what was done is not there any more
+            self._keep_on_interrupt(False)
         copies.make(
             targets,
             drafts,
@@ -259,7 +286,16 @@ class FolderRun(Run):
         for number in journal.done:
             self.advance(self.tasks[number].bytes)
         todo = [number for number in range(len(self.tasks)) if number not in journal.done]
-        self._do(todo, drafts, journal.add, back=False)
+
+        def note(number: int, checksums: list[int]) -> None:
+            journal.add(number, checksums)
+            self._keep_on_interrupt(self.plan.copies.resumable)
+
+        self._do(todo, drafts, note, back=False)
+
+    def _keep_on_interrupt(self, keeps: bool) -> None:
+        assert self._staging is not None
+        self._staging.stays = Stays.AFTER_INTERRUPT if keeps else Stays.NEVER
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Read every task back."""
@@ -298,7 +334,7 @@ class FolderRun(Run):
                 self._do_here(numbers, files, note, back=back)
             else:
                 with client_of(cluster) as client:
-                    workers = Workers(client, self.staging, files.sources.values())
+                    workers = Workers(client, files)
                     results = workers.results(self.tasks, files, numbers, back=back)
                     with contextlib.closing(results):
                         for number, checksums in results:
@@ -313,7 +349,8 @@ class FolderRun(Run):
 
     def _files(self, drafts: Sequence[Path]) -> Files:
         """Return where the files of the tasks are; sources of extents are brought here where they are not."""
-        self._opened = self._opened or self.local_sources(self.staging)
+        assert self._staging is not None
+        self._opened = self._opened or self.local_sources(self._staging.root)
         sources = {index: self._opened.get(index, self.plan.sources[index]).path for index in self._used}
         return Files(
             {index: path.absolute() for index, path in sources.items()},
@@ -321,6 +358,7 @@ class FolderRun(Run):
             self.sync,
             self._opened if self.how["cluster"] is None else None,
             self._written,
+            self._staging,
         )
 
     def _do_here(

@@ -6,7 +6,6 @@ line that no run writes, such as the half of one that a crash leaves, is ignored
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -15,13 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import FileError, shown_path
+from splitops.ground.staging import LOCK_NAME, StagingFolder
 
-FILE_NAME: Final = ".journal"
+FILE_NAME: Final = LOCK_NAME
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 
 class Journal:
-    """The journal of one run; while it is open no other run can open it.
+    """The journal of one run: the locked file of its staging folder.
 
     Attributes:
         done: the checksums of each finished task's extents, by the task's number.
@@ -29,14 +29,20 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path, identity: dict[str, Any], counts: Sequence[int], *, resume: bool, sync: bool
+        self,
+        staging: StagingFolder,
+        identity: dict[str, Any],
+        counts: Sequence[int],
+        *,
+        resume: bool,
+        sync: bool,
     ) -> None:
-        """Open the journal in a staging folder, a new one or (``resume``) that of the same work.
+        """Begin a journal in a locked staging folder, or (``resume``) continue that of the same work.
 
         The identity is of the work and its sources, in JSON's types; of each task the checksums are counted.
 
         Raises:
-            FileError: another run works here, or it is not a work like this one.
+            FileError: it is not a work like this one.
         """
         self.done: dict[int, list[int]] = {}
         self.whole = False
@@ -44,18 +50,14 @@ class Journal:
         self._sync = sync
         self._begin = 0
         """Where the first task's line begins."""
-        path = folder / FILE_NAME
-        self._file = path.open("r+b" if resume and path.exists() else "w+b")
-        try:
-            _lock(self._file.fileno(), folder)
-            if resume:
-                self._read(identity, folder)
-            if not self._file.tell():
-                self._add(identity)
-                self._begin = self._file.tell()
-        except BaseException:
-            self.close()
-            raise
+        self._file = staging.lock
+        self._file.seek(0)
+        if resume:
+            self._read(identity, staging.path)
+        if not self._file.tell():
+            self._file.truncate()
+            self._add(identity)
+            self._begin = self._file.tell()
 
     def add(self, task: int, checksums: list[int]) -> None:
         """Note that a task is done and durable."""
@@ -72,10 +74,6 @@ class Journal:
         self.done.clear()
         self._file.seek(self._begin)
         self._file.truncate()
-
-    def close(self) -> None:
-        """Close the file; others can open it."""
-        self._file.close()
 
     def _add(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -128,13 +126,3 @@ def _compare(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> Non
     raise FileError(
         f"{shown_path(folder)} is of another request: repeat that one, or run without going on to replace it"
     )
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    with contextlib.suppress(ImportError):  # not a POSIX system
-        import fcntl
-
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FileError(f"another run writes to {shown_path(folder)}") from error

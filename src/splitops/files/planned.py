@@ -40,8 +40,8 @@ class RunOptions(TypedDict, total=False):
 
     Attributes:
         overwrite: whether files of the same names are replaced; they are an error otherwise.
-        resume: go on with what a run of the same plan had done when it was killed; begin where there is none.
-            If all targets are there with the same bytes, they stay as they are.
+        resume: go on with what a run of the same plan had done when it was killed or interrupted; begin where
+            there is none. If all targets are there with the same bytes, they stay as they are.
         verify: read everything back and compare it with what was read.
         sync: make the files durable before they take their places, and now and then on the way. The default.
         sha256: take the SHA-256 of each file for the report.
@@ -171,6 +171,30 @@ class Report:
 
     def _repr_html_(self) -> str:
         return html_table(repr(self), ("file", "bytes"), self.files)
+
+
+class Kept(str):
+    """What an interrupted run has kept: the note that it adds to the exception that ended it.
+
+    Attributes:
+        folder: the hidden folder.
+        done: the tensor bytes that are copied.
+        total: the tensor bytes of the run.
+    """
+
+    folder: Path
+    done: int
+    total: int
+
+    def __new__(cls, folder: Path, done: int, total: int) -> Kept:
+        """Return the note."""
+        made = super().__new__(
+            cls,
+            f"{done} of {total} bytes are kept in {shown_path(folder)}: a run with resume=True continues "
+            "from there, and a run without it starts over",
+        )
+        made.folder, made.done, made.total = folder, done, total
+        return made
 
 
 @dataclass(frozen=True)

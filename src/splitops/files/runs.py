@@ -90,7 +90,8 @@ class Run(ABC):
             local = source.local()
             if local is None:
                 spool = staging / f".source-{index}"
-                with spool.open("wb") as file:
+                spool.unlink(missing_ok=True)
+                with spool.open("xb") as file:
                     extents = [extent for extent in self.plan.extents if extent.source == index]
                     source.copy_to(file, stretches(extents))
                 local = LocalFile(spool)

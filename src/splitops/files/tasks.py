@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splitops.files.sources import LocalFile
+from splitops.ground.staging import StagingFolder
 
 Tick = Callable[[int], object]
 """Called now and then with the bytes that are done; what it raises ends the task."""
@@ -28,6 +29,7 @@ class Files:
     """Where the files and folders of tasks are, by their positions in the plan.
 
     This process has sources (``opened``) and targets (``written``) open; where not, each task opens its own.
+    Paths in the folder where targets are written (``staging``) are those of this process.
     """
 
     sources: Mapping[int, Path]
@@ -35,8 +37,12 @@ class Files:
     sync: bool
     opened: Mapping[int, LocalFile] | None = None
     written: Mapping[int, int] = field(default_factory=dict)
+    staging: StagingFolder | None = None
 
     def of(self, sources: Collection[int], targets: Collection[int]) -> Files:
         """Return some of the files, as a worker gets them."""
-        read = {index: self.sources[index] for index in sources}
-        return Files(read, {index: self.targets[index] for index in targets}, self.sync)
+        read = {index: self._name_of(self.sources[index]) for index in sources}
+        return Files(read, {index: self._name_of(self.targets[index]) for index in targets}, self.sync)
+
+    def _name_of(self, path: Path) -> Path:
+        return path if self.staging is None else self.staging.name_of(path).absolute()

@@ -29,7 +29,8 @@ from splitops.files.formats import TargetFile
 from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
 from splitops.files.sources import reason, writing
-from splitops.ground.writing import StagedFiles, uninterrupted
+from splitops.ground.signals import uninterrupted
+from splitops.ground.writing import StagedFiles
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
 

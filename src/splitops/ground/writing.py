@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
-import shutil
-import signal
 import stat
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from splitops.errors import ModelError, shown_path
+from splitops.ground.signals import uninterrupted
+from splitops.ground.staging import BEFORE, StagingFolder, Stays, staging_path
 
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
 """So many files are brought to the disk one by one, milliseconds each; the rest in one step.
 
 A file that takes its place before its bytes are on the disk could be empty after a power failure.
 """
-_LONGEST_NAME: Final = 200
-"""The most bytes that the name of a set has in that of its folder, which may have 255 on most systems."""
+
+_APPEARED: Final = (errno.ENOTEMPTY, errno.EEXIST)
+"""Errors of moving a folder to a place where another one is."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -37,15 +36,6 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     with StagedFiles() as files, files.open(path) as file:
         file.write(content)
-
-
-def staging_folder(folder: Path, name: str) -> Path:
-    """Return the hidden folder of a named set of files; a checksum stands for the end of a long name."""
-    raw = os.fsencode(name)
-    if len(raw) > _LONGEST_NAME:
-        kept = raw[: _LONGEST_NAME - 17].decode(errors="ignore")
-        name = f"{kept}-{hashlib.sha256(raw).hexdigest()[:16]}"
-    return folder / f".splitops-{name}.part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +50,7 @@ class _Staged:
 
     @property
     def before(self) -> Path:
-        return self.draft.parent / "before" / self.draft.name
+        return self.draft.parent / BEFORE / self.draft.name
 
 
 class StagedFiles:
@@ -73,8 +63,9 @@ class StagedFiles:
     Args:
         make_folders: whether a missing folder is made (and removed again if the set fails); it is an error
             otherwise.
-        name: in the names of the hidden folders; a folder that a killed process has left is taken over, with
-            the files in it. None: no other set ever writes there.
+
+    Attributes:
+        kept: the hidden folders that have stayed, see :attr:`StagingFolder.stays`.
 
     Raises:
         ModelError: a file cannot be made, written or put in its place.
@@ -88,14 +79,17 @@ class StagedFiles:
         ['a.bin']
     """
 
-    def __init__(self, *, make_folders: bool = False, name: str | None = None) -> None:
+    def __init__(self, *, make_folders: bool = False) -> None:
         self._make_folders = make_folders
-        self._name = name
         self._files: list[_Staged] = []
         self._streamed = 0
-        self._staging: dict[Path, Path] = {}
+        self._folders: list[StagingFolder] = []
+        self._drafts: dict[Path, Path] = {}
+        """By folder, where files of it are written."""
         self._made: list[Path] = []
-        self._kept: set[Path] = set()
+        self._unrestored: set[Path] = set()
+        self._interrupted = False
+        self.kept: list[Path] = []
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +98,7 @@ class StagedFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with uninterrupted():
+            self._interrupted = kind is not None and not issubclass(kind, Exception)
             try:
                 if kind is None:
                     self._publish()
@@ -150,58 +145,95 @@ class StagedFiles:
             ModelError: the folder beside its place cannot be made.
         """
         try:
-            draft = self.staging_in(folder.parent) / "files"
+            draft = self._drafts_in(folder.parent) / "files"
             draft.mkdir(exist_ok=True)
         except OSError as error:
             raise _cannot_write(folder, error) from error
-        self._staging[folder] = draft  # for other files in the folder
+        self._drafts[folder] = draft  # for other files in the folder
         self._files.append(_Staged(draft, folder, folder=True, names=tuple(names)))
         return draft
 
+    def take(self, folder: Path, name: str) -> StagingFolder:
+        """Take the hidden folder of a name in a folder; files of that folder are then written in it.
+
+        Raises:
+            OSError: it cannot be made.
+            ModelError: see :meth:`StagingFolder.take`.
+        """
+        return self._add(folder, lambda: StagingFolder.take(staging_path(folder, name)))
+
+    def drop(self, staging: StagingFolder) -> None:
+        """Remove a folder that was taken, with what is in it."""
+        with uninterrupted():
+            staging.remove()
+            self._folders.remove(staging)
+            self._drafts.pop(staging.path.parent)
+
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
         _reject_other_kind(path, folder=folder)
-        staging = self.staging_in(path.parent)
-        return _Staged(staging / path.name, path, folder)
+        return _Staged(self._drafts_in(path.parent) / path.name, path, folder)
 
-    def staging_in(self, folder: Path) -> Path:
-        """Return the hidden folder in a folder; both are made where they are missing."""
-        if folder not in self._staging:
-            with uninterrupted():
+    def _drafts_in(self, folder: Path) -> Path:
+        """Return where files of a folder are written: in a hidden folder in it, made if it is missing."""
+        if folder not in self._drafts:
+            # A folder and not a name of its own for each file: any name that the target may have fits.
+            self._add(folder, lambda: StagingFolder(staging_path(folder, secrets.token_hex(8))))
+        return self._drafts[folder]
+
+    def _add(self, folder: Path, make: Callable[[], StagingFolder]) -> StagingFolder:
+        with uninterrupted():
+            for others in (True, True, False):
                 if self._make_folders:
                     self._make(folder)
-                # A folder and not a name of its own for each file: any name that the target may have fits.
-                staging = staging_folder(folder, self._name or secrets.token_hex(8))
-                again = self._name is not None
-                staging.mkdir(exist_ok=again)
-                self._staging[folder] = staging
-                (staging / "before").mkdir(exist_ok=again)
-        return self._staging[folder]
+                try:
+                    staging = make()
+                    break
+                except FileNotFoundError:  # another run had made the folder, and has removed it again
+                    if not (self._make_folders and others):
+                        raise
+            self._folders.append(staging)
+            self._drafts[folder] = staging.root
+            return staging
 
     def _make(self, folder: Path) -> None:
         for missing in reversed([folder, *folder.parents]):
             if not missing.exists():
-                missing.mkdir()
-                self._made.append(missing)
+                with contextlib.suppress(FileExistsError):  # another run has just made it
+                    missing.mkdir()
+                    self._made.append(missing)
 
     def _publish(self) -> None:
         if self._streamed > _SYNCED_ALONE:
             os.sync()
-        self._files = list(self._to_move())
-        for index, staged in enumerate(self._files):
+        moves = list(self._to_move())
+        drafts = []
+        for staged in moves:
+            try:
+                drafts.append(os.lstat(staged.draft))
+            except OSError as error:
+                raise _cannot_write(staged.target, error) from error
+        for index, staged in enumerate(moves):
             try:
                 there = _reject_other_kind(staged.target, folder=staged.folder)
                 # If the last move fails, its target is as it was: alone, a file needs nothing kept. A folder
                 # is never replaced in one step.
-                last = index + 1 == len(self._files) and not staged.folder
+                last = index + 1 == len(moves) and not staged.folder
                 if not last and there:
                     _keep(staged)
                 os.replace(staged.draft, staged.target)
             except BaseException as error:
-                kept = [path for path in map(_put_back, reversed(self._files[: index + 1])) if path]
-                self._kept = {folder for path in kept for folder in path.parents}
+                undone = zip(reversed(moves[: index + 1]), reversed(drafts[: index + 1]), strict=True)
+                kept = [path for path in (_put_back(*each) for each in undone) if path]
+                self._unrestored = {folder for path in kept for folder in path.parents}
                 if isinstance(error, OSError):
-                    raise _cannot_write(staged.target, error, kept) from error
+                    if staged.names is not None and error.errno in _APPEARED and not kept:
+                        self._publish()
+                        return
+                    raise _cannot_write(staged.target, error, [*map(self._name_of, kept)]) from error
                 raise
+        self._files.clear()
+        for staging in self._folders:
+            staging.stays = Stays.NEVER
 
     def _to_move(self) -> Iterator[_Staged]:
         """Yield what is moved: a new folder as one, or what is in it where the folder has appeared since."""
@@ -214,18 +246,30 @@ class StagedFiles:
                 whole.add(staged.draft)
                 yield staged
             else:
-                (staged.draft / "before").mkdir(exist_ok=True)
                 for name in staged.names:
                     draft = staged.draft / name
                     yield _Staged(draft, staged.target / name, draft.is_dir())
 
+    def _name_of(self, path: Path) -> Path:
+        for staging in self._folders:
+            path = staging.name_of(path)
+        return path
+
     def clean(self) -> None:
         """Remove the hidden folders; again, where one stayed because a file in it was open."""
-        for folder, staging in list(self._staging.items()):
-            if staging not in self._kept:
-                shutil.rmtree(staging, ignore_errors=True)
-            if not staging.exists():
-                del self._staging[folder]
+        for staging in list(self._folders):
+            if staging.root in self._unrestored:
+                staging.close()
+            elif staging.stays is Stays.ALWAYS or (
+                staging.stays is Stays.AFTER_INTERRUPT and self._interrupted
+            ):
+                staging.close()
+                self.kept.append(staging.path)
+            else:
+                staging.remove()
+                if staging.path.exists():
+                    continue
+            self._folders.remove(staging)
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -233,22 +277,25 @@ class StagedFiles:
 
 def _keep(staged: _Staged) -> None:
     """Keep the file that is replaced; a second link leaves it in its place until the replacement."""
+    staged.before.parent.mkdir(exist_ok=True)
     try:
         os.link(staged.target, staged.before, follow_symlinks=False)
     except (OSError, NotImplementedError):  # a file system or platform without such links
         os.replace(staged.target, staged.before)
 
 
-def _put_back(staged: _Staged) -> Path | None:
+def _put_back(staged: _Staged, draft: os.stat_result) -> Path | None:
     """Undo the move of a file; return where the file before it still waits, if it cannot be put back."""
     try:
-        if staged.folder and not os.path.lexists(staged.draft):
+        # Its target is removed only if it is the draft, and never what is there if the draft was not moved.
+        moved = os.path.lexists(staged.target) and os.path.samestat(os.lstat(staged.target), draft)
+        if moved and staged.folder:
             os.replace(staged.target, staged.draft)
         if os.path.lexists(staged.before):
             os.replace(staged.before, staged.target)
             # Of two links to one file, a replacement leaves both.
             staged.before.unlink(missing_ok=True)
-        elif not os.path.lexists(staged.draft):
+        elif moved and not staged.folder:
             staged.target.unlink()
     except OSError:
         return staged.before if os.path.lexists(staged.before) else None
@@ -276,33 +323,3 @@ def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> Mode
     if kept:
         reason += f"; what could not be put back is kept in {shown_path(kept[0].parent)}"
     return ModelError(f"cannot write {shown_path(path)}: {reason}")
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and termination until the block is done, or has failed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[int] = []
-    try:
-        # Ctrl-C is the last to be let through: it would leave the other one held back.
-        with _held_back(signal.SIGINT, pending), _held_back(signal.SIGTERM, pending):
-            yield
-    finally:
-        if pending:
-            signal.raise_signal(pending[0])
-
-
-@contextlib.contextmanager
-def _held_back(number: int, pending: list[int]) -> Iterator[None]:
-    """Note a signal instead of handling it."""
-    handler = signal.getsignal(number)
-    if handler is None:  # set by a program around Python, which could not put it back
-        yield
-        return
-    signal.signal(number, lambda found, _: pending.append(found))
-    try:
-        yield
-    finally:
-        signal.signal(number, handler)

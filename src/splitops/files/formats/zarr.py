@@ -35,7 +35,7 @@ from splitops.files.formats.zarr_chunks import (
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, array_tensor, row_major
-from splitops.ground.writing import uninterrupted
+from splitops.ground.signals import uninterrupted
 from splitops.spec.elements.types import is_numpys_own
 
 _MAX_RESTORED: Final = 1 << 31
