@@ -342,6 +342,21 @@ def count_of(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
+def format_bytes(size: int) -> str:
+    """Write a number of bytes for people, in the largest unit that it fills.
+
+    Examples:
+        >>> format_bytes(1000), format_bytes(3 << 29)
+        ('1000 B', '1.5 GiB')
+    """
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
 def one_line(text: str, limit: int) -> str:
     """Fold a text into one line of bounded length, the middle of a long one left out.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from splitops.errors import ModelError
-from splitops.ground.staging import StagingFolder, staging_path
+from splitops.ground.staging import staging_path
 from splitops.ground.writing import StagedFiles, write_whole
 
 

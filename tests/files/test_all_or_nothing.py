@@ -387,16 +387,123 @@ def test_parts_that_are_gone_are_copied_again(source, tmp_path):
 # Errors
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, ZeroDivisionError, BrokenPipeError])
-@pytest.mark.parametrize("at", [0.0, 0.5, 1.0, 1.5, 2.0])
-def test_after_an_error_nothing_is_left(source, tmp_path, failure, at):
+def raising(failure: type[BaseException], at: float):
+    """Return a listener that ends a run once a part of its work is done."""
+
     def progress(done: int, total: int) -> None:
-        if done >= at * total / 2:
+        if done >= at * total:
             raise failure
 
+    return progress
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError, BrokenPipeError])
+@pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_after_an_error_nothing_is_left(source, tmp_path, failure, at, resumed):
+    if resumed:
+        run(source, tmp_path / "out", 40)
     with pytest.raises(failure):
-        plan(source, tmp_path / "out").run(memory=MEMORY, verify=True, progress=progress)
+        plan(source, tmp_path / "out").run(
+            memory=MEMORY, verify=True, resume=resumed, progress=raising(failure, at)
+        )
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("existing", [False, True])
+def test_after_an_interrupt_what_is_copied_stays_for_the_next_run(source, tmp_path, failure, at, existing):
+    folder = tmp_path / "out"
+    if existing:
+        folder.mkdir()
+        (folder / "x.1.npy").write_bytes(b"from before")
+    with pytest.raises(failure) as caught:
+        plan(source, folder).run(
+            memory=MEMORY, verify=True, overwrite=existing, progress=raising(failure, at)
+        )
+    hidden = folder / ".splitops-x.part" if existing else staging(folder)
+    assert hidden.is_dir()
+    [note] = caught.value.__notes__
+    assert 0 < note.done <= note.total == 1_200_000
+    assert note.folder == hidden
+    assert str(note).startswith(
+        f"{note.done} of 1200000 bytes are kept in {str(hidden)!r}: a run with resume=True"
+    )
+    assert not existing or (folder / "x.1.npy").read_bytes() == b"from before"
+    for again in (0.3, 0.6):  # what was kept survives further interrupts
+        with pytest.raises(failure) as caught:
+            plan(source, folder).run(
+                memory=MEMORY, resume=True, overwrite=existing, progress=raising(failure, again)
+            )
+        kept = caught.value.__notes__[0].done
+        assert kept >= note.done
+        [note] = caught.value.__notes__
+    report = plan(source, folder).run(memory=MEMORY, resume=True, verify=True, overwrite=existing)
+    assert report.resumed == note.done
+    assert found(folder) == expected(source)
+    assert sorted(os.listdir(folder)) == ["x.0.npy", "x.1.npy", "x.2.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["out", "x.npy"]
+
+
+def test_a_run_without_resume_starts_over_after_an_interrupt(source, tmp_path):
+    folder = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        plan(source, folder).run(memory=MEMORY, progress=raising(KeyboardInterrupt, 0.5))
+    report = plan(source, folder).run(memory=MEMORY)
+    assert (report.resumed, report.replaced) == (0, staging(folder))
+    assert found(folder) == expected(source)
+    assert sorted(os.listdir(tmp_path)) == ["out", "x.npy"]
+
+
+def test_an_interrupt_before_anything_is_copied_leaves_nothing(source, tmp_path, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "copy", interrupted)
+    for resume in (False, True):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            plan(source, tmp_path / "out").run(memory=MEMORY, resume=resume)
+        assert not hasattr(caught.value, "__notes__")
+        assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+@pytest.mark.parametrize("name", ["check", "clear", "lock"])
+def test_an_interrupt_before_a_run_knows_what_was_left_keeps_it(source, tmp_path, monkeypatch, name):
+    folder = tmp_path / "out"
+    run(source, folder, 40)
+    before = (staging(folder) / journal.FILE_NAME).read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "splitops.ground.staging.StagingFolder." + name,
+            property(interrupted) if name == "lock" else interrupted,
+        )
+        with pytest.raises(KeyboardInterrupt):
+            plan(source, folder).run(memory=MEMORY, resume=name != "clear")
+    assert (staging(folder) / journal.FILE_NAME).read_bytes() == before
+    assert plan(source, folder).run(memory=MEMORY, resume=True).resumed > 0
+    assert found(folder) == expected(source)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ZeroDivisionError])
+def test_what_cannot_be_resumed_leaves_nothing(tmp_path, failure):
+    """Chunks of HDF5; a target at an address and a computed array are tested where these are."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("a", data=np.arange(4000.0).reshape(40, 100), chunks=(4, 10))
+    with pytest.raises(failure) as caught:
+        splitops.files.split(
+            tmp_path / "x.h5", tmp_path / "out", axis=0, num_outputs=2, progress=raising(failure, 0.5)
+        )
+    assert not hasattr(caught.value, "__notes__")
+    assert sorted(os.listdir(tmp_path)) == ["x.h5"]
 
 
 def test_a_source_that_shrinks_is_one_error(source, tmp_path):

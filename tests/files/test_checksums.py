@@ -86,7 +86,8 @@ def test_they_appear_with_the_files_or_not_at_all(source: Path, tmp_path: Path) 
 
     with pytest.raises(KeyboardInterrupt):
         splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums, progress=stop)
-    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+    assert sorted(os.listdir(tmp_path)) == [".splitops-out-x.part", "x.npy"]
+    shutil.rmtree(tmp_path / ".splitops-out-x.part")
     sums.write_text("of another run")
     with pytest.raises(FileError, match=r"x\.sha256' already exists"):
         splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums)

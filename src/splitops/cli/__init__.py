@@ -9,36 +9,24 @@ from __future__ import annotations
 import io
 import signal
 import sys
-from types import FrameType
 from typing import NoReturn
 
-from splitops.cli._group import INTERRUPTED, cli
+from splitops.cli._group import cli
+from splitops.ground.signals import ENDING, code_of, interrupt
 
 __all__ = ["cli", "main"]
-
-_TERMINATED = 128 + signal.SIGTERM
 
 
 def main() -> NoReturn:
     """Run the command line with the arguments of the process, and exit."""
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in ENDING:
+        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)  # nohup ignores SIGHUP
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", not a traceback
     try:
         cli.main(prog_name="splitops")
-    except KeyboardInterrupt:  # before or after the command itself, which has its own answer
-        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt as error:  # before or after the command itself, which has its own answer
+        sys.exit(code_of(error))
     sys.exit(0)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    # A second Ctrl-C must not stop the first one's removal of temporary files.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(_TERMINATED)

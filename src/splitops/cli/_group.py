@@ -16,14 +16,16 @@ from splitops import cli as package
 from splitops.cli._console import one_line
 from splitops.cli._options import did_you_mean
 from splitops.cli._progress import showing_progress
-from splitops.errors import SplitError
+from splitops.errors import SplitError, format_bytes
+from splitops.ground.signals import code_of
 from splitops.ground.version import __version__
 
 INVALID: Final = 1
 """Exit code where the model or the data is invalid; 2 is wrong usage, as click has it."""
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C."""
-
+_COMMAND: Final = "splitops.command"
+"""The key of a context's ``meta`` with the words of the command."""
+_MAX_COMMAND: Final = 1000
+"""Maximum length of a command that a message repeats."""
 
 _SYNONYMS: Final = {
     "--apply": ("--out",),
@@ -75,6 +77,7 @@ class _Commands(click.Group):
         raise _no_such(ctx, "command", args[0], self.list_commands(ctx))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_COMMAND] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -103,8 +106,30 @@ class _Commands(click.Group):
             _fail(ctx, f"{place}{error.strerror or error}".lower(), INVALID)
         except MemoryError:
             _fail(ctx, "not enough memory", INVALID)
-        except KeyboardInterrupt:
-            _fail(ctx, "interrupted", INTERRUPTED)
+        except KeyboardInterrupt as error:
+            with contextlib.suppress(OSError):  # of a terminal that has closed
+                _fail(ctx, _describe_interrupt(error, ctx.meta[_COMMAND]), code_of(error))
+            ctx.exit(code_of(error))
+
+
+def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
+    """Say what an interrupted command has kept, how to continue, and what to delete instead."""
+    if not hasattr(error, "__notes__"):
+        return "interrupted"
+    import shlex
+
+    from splitops.files.planned import Kept
+
+    kept = next((note for note in error.__notes__ if isinstance(note, Kept)), None)
+    if kept is None:
+        return "interrupted"
+    # After the name of the command, because no word is an option after a "--".
+    command = shlex.join(["splitops", words[0], *(["--resume"] * ("--resume" not in words)), *words[1:]])
+    if len(command) > _MAX_COMMAND:
+        command = "the same command with --resume"
+    done, total = format_bytes(kept.done), format_bytes(kept.total)
+    folder = shlex.quote(str(kept.folder))
+    return f"interrupted; {done} of {total} are kept in {folder}: delete it, or continue with: {command}"
 
 
 def _no_such_option(error: click.NoSuchOption) -> click.UsageError:
@@ -143,7 +168,8 @@ Examples:
   splitops diff Split 13 18
 
 Exit codes: 0 done; 1 the model or the data is invalid, with the rule and the place in one line on stderr;
-2 wrong usage; 130 interrupted. All files of a command appear together, or none.
+2 wrong usage; 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP. All files of a command appear
+together, or none.
 """
 
 

@@ -24,6 +24,16 @@ class Interrupted(KeyboardInterrupt):
         super().__init__()
 
 
+def code_of(error: KeyboardInterrupt) -> int:
+    """Return the exit code of a process that this has ended: 128 and the number of the signal.
+
+    Examples:
+        >>> code_of(KeyboardInterrupt()), code_of(Interrupted(15))
+        (130, 143)
+    """
+    return 128 + int(getattr(error, "number", signal.SIGINT))
+
+
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Raise :class:`Interrupted`; a second signal ends the process at once. It is the handler of commands."""
     for each in ENDING:

@@ -26,6 +26,8 @@ _MAX_TRIES: Final = 100
 """Attempts to lock a folder that other runs remove meanwhile."""
 _FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
 """Whether the system opens folders. Windows does not."""
+_DESCRIPTORS: Final = "/proc/self/fd"
+"""The folder that has the open descriptors of this process, on Linux."""
 UNFOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags with which neither a link is followed nor a pipe waited for."""
 
@@ -191,7 +193,7 @@ class StagingFolder:
 
     def _find_root(self) -> Path:
         for descriptor in self._opened.values():
-            root = Path(f"/proc/self/fd/{descriptor}")
+            root = Path(_DESCRIPTORS, str(descriptor))
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.stat(root), os.fstat(descriptor)):
                     return root

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from splitops.errors import brief, one_line
+from splitops.errors import brief, format_bytes, one_line
 from splitops.explain.canvas import FIELD, FONT, Canvas, printable
 from splitops.explain.palette import colour
 from splitops.ground.records import picked
@@ -123,7 +123,7 @@ def draw(plan: ShardPlan) -> str:
     canvas = Canvas(heading)
     canvas.text(10, 18, heading, size=12)
     for rank in range(ranks):
-        said = f"{rank}: {_short(plan.rank_bytes[rank])}"
+        said = f"{rank}: {format_bytes(plan.rank_bytes[rank])}"
         canvas.text(_LEFT + rank * (_BAR + _GAP), _LINE + 18, said, size=12)
     for line, row in enumerate(shown, 1):
         top = 2 * line * _LINE
@@ -170,12 +170,3 @@ def page(plan: ShardPlan) -> str:
         "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #d0d7de}"
         f"</style>\n{draw(plan)}<table>\n<tr>{head}</tr>\n{cells}\n</table></html>\n"
     )
-
-
-def _short(size: int) -> str:
-    value, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
