@@ -6,6 +6,8 @@ An action is a function of a source of chance and a room that threads share; it 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -252,6 +254,15 @@ def files(rng: Random, room: Room) -> None:
     _remove(folder)
 
 
+def races(rng: Random, room: Room) -> None:
+    """Let processes write to one folder at once; they are forked by one that has no other threads."""
+    folder = _folder(rng, room)
+    command = [sys.executable, "-m", "dev.soak.races", str(folder), str(rng.getrandbits(32)), "5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    folder.rmdir()
+
+
 def sharding(rng: Random, room: Room) -> None:
     """Cut a checkpoint into ranks and merge them, which gives the same bytes."""
     from safetensors.numpy import save_file
@@ -323,5 +334,6 @@ ACTIONS: Final[Mapping[Callable[[Random, Room], None], float]] = {
     models: 1,
     sharding: 0.5,
     forks: 0.3,
+    races: 0.3,
 }
 """How often each action is done beside the others."""

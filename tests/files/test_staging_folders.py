@@ -212,7 +212,9 @@ def test_planted_drafts_are_never_written_through(place, kind, name, tmp_path):
     if (kind, name) == ("hard link", "before/x.1.npy"):  # as a run that was killed leaves it
         split(out, resume=True)
     else:
-        with pytest.raises(FileError, match="in it is a (link|second name of a file|pipe, socket or device)"):
+        with pytest.raises(
+            FileError, match=r"in it is a (link|second name of a file|pipe, socket or device)"
+        ):
             split(out, resume=True)
         assert tree(hidden) == before
         assert safe(tmp_path)
