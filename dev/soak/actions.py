@@ -334,6 +334,6 @@ ACTIONS: Final[Mapping[Callable[[Random, Room], None], float]] = {
     models: 1,
     sharding: 0.5,
     forks: 0.3,
-    races: 0.3,
+    races: 0.1,
 }
 """How often each action is done beside the others."""

@@ -180,14 +180,23 @@ def test_a_run_that_was_killed_is_gone_on_with(
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ZeroDivisionError])
-def test_after_an_error_nothing_is_left(source, tmp_path, cluster, failure):
+def test_an_interrupt_keeps_what_workers_have_copied_and_an_error_nothing(
+    source, tmp_path, cluster, expected, failure
+):
     def progress(done: int, total: int) -> None:
         if done > total / 2:
             raise failure
 
     with pytest.raises(failure):
         plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
-    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+    if failure is ZeroDivisionError:
+        assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+        return
+    assert sorted(os.listdir(tmp_path)) == [".splitops-out-x.part", "x.npy"]
+    report = plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, resume=True)
+    assert report.resumed > report.bytes / 2
+    assert found(tmp_path / "out") == expected
+    assert sorted(os.listdir(tmp_path)) == ["out", "x.npy"]
 
 
 def test_errors_of_workers_are_those_of_this_process(source, tmp_path, cluster):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
-from splitops.files import engine
+from splitops.files import engine, extent_tasks
 from splitops.ground import staging
 from splitops.ground.staging import StagingFolder
 
@@ -30,11 +30,15 @@ def _small_tasks(monkeypatch):
     monkeypatch.setattr(engine, "_PIECE", 10_000)
 
 
-@pytest.fixture(params=["descriptors", "paths"])
+@pytest.fixture(params=["descriptors", "paths", "names"])
 def way(request, monkeypatch):
-    """How a folder is reached: by its descriptor, or as on systems that have no paths for descriptors."""
-    if request.param == "paths":
+    """How a folder is reached: by its descriptor, by paths as on macOS, or by names as on Windows."""
+    if request.param != "descriptors":
         monkeypatch.setattr(staging, "_DESCRIPTORS", "/nowhere")
+    if request.param == "names":
+        monkeypatch.setattr(staging, "_FOLDERS_OPEN", False)
+        monkeypatch.setattr(staging, "UNFOLLOWED", 0)
+        monkeypatch.setattr(extent_tasks, "UNFOLLOWED", 0)
     return request.param
 
 
@@ -190,9 +194,10 @@ DRAFTS = (
 )
 
 
+@pytest.mark.parametrize("way", ["descriptors", "names"], indirect=True)
 @pytest.mark.parametrize("name", DRAFTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_planted_drafts_are_never_written_through(place, kind, name, tmp_path):
+def test_planted_drafts_are_never_written_through(place, way, kind, name, tmp_path):
     """A resumed run rejects a folder with one, whose journal is real. A plain run removes all."""
     out, hidden = place
 

@@ -216,14 +216,13 @@ class StagingFolder:
     def _take_lock(self) -> bool:
         """Lock the folder. Return False if the run that had it has removed it meanwhile."""
         opened, name = Descriptors(), os.fspath(self.root / LOCK_NAME)
+        with contextlib.suppress(FileNotFoundError):
+            self._check_lock(os.lstat(name))
         try:
             try:
                 opened.open(name, name, os.O_RDWR | os.O_CREAT | UNFOLLOWED)
             except FileNotFoundError:
                 return False
-            except OSError:
-                self._check_lock(os.lstat(name))
-                raise
             found = os.fstat(opened[name])
             self._check_lock(found)
             self._lock = open(name, "r+b", opener=opened.pop)  # noqa: SIM115 - closed with the folder
