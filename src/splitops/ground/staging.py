@@ -275,10 +275,10 @@ def _user() -> int:
 
 def _remove(path: Path) -> None:
     """Remove a file or folder, as far as the system lets it; links are not followed."""
-    if stat.S_ISDIR(os.lstat(path).st_mode):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink()
 
 
