@@ -705,23 +705,22 @@ def _backward_slices(reader: _Reader) -> Iterator[Fused]:
 def _backwards(group: Sequence[_Slice], *, whole: bool) -> Iterator[Fused]:
     """Yield the Slices of one axis that end before they start; ``whole`` ones of everything are removed."""
     size = group[0].size
-    kept = {(one.taken.start, one.taken.stop): one for one in group}
-    kept = {span: one for span, one in kept.items() if min(span) >= 0}
-    if size is None or not any(stop < start for start, stop in kept):
+    if size is None:
+        return
+    # Those that are written alike are one; others of the same positions are not.
+    found = {(one.taken.start, one.taken.stop): one for one in group}.values()
+    kept = [(slice(one.taken.start, one.taken.stop).indices(size)[:2], one.node) for one in found]
+    if not any(stop < start for (start, stop), _ in kept):
         return
     if whole:
-        kept = {span: one for span, one in kept.items() if span[0] or span[1] < size}
-    spans = sorted(kept)
-    lengths = _lengths_of(spans, size)
-    if lengths is not None and lengths != [_clamped(span, size) for span in spans]:
-        nodes = tuple(kept[span].node for span in spans)
-        for start, stop in spans:
+        kept = [(span, node) for span, node in kept if span != (0, size)]
+    kept.sort(key=itemgetter(0))
+    lengths = _lengths_of([span for span, _ in kept], size)
+    if lengths is not None and lengths != [max(0, stop - start) for (start, stop), _ in kept]:
+        nodes = tuple(node for _, node in kept)
+        for (start, stop), node in kept:
             if stop < start:
-                yield Fused(Fusion.BACKWARDS, kept[start, stop].node, nodes)
-
-
-def _clamped(span: tuple[int, int], size: int) -> int:
-    return len(range(size)[slice(*span)])
+                yield Fused(Fusion.BACKWARDS, node, nodes)
 
 
 def _lengths_of(spans: Sequence[tuple[int, int]], size: int) -> list[int] | None:

@@ -13,13 +13,14 @@ from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
 from splitops.models.graph.onnx import all_nodes
 from splitops.models.graph.openvino import from_nodes, layer_of, set_layer
-from splitops.models.known import MAX_ELEMENTS, Known, Tensor, meet_shapes
+from splitops.models.infer.openvino_folding import folded
+from splitops.models.known import MAX_ELEMENTS, Known, Tensor, may_be, meet_shapes
 from splitops.models.movers import mover_of
 from splitops.models.movers.elementwise import ELEMENTWISE
 from splitops.models.sites import Site
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
-_FOLLOWED_FLOATS: Final = frozenset({"float32", "float64"})
+_FOLLOWED: Final = frozenset({"bool", "float32", "float64"})
 
 
 def known_before(layer: Layer, where: Where) -> Tensor:
@@ -30,7 +31,7 @@ def known_before(layer: Layer, where: Where) -> Tensor:
     if constant is None:
         return Tensor()
     kind, value = constant.element_type, None
-    if math.prod(constant.shape) <= MAX_ELEMENTS and (kind.integer or kind.name in _FOLLOWED_FLOATS):
+    if math.prod(constant.shape) <= MAX_ELEMENTS and (kind.integer or kind.name in _FOLLOWED):
         value = constant.array(where)
     return Tensor(kind, constant.shape, value)
 
@@ -38,6 +39,16 @@ def known_before(layer: Layer, where: Where) -> Tensor:
 def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
     ports = [port.declared for port in layer.outputs]
+    found = _inferred(layer, inputs, ports)
+    if len(found) != 1 or found[0].is_whole or not layer.version.startswith("opset"):
+        return found
+    constant = folded(layer, inputs, ports[0])
+    if constant is None or not may_be(found[0].shape, constant.shape):
+        return found
+    return [constant]
+
+
+def _inferred(layer: Layer, inputs: Sequence[Tensor], ports: list[Tensor]) -> list[Tensor]:
     mover = mover_of(layer)
     rule = _ELEMENTWISE.get(layer.type) if mover is None else mover.infer_layer
     if rule is None or len(ports) != 1 or not layer.version.startswith("opset"):
