@@ -339,7 +339,6 @@ def _products() -> Iterator[LayerCase]:
         *queries[1:],
         **plain,
         only="open sizes",
-        rejected="size of the heads",
     )
 
 
@@ -485,6 +484,20 @@ def _positions() -> Iterator[LayerCase]:
     yield _case("Range", 4, *mixed, output_type="i64", only="of both integers")
     yield _case("Range", 4, *mixed, output_type="i32", only="of both integers, as int32")
     yield _case("Range", 4, Given(np.float32(0)), np.float32(1), np.float32(0.3), output_type="f32")
+    for kinds in (
+        (np.int64, np.int32, np.uint8),
+        (np.uint8, np.int64, np.int16),
+        (np.int32, np.int32, np.int64),
+    ):
+        first, last, step = (kind(number) for kind, number in zip(kinds, (1, 9, 2), strict=True))
+        names = ", ".join(kind.__name__ for kind in kinds)
+        for told in ("i32", "i64", "f32", "f64"):
+            given = Given(first), Given(last), step
+            yield _case("Range", 4, *given, output_type=told, only=f"of {names} as {told}")
+    floats = Given(np.int32(0)), Given(np.int64(3)), np.float32(0.75)
+    yield _case("Range", 4, *floats, output_type="f32", only="of integers by a fraction")
+    halves = (Given(np.float16(0)), np.float16(2), np.float16(1))
+    yield _case("Range", 4, *halves, output_type="f16", rejected="counts float16")
     yield _case(
         "Range",
         4,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
+from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, LoneNode, NoAdapterError
 from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.graph.onnx import (
@@ -82,7 +83,9 @@ class OpsetMover:
             raise NoAdapterError("an axis is negative, of an unknown rank")
         if node.op_type in _UNDEFINED_BEFORE and (after or 0) < _UNDEFINED_BEFORE[node.op_type] <= before:
             raise NoAdapterError("its text does not say what padding counts for")
-        _drop_allowzero(node, new)
+        if _needs_allowzero(node, new):
+            write_empty_reshape(node, new, self._names)
+            return ["If", "Reshape"]
         if _reduces_nothing(node, new):
             pen = OnnxPen(new, self._names, stem(node))
             pen.replace(node, [pen.op("Identity", [node.inputs[0]])])
@@ -132,19 +135,26 @@ class OpsetMover:
         return became
 
 
-def _drop_allowzero(node: ir.Node, opset: int) -> None:
-    """Leave allowzero out of a Reshape where no size of the result is a 0 that would be copied instead."""
+def _needs_allowzero(node: ir.Node, opset: int) -> bool:
+    """Return whether a Reshape needs allowzero, which its opset lacks; leave it out where it does not.
+
+    It does not where no size of the result is a 0 that would be copied instead.
+    """
     version = version_of(node.op_type, opset)
     if node.op_type != "Reshape" or version is None or "allowzero" in version.attributes:
-        return
+        return False
     stated = node.attributes.get("allowzero")
-    if stated is None or stated.is_ref() or not stated.as_int() or len(node.inputs) < 2:
-        return
+    if stated is None or len(node.inputs) < 2 or not (stated.is_ref() or stated.as_int()):
+        return False
     data, wanted = node.inputs
     entries = None if wanted is None else _entries(wanted)
     sizes = () if data is None else shape_of(data) or ()
     if entries is not None and all(_is_kept(entry, sizes[i : i + 1]) for i, entry in enumerate(entries)):
         del node.attributes["allowzero"]
+        return False
+    if stated.is_ref():
+        raise NoAdapterError("whether a size of 0 copies one is said by the caller of the function")
+    return True
 
 
 _OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})

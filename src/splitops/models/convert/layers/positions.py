@@ -13,7 +13,9 @@ from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     INT32,
     INT64,
+    INTEGERS,
     NUMBERS,
+    SIZES,
     LayerForm,
     Values,
     as_int64,
@@ -24,7 +26,7 @@ from splitops.models.movers.form import (
     prove,
     rank_of,
 )
-from splitops.spec.elements.types import ElementType, from_openvino
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 
 
 def _typed_result(pen: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
@@ -134,12 +136,16 @@ def _reverse_sequence(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) 
     return pen.op("Transpose", [made], {"perm": back}) if moved else made
 
 
+_COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
+"""The types in which ONNX and layers both count."""
+
+
 def _range(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     stated = layer.attribute("output_type")
     kind = pen.type_of(sources[0]) if stated is None else from_openvino(stated)
     given = [pen.type_of(source) for source in sources]
-    # Of fractions, OpenVINO counts before it converts.
-    same = kind in NUMBERS and all(own is kind or {own, kind} <= {INT32, INT64} for own in given)
+    # Of fractions, OpenVINO counts before it converts them to integers.
+    same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in given)
     prove(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
     assert kind is not None
     return pen.op("Range", [_as_scalar(pen, source, kind) for source in sources])
@@ -163,5 +169,5 @@ POSITIONS: Final = (
     LayerForm(layer="NonZero", versions=opsets(3), write=_non_zero),
     LayerForm(layer="OneHot", versions=opsets(1, 16), write=_one_hot),
     LayerForm(layer="ReverseSequence", versions=opsets(1), write=_reverse_sequence),
-    LayerForm(layer="Range", versions=opsets(4), write=_range, types=NUMBERS),
+    LayerForm(layer="Range", versions=opsets(4), write=_range, types=NUMBERS | INTEGERS),
 )

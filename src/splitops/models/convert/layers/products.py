@@ -24,6 +24,7 @@ from splitops.models.movers.form import (
     rank_of,
     scalar,
 )
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 
 def _matmul(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -67,8 +68,13 @@ def _scaled(pen: LayerPen, layer: Layer, query: ir.Value, scale: Sequence[ir.Val
     if scale:
         return pen.op("Mul", [query, scale[0]])
     width = (pen.shape_of(query) or (None,))[-1]
-    width = must_know(width if isinstance(width, int) else None, f"the size of the heads of {layer}")
-    return pen.op("Mul", [query, scalar(pen, 1 / math.sqrt(width), query)])
+    if isinstance(width, int):
+        return pen.op("Mul", [query, scalar(pen, 1 / math.sqrt(width), query)])
+    # With the precision of the constant: rounded once, to the type of the query.
+    kind = must_know(pen.type_of(query), "the element type")
+    size = pen.cast(pen.size(query, pen.constant(np.array(-1, np.int64))), FLOAT64)
+    factor = pen.op("Div", [pen.constant(np.array(1.0)), pen.op("Sqrt", [size])])
+    return pen.op("Mul", [query, pen.cast(factor, kind)])
 
 
 def _lower_triangle(pen: LayerPen, scores: ir.Value) -> ir.Value:
@@ -100,6 +106,7 @@ def _fourier(
     return pen.part(data, axes[-1], pen.integers([0]), half)
 
 
+FLOAT64: Final = ELEMENT_TYPES["float64"]
 WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
 """The floats of which runtimes transform."""
 _transform = partial(LayerForm, opset=17, types=WIDE)

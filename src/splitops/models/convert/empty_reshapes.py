@@ -1,0 +1,68 @@
+"""Reshapes to sizes of 0, below the opset in which a Reshape can have them: there a 0 copies a size."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.models.convert.onnx_adapter import NoAdapterError
+from splitops.models.graph.onnx import Names, shape_of, stem, type_of
+from splitops.models.graph.pen import OnnxPen
+from splitops.models.sites.rewriting import onnx_types
+
+_SINCE: Final = 10
+"""The opset from which on a Slice takes the sizes as its bounds."""
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def write_empty_reshape(node: ir.Node, opset: int, names: Names) -> None:
+    """Replace a Reshape with allowzero by an If: with a size of 0, what has no elements is made.
+
+    What the Reshape rejects is rejected too: data with elements, and a -1 beside a 0.
+
+    Raises:
+        NoAdapterError: there is no such form.
+    """
+    data, sizes = node.inputs
+    assert data is not None
+    assert sizes is not None
+    kind, shape = type_of(data), shape_of(sizes)
+    count = shape[0] if shape is not None and len(shape) == 1 else None
+    known = "declare the sizes of the inputs, so that no size is 0"
+    if opset < _SINCE:
+        raise NoAdapterError(f"a size may be 0, for which opset {_SINCE} is needed: {known}")
+    if not isinstance(count, int) or kind is None:
+        raise NoAdapterError(f"a size may be 0, and the type of the data or the rank is unknown: {known}")
+    made = onnx_types("ConstantOfShape", opset, "T2")
+    if kind not in (made | onnx_types("Cast", opset, "T2")) & onnx_types("If", opset, "V"):
+        raise NoAdapterError(f"a size may be 0, and no tensor of {kind} can be made: {known}")
+    pen = OnnxPen(opset, names, stem(node))
+    smallest = pen.op("ReduceMin", [pen.op("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest")
+    none = pen.op("Equal", [smallest, pen.integers([0])], hint="is_empty")
+    empty = OnnxPen(opset, names, stem(node))
+    zeros = empty.op("Equal", [sizes, empty.integers([0])], hint="zeros")
+    ones = empty.op("Where", [zeros, empty.integers([1]), sizes], hint="sizes")
+    # As many elements as the sizes without zeros ask for: with one more of the data, they do not fit.
+    number = empty.op("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
+    if kind in made:
+        value = {"value": ir.tensor(np.zeros(1, kind.numpy))}
+        filling = empty.op("ConstantOfShape", [number], value, hint="filling")
+    else:
+        value = {"value": ir.tensor(np.zeros(1, np.float32))}
+        filling = empty.cast(empty.op("ConstantOfShape", [number], value), kind, "filling")
+    flat = empty.op("Reshape", [data, empty.integers([-1])], hint="flat")
+    filled = empty.op("Reshape", [empty.op("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
+    begins, axes = empty.integers([0] * count), empty.integers(range(count))
+    result = empty.op("Slice", [filled, begins, sizes, axes], hint="empty")
+    plain = OnnxPen(opset, names, stem(node))
+    reshaped = plain.op("Reshape", [data, sizes])
+    branches = {
+        "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.fresh(f"{stem(node)}_empty")),
+        "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.fresh(f"{stem(node)}_plain")),
+    }
+    for value_ in (result, reshaped):
+        value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))
+    attributes = {name: ir.AttrGraph(name, graph) for name, graph in branches.items()}
+    pen.replace(node, [pen.op("If", [none], attributes, hint="reshaped")])
