@@ -279,7 +279,7 @@ def test_negative_sizes_are_reported_wherever_they_are_stated() -> None:
     ("body", "codes"),
     [
         ("(float[6] x) => (float[A] y) <int64 k = {2}>", []),
-        ("(float[N] x) => (float[A] y) <int64[2] k = {2, 4}>", []),
+        ("(float[N] x) => (float[A] y) <int64[2] k = {2, 4}>", ["lengths.baked"]),
         ("(float[6] x, int64[2] k) => (float[A] y)", []),
         ("(float[N] x) => (float[A] y) <int64 k = {2}>", ["openvino.sequence-open-axis"]),
         ("(float[6] x, int64 k) => (float[A] y)", ["openvino.sequence-runtime-lengths"]),

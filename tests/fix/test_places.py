@@ -12,7 +12,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 from click.testing import CliRunner
-from fix_helpers import parse, proved
+from fix_helpers import is_right, parse, proved
 
 import splitops
 from splitops.cli import cli
@@ -296,7 +296,7 @@ def test_an_unbind_is_sliced_as_it_is_meant(target: str, model: str) -> None:
 
 
 REJECTED_SEQUENCES = {
-    "SplitToSequence(x, k) y = SequenceAt(s, i)": ("openvino", "constant positions from the front"),
+    "SplitToSequence(x, k) y = SequenceAt(s, j)": ("openvino", "more reads its sequence than constant"),
     "SplitToSequence(x, u) y = SequenceAt(s, i)": ("openvino", "how it is divided is not known"),
 }
 
@@ -304,11 +304,21 @@ REJECTED_SEQUENCES = {
 @pytest.mark.parametrize("text", REJECTED_SEQUENCES)
 def test_sequences_that_cannot_be_sliced(text: str) -> None:
     target, words = REJECTED_SEQUENCES[text]
-    model = parse(f"(float[N] x, int64 k, int64[3] u) => (float[A] y) <int64 i = {{-1}}> {{ s = {text} }}")
+    inputs = "float[N] x, int64 k, int64[3] u, int64 j"
+    model = parse(f"({inputs}) => (float[A] y) <int64 i = {{-1}}> {{ s = {text} }}")
     model.graph.input[2].type.tensor_type.ClearField("shape")
     (split,) = fix(model, target, partial=True, report=True).splits
     assert split.after == split.before
     assert any(words in reason.text for reason in (*split.reasons, *split.possible))
+
+
+def test_a_position_from_the_end_is_sliced() -> None:
+    pytest.importorskip("openvino")
+    model = parse("""(float[N] x, int64 k) => (float[A] y) <int64 i = {-1}> {
+        s = SplitToSequence(x, k) y = SequenceAt(s, i) }""")
+    for size in (3, 4, 5):
+        feeds = {"x": np.arange(size, dtype=np.float32), "k": np.array(2)}
+        assert is_right("openvino", fix(model, "openvino"), model, feeds) is None
 
 
 def test_a_sequence_of_too_many_parts_is_not_made_of_them() -> None:

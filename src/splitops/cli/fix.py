@@ -27,7 +27,7 @@ from splitops.cli._models import (
     out_option,
 )
 from splitops.cli._verification import print_verifications
-from splitops.errors import count_of, shown_path
+from splitops.errors import ModelError, count_of, shown_path
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -38,6 +38,17 @@ if TYPE_CHECKING:
     from splitops.models.verify import Verification
 
 _MAX_ROWS: Final = 200
+
+
+def _opening(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Check what --open says."""
+    from splitops.models.fix.opening import opening_of
+
+    try:
+        opening_of(text)
+    except ModelError as error:
+        raise click.BadParameter(f"{error.message.removeprefix('open is ')}.") from None
+    return text
 
 
 @click.command(short_help="Rewrite a model's splits so that a given runtime executes them correctly.")
@@ -68,6 +79,15 @@ _MAX_ROWS: Final = 200
     "this way and drops the axis; as written, the axis stays.",
 )
 @click.option(
+    "--open",
+    "opening",
+    metavar="even|chunk|rest=INDEX",
+    callback=_opening,
+    help="How constant lengths follow an axis whose size MODEL leaves open. Exporters write those of one "
+    "size. even: equal parts, if the lengths are equal. rest=INDEX: that part takes what the others leave. "
+    "chunk: parts of the first length, the last one smaller, as torch.split.",
+)
+@click.option(
     "--keep-data",
     is_flag=True,
     help="Leave data of MODEL that is in other files where it is: the fixed model names it, and has to be in "
@@ -86,6 +106,7 @@ def command(
     inputs: tuple[str, ...],
     partial: bool,
     unbind: str | None,
+    opening: str | None,
     keep_data: bool,
     dry_run: bool,
     allow_links: bool,
@@ -106,6 +127,7 @@ def command(
       splitops fix model.onnx --for npu.toml -o fixed.onnx
       splitops fix model.onnx --unbind as-pytorch -o fixed.onnx
       splitops fix large.onnx --keep-data -o large.fixed.onnx
+      splitops fix model.onnx --open rest=0 --verify -o fixed.onnx
       splitops fix model.xml -o fixed.xml --json
     """
     from splitops.models.fix import fix
@@ -122,13 +144,15 @@ def command(
         model,
         targets or None,
         unbind=unbind,
+        open=opening,
         partial=True,
         allow_links=allow_links,
         keep_data=keep_data,
         report=True,
     )
     failed = report.error is not None and not partial
-    checks = _verified(model, report, inputs, allow_links) if verify and not failed else []
+    opened = opening is not None
+    checks = _verified(model, report, inputs, allow_links, opened=opened) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
     written = None if failed or dry_run else out
     files = () if written is None else write_model(report, written)
@@ -153,7 +177,9 @@ def _hold_data(model: Path, out: Path | None) -> None:
         )
 
 
-def _verified(model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool) -> list[Verification]:
+def _verified(
+    model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool, *, opened: bool
+) -> list[Verification]:
     """Verify the fixed model in each of its runtimes that can run here, or in the one that is installed."""
     from splitops.models.fix import installed_runtimes
     from splitops.models.sessions import session
@@ -171,7 +197,7 @@ def _verified(model: Path, report: FixReport, inputs: Sequence[str], allow_links
         with session(report.model, "reference") as ready:  # the source may not run
             feeds = read_inputs(inputs, ready.inputs)
     return [
-        verify(model, report.model, name, inputs=feeds, allow_links=allow_links)
+        verify(model, report.model, name, inputs=feeds, opened=opened, allow_links=allow_links)
         for name in dict.fromkeys(runtimes)
     ]
 

@@ -142,6 +142,7 @@ def verify(
     runtime: str,
     *,
     inputs: Mapping[str, Any] | None = None,
+    opened: bool = False,
     seed: int = 0,
     allow_links: bool = False,
 ) -> Verification:
@@ -156,6 +157,8 @@ def verify(
         runtime: ``"onnxruntime"`` or ``"openvino"``.
         inputs: the inputs by name, as :meth:`~splitops.models.sessions.Session.run` takes them: the only
             sample. None generates samples.
+        opened: whether the fixed model accepts sizes that the source rejects, as with ``open=`` of
+            :func:`splitops.fix`: there it is compared with its own results here.
         seed: of the random numbers.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
@@ -184,6 +187,7 @@ def verify(
         raise ModelError(f"{runtime} cannot be run here; {' and '.join(VERIFIABLE)} can")
     with ExitStack() as stack:
         trials, base, source_error = _meaning(stack, source, fixed, inputs, seed, allow_links)
+        trials.wider = stack.enter_context(session(fixed, "reference")) if opened else None
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="splitops-verify-")))
         path = folder / ("m.xml" if is_openvino(fixed) else "m.onnx")
         save(fixed, path)
@@ -321,6 +325,8 @@ class _Trials:
     def __init__(self, ours: Session, seed: int, inputs: Mapping[str, Any] | None = None) -> None:
         self.ours = ours
         self.inputs = inputs
+        self.wider: Session | None = None
+        """The fixed model, where it accepts what the source rejects."""
         self.ends: Collection[int] = ()
         """Where chunks end that are read."""
         self._first: dict[str, Any] = {}
@@ -350,7 +356,7 @@ class _Trials:
             try:
                 # Other numbers might be rejected, if lengths are an input.
                 feeds = self._first if sizes == base else self.feeds(sizes)
-                expected = self.ours.run(feeds)
+                expected = self._expected(feeds)
             except SplitError:
                 yield Trial(sizes, Verdict.REJECTED)
                 continue
@@ -363,6 +369,14 @@ class _Trials:
                 yield Trial(sizes, Verdict.FAILED, error.message)
                 return  # its process may have ended
             yield Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
+
+    def _expected(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self.ours.run(feeds)
+        except SplitError:
+            if self.wider is None:
+                raise
+            return self.wider.run(feeds)
 
     def feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Return inputs of some sizes."""
@@ -434,7 +448,9 @@ class _Trials:
                 continue
             steps: Iterable[int] = (division.count, division.chunk)
             if division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
-                steps = (sum(length for length in division.lengths if length > 0),)
+                total = sum(length for length in division.lengths if length > 0)
+                # Of a size that only the fixed model takes, its number of parts may be the next one.
+                steps = (total,) if self.wider is None else (total, total + len(division.lengths))
             for step in steps:
                 found |= {step - 1, step, step + 1, 2 * step}
         for end in self.ends:

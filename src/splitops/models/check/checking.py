@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from splitops.errors import Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
+from splitops.models.check import baked
 from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.limits import DEPENDS, Limit
@@ -129,6 +130,7 @@ def examine_nodes(
     for site in counted(walked.sites, "check"):
         found += _rule_findings(site)
         found += _limit_findings(site, surroundings, asked, asked=bool(targets))
+    found += _baked_findings(model, opened.where, walked.sites)
     found += _fusion_findings(model, walked.found, opened.where, targets)
     return [*_form(opened, model), *_without_repeats(found), *_contradictions(walked)]
 
@@ -193,6 +195,22 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
             message=f"{len(site.outputs)} output ports are declared, but {name} = {count}",
             values={"outputs": len(site.outputs), name: count},
             source=schema.source,
+        )
+
+
+def _baked_findings(model: ir.Model, where: Where, sites: Sequence[Site]) -> Iterator[Finding]:
+    if not any(map(baked.may_be_baked, sites)):
+        return
+    for site, text in baked.find_baked(model, where):
+        yield Finding(
+            code=baked.CODE,
+            severity=Severity.WARNING,
+            operator=site.operator,
+            where=site.where,
+            message=text,
+            values={"lengths": baked.baked_lengths(site)},
+            fix=baked.cures(site),
+            source=site.schema.source,
         )
 
 

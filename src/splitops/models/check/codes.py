@@ -10,6 +10,7 @@ from splitops.models.check.targets import every_limit, names
 
 MODEL_CODES: Final = (
     "model.invalid",
+    "lengths.baked",
     "stated.shape",
     "stated.type",
     "onnxruntime.empty-tensor",

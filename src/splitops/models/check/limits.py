@@ -37,6 +37,8 @@ class FixForm(StrEnum):
     """The number of parts that the declared outputs say."""
     MEANING = "meaning"
     """The one of two readings that the user means."""
+    OPEN = "open"
+    """Lengths that follow the size of an open axis as the user means it, in the place of constants."""
     LENGTHS = "lengths"
     """The length of each part: constants, or computed by the graph where only a run knows the size."""
     PARTS = "parts"

@@ -34,11 +34,13 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph, editable_copy, written
+from splitops.models.graph.onnx_sequences import slice_elements
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split
 from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor, may_be
+from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.sites import Origin, Site
 from splitops.models.sites.forms import Form, Method, SplitForm, Target
 from splitops.models.sites.rewriting import find_form
@@ -251,14 +253,38 @@ class Converting:
             self._settle_constants(owner)
 
     def lower(self, owner: Any, rule: Rule) -> None:
-        """Make every SplitToSequence a Split where its readers allow it; others are rejected by a rule."""
+        """Make every SplitToSequence a Split where its readers allow it, else what they read of the data.
+
+        Others are rejected by a rule.
+        """
         splits = [node for _, node in nodes_of(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             site = self.editor.site(node)
             try:
                 self._lowered[lower_sequence(node, site, self.editor, rule)] = str(site)
             except SplitError as error:
-                self._rejected[node] = error
+                where = self.editor.where(node)
+                after = self._read_apart(node, site)
+                if after is None:
+                    self._rejected[node] = error
+                else:
+                    self.changes.append(Change(where, Status.REWRITTEN, str(site), after))
+
+    def _read_apart(self, node: ir.Node, site: Site) -> str | None:
+        """Let the readers of a sequence of unknown length read the data; None where they read more.
+
+        Lengths that the caller can replace are no constants for every target.
+        """
+        if Origin.DEFAULT in site.origins[1:]:
+            return None
+        sequence_reads(node, self.editor)
+        if node.graph is None:
+            return self.editor.changes[-1].after
+        try:
+            count = slice_elements(node, site, self.editor)
+        except ModelError:
+            return None
+        return f"Slice x {count}(axis={site.bind().axis})"
 
     def rewrite_splits(self, nodes: Iterable[ir.Node], target: Target, opset: int, form: Form) -> None:
         """Write each split among some nodes for a target, between nodes of an opset, and report it."""

@@ -25,6 +25,7 @@ def fix(
     runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
+    open: str | None = None,
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
@@ -38,6 +39,7 @@ def fix(
     runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
+    open: str | None = None,
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
@@ -51,6 +53,7 @@ def fix(
     runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
+    open: str | None = None,
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
@@ -63,6 +66,7 @@ def fix(
     runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
+    open: str | None = None,
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
@@ -91,6 +95,11 @@ def fix(
             scripted ``unbind``: ``"as-written"`` keeps the axis, as the specification says,
             ``"as-pytorch"`` drops it, as PyTorch and onnxruntime do. None makes no choice: such a split is
             unfixable for a runtime that drops the axis.
+        open: how constant lengths follow an axis whose size the inputs of the model leave open, as exporters
+            write the lengths of one size: ``"even"`` are equal parts, where the lengths are equal;
+            ``"rest=1"`` lets part 1 take what the others leave; ``"chunk"`` keeps the size of the first part
+            as long as the axis lasts, as ``torch.split`` does. The size that worked keeps its lengths. None
+            leaves such splits as they are.
         partial: return the model even if errors are left; the report lists them.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
@@ -105,9 +114,9 @@ def fix(
 
     Raises:
         ModelError: the model is not well formed; or a split is unfixable, or a check finds another error in
-            the fixed model: the first one is named with the code of the rule or limit; or ``unbind`` is
-            another word; or a runtime does not read IR; or the file of a target is wrong; or data is to be
-            kept of a model that is not the path of an ONNX model.
+            the fixed model: the first one is named with the code of the rule or limit; or ``unbind`` or
+            ``open`` is another word; or a runtime does not read IR; or the file of a target is wrong; or data
+            is to be kept of a model that is not the path of an ONNX model.
         ArrayError: a runtime or release is not known.
 
     Examples:
@@ -123,7 +132,7 @@ def fix(
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _fixed(model, runtimes, unbind, allow_links, keep_data)
+    found = _fixed(model, runtimes, unbind, open, allow_links, keep_data)
     error = None if partial else found.error
     if error is not None:
         raise error
@@ -143,6 +152,7 @@ def _fixed(
     model: AnyModel,
     runtimes: _Named | Iterable[_Named] | None,
     unbind: str | None,
+    opening: str | None,
     allow_links: bool,
     keep_data: bool,
 ) -> FixReport:
@@ -151,18 +161,19 @@ def _fixed(
     from splitops.models.check.targets import load_targets
     from splitops.models.fix.limits import meaning_of
     from splitops.models.fix.models import fix_model
+    from splitops.models.fix.opening import opening_of
     from splitops.models.formats.files import is_openvino
     from splitops.models.formats.onnx.storage import keep_external
     from splitops.models.graph.model import NodeModel
 
     targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
-    meaning = meaning_of(unbind)
+    meaning, chosen = meaning_of(unbind), opening_of(opening)
     if not keep_data:
-        return fix_model(NodeModel.opened(model, allow_links=allow_links), targets, meaning)
+        return fix_model(NodeModel.opened(model, allow_links=allow_links), targets, meaning, chosen)
     if is_openvino(model) or not isinstance(model, str | os.PathLike):
         raise ModelError("keep_data is for the path of an ONNX model, which names its data in other files")
     opened = NodeModel.opened(model, weights=False, allow_links=allow_links)
-    report = fix_model(opened, targets, meaning, keep_data=True)
+    report = fix_model(opened, targets, meaning, chosen, keep_data=True)
     assert isinstance(report.model, ModelProto)  # as that of a path is
     keep_external(report.model, Path(model), allow_links=allow_links)
     return report

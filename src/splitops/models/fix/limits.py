@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from splitops.errors import ModelError, Rule, RuleError, shown, shown_path
+from splitops.models.check import baked
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.limits import FixForm, Limit
@@ -15,6 +16,8 @@ from splitops.models.fix.report import Reason, Unbind
 from splitops.models.graph.meant import MEANT_RULES, meant_site
 from splitops.models.sites import Site
 
+CHOICES: Final = (FixForm.MEANING, FixForm.OPEN)
+"""The forms with which the user says what a split means: it may give something else then."""
 _STRENGTH: Final = {form: strength for strength, form in enumerate(FixForm)}
 
 
@@ -34,7 +37,7 @@ class Obstacle(NamedTuple):
     @property
     def asks(self) -> bool:
         """Whether the user has to say what the split node means."""
-        return self.forms == (FixForm.MEANING,)
+        return len(self.forms) == 1 and self.forms[0] in CHOICES
 
 
 def obstacles(
@@ -44,15 +47,19 @@ def obstacles(
     unbind: Unbind | None,
     *,
     repair: bool = True,
+    to_open: Callable[[Site], str | None] | None = None,
 ) -> list[Obstacle]:
     """Return what prevents one split node, in all of its calls: first what has no form, then the greatest.
 
-    What must be said comes before what is written for it.
+    What must be said comes before what is written for it. With ``to_open``, what it says of lengths is one.
     """
     found: dict[str, Obstacle] = {}
     for site in sites:
         for obstacle in _of_site(site, model, targets, unbind, repair):
             found.setdefault(obstacle.reason.code, obstacle)
+        told = None if to_open is None else to_open(site)
+        if told is not None:
+            found.setdefault(baked.CODE, Obstacle(Reason(baked.CODE, told), (FixForm.OPEN,)))
     return sorted(
         found.values(), key=lambda obstacle: (bool(obstacle.forms), not obstacle.asks, -obstacle.strength)
     )

@@ -10,13 +10,16 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
+from splitops.models.check import baked
 from splitops.models.check.checking import examine_nodes, walk_model
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.targets import Target
 from splitops.models.fix.declared import Repair, declare_outputs
 from splitops.models.fix.limits import most_outputs
+from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.onnx_forms import OnnxForms
+from splitops.models.fix.opening import Opening
 from splitops.models.fix.openvino_forms import OpenVINOForms
 from splitops.models.fix.report import FixReport, FixStatus, SplitReport, Unbind
 from splitops.models.fix.rounds import Round, ValueName, fix_splits
@@ -26,29 +29,38 @@ from splitops.models.graph.onnx import known
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.openvino import output_values, source_of
 from splitops.models.graph.openvino_editor import OpenVINOEditor
+from splitops.models.graph.provenance import record_fix
 from splitops.models.infer.walk import Upstream
 from splitops.models.known import Known
 from splitops.models.sites import Site
 
 
 def fix_model(
-    model: NodeModel, targets: Sequence[Target], unbind: Unbind | None, *, keep_data: bool = False
+    model: NodeModel,
+    targets: Sequence[Target],
+    unbind: Unbind | None,
+    opening: Opening | None = None,
+    *,
+    keep_data: bool = False,
 ) -> FixReport:
     """Fix a model for some targets; unfixable splits stay."""
     for target in targets if isinstance(model.source, OpenVINOModel) else ():
         if "openvino" not in target.formats:
             told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
             raise ModelError(told, model.where)
-    edited, splits, _ = fix_nodes(model, targets, unbind)
+    edited, splits, _ = fix_nodes(model, targets, unbind, opening=opening)
+    if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
+        declare_loosened(edited, model.where)
     walked = walk_model(edited, model.where)
     splits = _with_repairs(splits, declare_outputs(walked))
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
+    runtimes = tuple(target.label for target in targets)
     made = model.result(edited, changed=changed)
+    made = record_fix(made, runtimes) if changed else made
     # What is written is checked as a stranger would check it: nothing is left unsaid.
     now = replace(model, source=made) if isinstance(made, ModelProto) else model
     found = examine_nodes(now, edited, walked, targets)
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
-    runtimes = tuple(target.label for target in targets)
     untested = tuple(target for target in targets if not target.is_tested)
     return FixReport(runtimes, made, splits, left, untested, keep_data)
 
@@ -84,19 +96,30 @@ def _beside(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Fi
 
 
 def fix_nodes(
-    model: NodeModel, targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
+    model: NodeModel,
+    targets: Sequence[Target],
+    unbind: Unbind | None,
+    *,
+    repair: bool = True,
+    opening: Opening | None = None,
 ) -> tuple[ir.Model, tuple[SplitReport, ...], Round]:
     """Return a model fixed for some targets, what happened to its splits, and the last look at it.
 
     Without ``repair``, splits that break a rule stay.
     """
     edited = model.editable(name_unread=False)
-    look = partial(look_at, edited, model.where, targets, unbind)
+    look = partial(look_at, edited, model.where, targets, unbind, opening)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
     return edited, splits, last
 
 
-def look_at(model: ir.Model, where: Where, targets: Sequence[Target], unbind: Unbind | None = None) -> Round:
+def look_at(
+    model: ir.Model,
+    where: Where,
+    targets: Sequence[Target],
+    unbind: Unbind | None = None,
+    opening: Opening | None = None,
+) -> Round:
     """Return a model as a round of fixes for some targets sees it; what is known of its values is noted."""
     most = most_outputs(targets)
     calls: dict[ir.Node, list[Site]] = {}
@@ -105,18 +128,20 @@ def look_at(model: ir.Model, where: Where, targets: Sequence[Target], unbind: Un
         calls.setdefault(site.node, []).append(site)
 
     # What a split proves of its own input is not known before it has run.
-    found = Upstream(model, where, on_site).run()
+    sizes = None if opening is None else baked.OpenSizes.of(model)
+    found = Upstream(model, where, on_site, given=None if sizes is None else sizes.given).run()
     found.note()
+    to_open = None if sizes is None else sizes.baked
     surroundings = Surroundings.of(model)
     if source_of(model) is None:
-        onnx = OnnxForms(OnnxEditor(model, where), unbind, most)
-        return Round(calls, surroundings, onnx, _outputs, found.by_name)
+        onnx = OnnxForms(OnnxEditor(model, where), unbind, most, opening)
+        return Round(calls, surroundings, onnx, _outputs, found.by_name, to_open)
     # Names inside it go with the layers.
     results: dict[ValueName, Known] = {
         (None, name): known(value) for name, value in output_values(model).items()
     }
-    forms = OpenVINOForms(OpenVINOEditor(model, where), most)
-    return Round(calls, surroundings, forms, lambda node, path: results, lambda: results)
+    forms = OpenVINOForms(OpenVINOEditor(model, where), most, opening)
+    return Round(calls, surroundings, forms, lambda node, path: results, lambda: results, to_open)
 
 
 def _outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, Known]:

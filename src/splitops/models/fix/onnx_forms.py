@@ -9,15 +9,19 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.errors import RuleError
+from splitops.errors import ModelError, RuleError
+from splitops.models.check.baked import baked_lengths
 from splitops.models.check.limits import FixForm
-from splitops.models.fix.onnx_sequences import carry, slice_elements
+from splitops.models.fix.loosened import loosen_behind
+from splitops.models.fix.onnx_sequences import carry
+from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
 from splitops.models.graph.meant import find_meant_form, meant_site
 from splitops.models.graph.onnx import constant_array, note, shape_of, stem, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
+from splitops.models.graph.onnx_sequences import INT64, slice_elements
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
@@ -34,6 +38,9 @@ _MOST_POSITIONS: Final = 1 << 12
 """Longer parts are gathered at positions that the graph computes."""
 _BOUNDS_AS_INPUTS: Final = 10
 """The opset from which on Slice takes its bounds as inputs."""
+_LENGTHS_AS_INPUT: Final = 13
+"""The opset from which on Split takes its lengths as an input."""
+_COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
@@ -42,16 +49,20 @@ _INT64_MAX: Final = (1 << 63) - 1
 class OnnxForms:
     """Writes forms into a model, whose Splits may have at most so many outputs."""
 
-    def __init__(self, editor: OnnxEditor, unbind: Unbind | None, most: int | None) -> None:
+    def __init__(
+        self, editor: OnnxEditor, unbind: Unbind | None, most: int | None, opening: Opening | None = None
+    ) -> None:
         self.editor = editor
         self.unbind = unbind
         self.most = most
+        self.opening = opening
         self._writers: Final[dict[FixForm, Callable[[ir.Node, Site], Written]]] = {
             FixForm.AXIS: self._axis,
             FixForm.IN_FULL: self._in_full,
             FixForm.VERSION: self._version,
             FixForm.NUMBER: self._number,
             FixForm.MEANING: self._meaning,
+            FixForm.OPEN: self._open,
             FixForm.LENGTHS: self._lengths,
             FixForm.PARTS: self._parts,
             FixForm.SEQUENCE: self._sequence,
@@ -135,6 +146,30 @@ class OnnxForms:
         self.editor.set_inputs(node, node.inputs[:1])
         return Written(f"{self._describe(node)}, as PyTorch means it")
 
+    def _open(self, node: ir.Node, site: Site) -> Written:
+        """Let the lengths follow the size of the axis."""
+        row, lengths = site.schema, baked_lengths(site)
+        if self.opening is None:
+            raise NoFormError("--open says how the lengths follow the size of the axis")
+        if lengths is None:
+            raise NoFormError("each call of the function may have other lengths")
+        division, method = self.opening.division(lengths), Method.COMPUTED
+        if row.gives_sequence:
+            # The number of chunks follows the size too.
+            method = Method.ONE_NODE if division.rule is SizeRule.CHUNK else method
+        elif self.editor.opset(node) < _LENGTHS_AS_INPUT:
+            if division.rule is not SizeRule.EVEN:
+                cure = f"splitops convert MODEL --to onnx:{_LENGTHS_AS_INPUT} -o FILE makes them an input"
+                raise NoFormError(f"{row} has its lengths as constants; {cure}, which can be computed")
+            method = Method.ONE_NODE
+        count = 1 if row.gives_sequence else len(lengths)
+        form = SplitForm(
+            method, row, site.bind().axis, division, count, lengths_type=INT64, squeeze=site.bind().squeeze
+        )
+        write_site(node, site, form, self.editor.pen(node))
+        loosen_behind(self.editor.model, node)
+        return Written(str(form), _COMPUTED_LENGTHS if method is Method.COMPUTED else "")
+
     def _lengths(self, node: ir.Node, site: Site) -> Written:
         meant = meant_site(site)
         if meant is not None:
@@ -145,8 +180,7 @@ class OnnxForms:
         write_site(node, site, rewritten, self.editor.pen(node))
         self._name_outputs(node)
         computed = rewritten.method is Method.COMPUTED
-        cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
-        return Written(str(rewritten), cost)
+        return Written(str(rewritten), _COMPUTED_LENGTHS if computed else "")
 
     def _meant_lengths(self, node: ir.Node, site: Site, meant: Site) -> Written:
         """Write lengths of another form as the version takes them."""
@@ -182,7 +216,10 @@ class OnnxForms:
 
     def _slices(self, node: ir.Node, site: Site) -> Written:
         if site.schema.gives_sequence:
-            count = slice_elements(node, site, self.editor)
+            try:
+                count = slice_elements(node, site, self.editor)
+            except ModelError as error:
+                raise NoFormError(error.message) from error
             return Written(f"Slice x {count}(axis={site.bind().axis}, bounds computed)", _COMPUTED_BOUNDS)
         size = _axis_size(site)
         if isinstance(size, int) and size > _INT32_MAX and self.editor.opset(node) >= _BOUNDS_AS_INPUTS:

@@ -8,14 +8,23 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
+from splitops.models.check.baked import baked_lengths
 from splitops.models.check.limits import FixForm
+from splitops.models.fix.loosened import loosen_behind
+from splitops.models.fix.opening import Opening
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
 from splitops.models.graph.meant import FLOATS, meant_site
 from splitops.models.graph.onnx import is_read, shape_of, type_of
+from splitops.models.graph.openvino import DOMAIN
 from splitops.models.graph.openvino_editor import OpenVINOEditor
+from splitops.models.graph.pen import shape_like
 from splitops.models.simplify.constants import fold_constants
 from splitops.models.sites import Site
+from splitops.models.sites.operands import describe
+from splitops.spec.operators import schema
+from splitops.spec.sizes.dims import UNKNOWN
+from splitops.spec.sizes.rules import SizeRule
 
 _ANY_SIZE: Final = 1 << 62
 
@@ -23,9 +32,10 @@ _ANY_SIZE: Final = 1 << 62
 class OpenVINOForms:
     """Writes forms into a model, whose splits may have at most so many outputs."""
 
-    def __init__(self, editor: OpenVINOEditor, most: int | None) -> None:
+    def __init__(self, editor: OpenVINOEditor, most: int | None, opening: Opening | None = None) -> None:
         self.editor = editor
         self.most = most
+        self.opening = opening
 
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
@@ -34,6 +44,8 @@ class OpenVINOForms:
                 return write_tree(node, self.editor, self.most)
             case FixForm.SLICES | FixForm.GATHERS:
                 return self._selected(node, form)
+            case FixForm.OPEN:
+                return self._open(node, site)
             case FixForm.CONSTANTS:
                 return self._constants(node)
             case FixForm.EMPTY:
@@ -82,6 +94,31 @@ class OpenVINOForms:
                 inputs[index] = pen.reshape(value, [-1] if after.shape else [], after.shape)
         self.editor.set_inputs(node, inputs)
         return Written(str(self.editor.site(node)))
+
+    def _open(self, node: ir.Node, site: Site) -> Written:
+        """Let the lengths follow the size of the axis."""
+        lengths, data, axis = baked_lengths(site), node.inputs[0], node.inputs[1]
+        if self.opening is None or lengths is None or data is None or axis is None:
+            raise NoFormError("--open says how the lengths follow the size of the axis")
+        if self.editor.keeps_parts(node):
+            raise NoFormError("its ports name outputs of the model")
+        division, pen, cost = self.opening.division(lengths), self.editor.pen(node), ""
+        name = "Split" if division.rule is SizeRule.EVEN else "VariadicSplit"
+        bound, row = site.bind(), schema(name, domain=DOMAIN)
+        at, count = bound.axis, len(lengths)
+        assert at is not None
+        if division.rule is SizeRule.CHUNK:
+            inputs = [data, axis, pen.chunk_lengths(data, at, division.chunk, count)]
+            made, cost = pen.multi(row.name, inputs, outputs=count), "a few layers that compute the lengths"
+            pen.told(made, type_of(data), *[shape_like(data, {at: UNKNOWN})] * count)
+        else:
+            made = pen.split_as(row, division, data, at, [UNKNOWN] * count)
+        split = made[0].producer()
+        assert split is not None
+        self.editor.substitute(node, list(made))
+        loosen_behind(self.editor.model, split)
+        shown = None if cost else division
+        return Written(describe(row, at, shown, count).replace("at run time", "computed"), cost)
 
     def _constants(self, node: ir.Node) -> Written:
         """Replace each part of a constant by a constant."""

@@ -13,7 +13,7 @@ from splitops.models.check.checking import find_fusions, fusion_words
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.limits import FixForm, Limit
 from splitops.models.check.targets import Target
-from splitops.models.fix.limits import Obstacle, obstacles
+from splitops.models.fix.limits import CHOICES, Obstacle, obstacles
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.fusions import Fused, Fusion, unfuse
@@ -67,6 +67,8 @@ class Round:
     gives: Callable[[ir.Node, str | None], Mapping[ValueName, Known]]
     """From a node and the path of its graph: what is known of the values that its place must keep."""
     known: Callable[[], Mapping[ValueName, Known]]
+    to_open: Callable[[Site], str | None] | None = None
+    """What is wrong with constant lengths on an open axis, if the user has chosen what they mean."""
 
 
 @dataclass(eq=False)
@@ -177,7 +179,9 @@ class _Rounds:
 
     def _obstacles(self, calls: Sequence[Site], now: Round, record: _Record) -> list[Obstacle]:
         """Return what prevents a split, and note what has no form and depends on the input."""
-        found = obstacles(calls, now.surroundings, self.targets, self.unbind, repair=self.repair)
+        found = obstacles(
+            calls, now.surroundings, self.targets, self.unbind, repair=self.repair, to_open=now.to_open
+        )
         record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
@@ -213,8 +217,8 @@ class _Rounds:
             except NoFormError as error:
                 against.append(str(error))
                 continue
-            # A meaning may be another one, and of a broken split nothing is known but what is declared.
-            if form is not FixForm.MEANING and site.error is None:
+            # A choice may be another one, and of a broken split nothing is known but what is declared.
+            if form not in CHOICES and site.error is None:
                 self._promised |= {name: (record, known) for name, known in before.items()}
             record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
             record.after = f"{record.after}, {written.text}" if node in self._of_tree else written.text

@@ -34,10 +34,13 @@ def lengths_of_size(division: Division, size: ir.Value, pen: OnnxPen) -> ir.Valu
             marks = integers([int(length < 0) for length in division.lengths])
             rest = pen.op("Sub", [size, integers([sum(given)])])
             return pen.op("Add", [integers(given), pen.op("Mul", [marks, rest])])
-        case SizeRule.EXPLICIT | SizeRule.CHUNK:
-            raise NotImplementedError(
-                "explicit lengths are set, and the number of chunks depends on the size"
-            )
+        case SizeRule.CHUNK:
+            # Of so many chunks; where the axis is longer, the lengths do not add up.
+            starts = integers([index * division.chunk for index in range(count)])
+            left = pen.op("Max", [pen.op("Sub", [size, starts]), integers([0])])
+            return pen.op("Min", [left, integers([division.chunk])])
+        case SizeRule.EXPLICIT:
+            raise NotImplementedError("explicit lengths are set")
         case _:
             assert_never(division.rule)
 

@@ -231,6 +231,9 @@ class OpenVINOPen(Pen):
             "Broadcast": [Signature(3, others={"mode": "numpy"})],
             "Concat": [Signature(1, attributes=("axis",))],
             "Divide": [Signature(1, others={"auto_broadcast": "numpy", "m_pythondiv": "true"})],
+            "Maximum": [Signature(1, others={"auto_broadcast": "numpy"})],
+            "Minimum": [Signature(1, others={"auto_broadcast": "numpy"})],
+            "Subtract": [Signature(1, others={"auto_broadcast": "numpy"})],
             "Gather": [Signature(8, ("positions", "axis"), others={"batch_dims": 0})],
             "Reshape": [Signature(1, ("shape",), others={"special_zero": "true"})],
             "ShapeOf": [Signature(3, others={"output_type": "i64"})],
@@ -323,6 +326,24 @@ class OpenVINOPen(Pen):
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
         """Add a tensor of some sizes, each element of which is a value."""
         return self.told(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
+
+    def chunk_lengths(self, data: ir.Value, axis: int, chunk: int, count: int) -> ir.Value:
+        """Add layers that divide the size of an axis into chunks, of which the last ones may be empty.
+
+        Where the axis is longer, the lengths do not add up.
+        """
+        inputs = [
+            self.sizes(data),
+            self.constant(np.array([axis]), "axis"),
+            self.constant(np.array(0), "first"),
+        ]
+        size = self.told(self.multi("Gather", inputs), _INT64, (1,))[0]
+        starts = self.constant(np.arange(count) * chunk, "starts")
+        lengths = self.told(self.multi("Subtract", [size, starts]), _INT64, (count,))[0]
+        for operator, bound in (("Maximum", 0), ("Minimum", chunk)):
+            bounds = self.constant(np.full(count, bound), operator.lower())
+            lengths = self.told(self.multi(operator, [lengths, bounds]), _INT64, (count,))[0]
+        return lengths
 
     def equal_lengths(self, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
         """Add layers that divide the size of an axis; where it does not divide, the lengths do not add up."""

@@ -105,6 +105,20 @@ def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
     return int(total) if total.denominator == 1 else None
 
 
+def symbols(name: str) -> frozenset[str]:
+    """Return the symbols of an expression.
+
+    Examples:
+        >>> sorted(symbols("N - ceil((M + 1)/2)")), sorted(symbols("N"))
+        (['M', 'N'], ['N'])
+    """
+    found: set[str] = set()
+    for atom in _read(name):
+        match = _CEIL.fullmatch(atom)
+        found |= symbols(_operand(match)) if match else {atom} - {""}
+    return frozenset(found)
+
+
 def _total(names: Iterable[tuple[str | int, int]]) -> Sum:
     total: dict[str, Fraction] = {}
     for name, factor in names:

@@ -1,0 +1,93 @@
+"""The sizes that a model declares behind a split, once that accepts other sizes than before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from splitops.errors import Where
+from splitops.models.formats.onnx.structure import FunctionKey
+from splitops.models.graph.onnx import declared, function_key, functions_of, note, owners_of, subgraphs
+from splitops.models.graph.openvino import LayerNode, set_layer
+from splitops.models.infer.layers import with_shapes
+from splitops.models.infer.walk import Upstream
+from splitops.models.known import Tensor
+from splitops.spec.sizes.dims import Dim
+
+_LOOSENED: Final = "splitops.loosened"
+
+
+def loosen_behind(model: ir.Model, node: ir.Node) -> None:
+    """Let the values that follow from a split declare their rank alone: their sizes may be others now."""
+    functions = functions_of(model)
+    behind: set[ir.Value] = set(node.outputs)
+    count = 0
+    while len(behind) > count:  # until nothing is added: a loop reads what its last round gave
+        count = len(behind)
+        for _, owner in owners_of(model):
+            _spread(owner, behind, functions)
+    for value in behind:
+        _loosen(value)
+
+
+def _spread(graph: Any, behind: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
+    """Add what reads values that are behind a split; whether any value of the graph is."""
+    found = False
+    for node in graph:
+        reached = any(value in behind for value in node.inputs)
+        function = functions.get(function_key(node)) if functions else None
+        if function is not None:
+            behind.update(function.inputs if reached else ())
+            reached |= any(value in behind for value in function.outputs)
+        for _, inner in subgraphs(node) if node.attributes.data else ():
+            behind.update(inner.inputs if reached else ())
+            behind.update(_parameters(inner) if reached else ())
+            reached |= _spread(inner, behind, functions)
+        behind.update(node.outputs if reached else ())
+        found |= reached or any(value in behind for value in node.outputs)
+    return found
+
+
+def _parameters(graph: ir.Graph) -> list[ir.Value]:
+    """Return the inputs of a body of a layer."""
+    return [node.outputs[0] for node in graph if type(node) is LayerNode and node.op_type == "Parameter"]
+
+
+def _loosen(value: ir.Value) -> None:
+    node = value.producer()
+    if type(node) is LayerNode:
+        layer = node.layer
+        ports = [replace(port, dims=(-1,) * len(port.dims or ())) for port in layer.outputs]
+        outputs = tuple(
+            loose if node.outputs[index] is value else port
+            for index, (port, loose) in enumerate(zip(layer.outputs, ports, strict=True))
+        )
+        data = layer.data
+        if layer.type == "Parameter" and data is not None and "shape" in data:
+            data = {**data, "shape": ",".join("?" * len(data["shape"].split(",")))}
+        set_layer(node, replace(layer, outputs=outputs, data=data))
+    elif value.shape is not None:
+        value.shape = ir.Shape([None] * len(value.shape))
+    else:
+        return
+    value.meta[_LOOSENED] = True
+    note(value, declared(value))
+
+
+def declare_loosened(model: ir.Model, where: Where) -> None:
+    """Let the values of :func:`loosen_behind` declare what follows for them from the values before."""
+    values = Upstream(model, where, lambda site: None).run().values
+    found = {value: known for value, known in values.items() if value.meta.get(_LOOSENED)}
+    if type(next(iter(model.graph), None)) is LayerNode:
+        with_shapes(model, found)
+        return
+    for value, known in found.items():
+        if isinstance(known, Tensor) and known.shape is not None and value.shape is not None:
+            value.shape = ir.Shape([_written(size) for size in known.shape])
+
+
+def _written(size: Dim) -> int | str | None:
+    return size if isinstance(size, int) else size.name
