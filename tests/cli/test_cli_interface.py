@@ -66,7 +66,7 @@ def test_each_word_means_the_same_everywhere() -> None:
             known
         ), name
         if "--for" in known:
-            assert known["--for"].multiple is (name in ("check", "fix")), name
+            assert known["--for"].multiple is (name in ("check", "fix", "simplify")), name
             assert isinstance(known["--for"].type, click.Choice) or known["--for"].type is RUNTIME, name
         if "--memory" in known:
             assert known["--memory"].type is BYTES, name

@@ -69,7 +69,11 @@ def simplify(
     and fails where the model fails: a split that could fail, such as one by fixed lengths of a dynamic axis,
     is never removed. What is invalid, or known too little before the model runs, stays as it is. The rewrites
     run until none applies any more, in the main graph, in subgraphs and in model-local functions. Inputs and
-    outputs keep their names, order, types and shapes.
+    outputs keep their names, order, types and shapes. Nodes that have nothing to do with a split are left to
+    general simplifiers, such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
+
+    A model that :func:`splitops.fix` has written says so in its metadata. The rewrites that could undo the
+    fix are then not on by default.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -105,14 +109,17 @@ all parts of a split are in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    wanted = chosen(rewrites)
+    from splitops.models.graph.model import NodeModel
+    from splitops.models.graph.provenance import runtimes_fixed_for
+    from splitops.models.simplify.rounds import simplified
+
+    chosen(rewrites)  # names are wrong before a model is
     if limit is not None and not isinstance(limit, int):
         raise ModelError(f"limit = {shown(limit)} is not a number of bytes")
     options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
-    from splitops.models.graph.model import NodeModel
-    from splitops.models.simplify.rounds import simplified
-
-    found = simplified(NodeModel.opened(model, allow_links=allow_links), wanted, options)
+    opened = NodeModel.opened(model, allow_links=allow_links)
+    kept = runtimes_fixed_for(opened.source) if rewrites is None else ()
+    found = simplified(opened, chosen(rewrites, keep_fixes=bool(kept)), options, kept)
     return found if report else found.model
 
 

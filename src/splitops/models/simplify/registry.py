@@ -34,6 +34,7 @@ class Rewriting:
         roots: the roles of the nodes at which it begins.
         default: whether it is applied where no rewrites are named.
         openvino: whether OpenVINO models have it too.
+        undoes_fixes: whether it may write a split in a form that a fix has left for the sake of a runtime.
         final: whether it looks only at what no other rewrite changes any more.
         options: what its function can be told.
     """
@@ -44,6 +45,7 @@ class Rewriting:
     roots: tuple[str, ...]
     default: bool = True
     openvino: bool = True
+    undoes_fixes: bool = False
     final: bool = False
     options: tuple[str, ...] = ()
 
@@ -90,6 +92,7 @@ _ROWS: Final = (
         "sequences",
         ("SEQUENCE",),
         openvino=False,
+        undoes_fixes=True,
     ),
     Rewriting("whole-slice", "a Slice that takes whole axes is its data", "slices", _SLICE),
     Rewriting(
@@ -100,13 +103,21 @@ _ROWS: Final = (
         "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
         "slices",
         _SLICE,
+        undoes_fixes=True,
     ),
-    Rewriting("slices", "Slices that together are a whole axis are one Split", "slices", _SLICE),
+    Rewriting(
+        "slices",
+        "Slices that together are a whole axis are one Split",
+        "slices",
+        _SLICE,
+        undoes_fixes=True,
+    ),
     Rewriting(
         "gathers",
         "Gathers of neighbouring positions that together are a whole axis are one Split",
         "slices",
         _GATHER,
+        undoes_fixes=True,
     ),
     Rewriting(
         "scalar-gathers",
@@ -114,6 +125,7 @@ _ROWS: Final = (
         "slices",
         _GATHER,
         default=False,
+        undoes_fixes=True,
     ),
     Rewriting("sole-concat", "a Concat of one value is the value", "concat", _CONCAT),
     Rewriting(
@@ -134,6 +146,7 @@ _ROWS: Final = (
         "a split of a part, on the same axis, becomes one with the split that makes it",
         "parts",
         _SPLIT,
+        undoes_fixes=True,
     ),
     Rewriting(
         "moved-splits",
@@ -159,9 +172,14 @@ _ROWS: Final = (
         "parts that nobody reads are not made; a single part that is read is a Slice",
         "parts",
         _SPLIT,
+        undoes_fixes=True,
     ),
     Rewriting(
-        "shortest-form", "lengths that follow from the number of parts are not stated", "parts", _SPLIT
+        "shortest-form",
+        "lengths that follow from the number of parts are not stated",
+        "parts",
+        _SPLIT,
+        undoes_fixes=True,
     ),
     Rewriting(
         "stated-lengths",
@@ -184,10 +202,14 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for r
 """Every rewrite by name, in the order in which they are tried at a node."""
 
 
-def chosen(names: Iterable[str] | None) -> tuple[Rewriting, ...]:
-    """Return the rewrites of some names, in the order of the registry; None is those by default."""
+def chosen(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:
+    """Return the rewrites of some names, in the order of the registry; None is those by default.
+
+    Those by default can ``keep_fixes``, and do not undo them.
+    """
     if names is None:
-        return tuple(row for row in REWRITES.values() if row.default)
+        rows = (row for row in REWRITES.values() if row.default)
+        return tuple(row for row in rows if not (keep_fixes and row.undoes_fixes))
     wanted = _known(names, REWRITES, "rewrite")
     return tuple(row for row in REWRITES.values() if row.name in wanted)
 

@@ -28,12 +28,14 @@ class Simplification:
         changes: every rewrite that was applied, in the order in which they were.
         nodes_before: the number of nodes of the model that was given, in all its graphs and functions.
         nodes_after: that of the simplified one.
+        kept_for: the runtimes that the model was fixed for, if rewrites that could undo that were left out.
     """
 
     model: onnx.ModelProto | onnx_ir.Model | OpenVINOModel
     changes: tuple[Applied, ...]
     nodes_before: int
     nodes_after: int
+    kept_for: tuple[str, ...] = ()
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -10,6 +11,7 @@ from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.formats.onnx import check_model
+from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.openvino import source_of
@@ -23,16 +25,27 @@ _ENDS: Final = frozenset({"Parameter", "Result", "Const"})
 """Layers of IR that do nothing."""
 
 
-def simplified(model: NodeModel, rewrites: Sequence[Rewriting], options: Mapping[str, Any]) -> Simplification:
+def simplified(
+    model: NodeModel,
+    rewrites: Sequence[Rewriting],
+    options: Mapping[str, Any],
+    kept_for: tuple[str, ...] = (),
+) -> Simplification:
     """Return a model with rewrites applied."""
     edited = model.editable()
-    before = _count(edited)
+    before = count_nodes(edited)
     note_known(edited, model.where)
     changes = rewrite(edited, rewrites, options, model.where)
     result = model.result(edited, changed=bool(changes))
     if isinstance(result, ModelProto):
         check_model(result, model.where)
-    return Simplification(result, changes, before, _count(edited))
+    return Simplification(result, changes, before, count_nodes(edited), kept_for)
+
+
+def with_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOModel) -> Simplification:
+    """Return a report with a model that was made of the simplified one, such as one that was fixed."""
+    nodes = count_nodes(NodeModel.opened(model, weights=False).nodes)
+    return replace(found, model=model, nodes_after=nodes)
 
 
 def rewrite(
@@ -78,7 +91,7 @@ class NoteKnownPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=False)
 
 
-def _count(model: ir.Model) -> int:
+def count_nodes(model: ir.Model) -> int:
     """Return the number of nodes in all graphs of a model."""
     ends: frozenset[str] = frozenset() if source_of(model) is None else _ENDS
     return sum(node.op_type not in ends for graph in model.graphs() for node in graph)
