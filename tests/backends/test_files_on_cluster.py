@@ -190,13 +190,13 @@ def test_an_interrupt_keeps_what_workers_have_copied_and_an_error_nothing(
     with pytest.raises(failure):
         plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
     if failure is ZeroDivisionError:
-        assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+        assert sorted(os.listdir(tmp_path)) == ["here", "x.npy"]
         return
-    assert sorted(os.listdir(tmp_path)) == [".splitops-out-x.part", "x.npy"]
+    assert sorted(os.listdir(tmp_path)) == [".splitops-out-x.part", "here", "x.npy"]
     report = plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, resume=True)
     assert report.resumed > report.bytes / 2
     assert found(tmp_path / "out") == expected
-    assert sorted(os.listdir(tmp_path)) == ["out", "x.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["here", "out", "x.npy"]
 
 
 def test_errors_of_workers_are_those_of_this_process(source, tmp_path, cluster):
