@@ -527,6 +527,21 @@ def test_functions_that_a_runtime_would_copy_without_end_are_called_here():
     assert ready._program.borders.calls
 
 
+@needs_onnxruntime
+@pytest.mark.parametrize("read", [1, 5000])
+def test_a_split_of_many_outputs_is_run_here(read: int) -> None:
+    """Of 200,000 outputs, onnxruntime plans for minutes."""
+    names = [f"o{index}" for index in range(5000)]
+    node = helper.make_node("Split", ["x"], names, num_outputs=5000)
+    ends = [helper.make_tensor_value_info(name, 1, None) for name in names[:read]]
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, [5000])], ends)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    ready = splitops.session(model, "onnxruntime")
+    assert list(ready._program.reasons.values()) == ["more than 4096 outputs"]
+    found = ready.run({"x": np.arange(5000, dtype=np.float32)})
+    assert [part.item() for part in found.values()] == list(range(read))
+
+
 # Engines and their failures
 
 

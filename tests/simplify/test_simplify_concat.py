@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -301,3 +303,48 @@ def test_all_concats_of_a_split_are_rewritten_at_once() -> None:
     found = simplified(parse(text))
     assert operators(found.model) == ["Split", "Relu", "Relu", "Relu"]
     assert simplify(parse(text), ["split-concat"], report=True).counts == {"split-concat": 1}
+
+
+@pytest.mark.parametrize("kind", ["whole", "reversed", "runs", "constant", "chain"])
+def test_thousands_of_parts_take_linear_time(kind: str) -> None:
+    """Count steps, not seconds: four times the parts take about four times the calls."""
+
+    def calls(count: int) -> int:
+        names = [f"o{index}" for index in range(count)]
+        nodes, inits = [helper.make_node("Split", ["x"], names, num_outputs=count)], []
+        if kind in ("constant", "chain"):
+            ends = names
+            if kind == "chain":
+                nodes += [helper.make_node("Split", [name], [f"{name}s"], num_outputs=1) for name in names]
+                ends = [f"{name}s" for name in names]
+            outputs = [helper.make_tensor_value_info(name, 1, None) for name in ends]
+        else:
+            read = {
+                "whole": names,
+                "reversed": names[::-1],
+                "runs": [name for at in range(0, count - 3, 4) for name in (names[at], names[at + 1], "z")],
+            }[kind]
+            nodes.append(helper.make_node("Concat", read, ["y"], axis=0))
+            outputs = [helper.make_tensor_value_info("y", 1, None)]
+            inits.append(helper.make_tensor("z", 1, [1], [0.0]))
+        inputs = [helper.make_tensor_value_info("x", 1, [count])]
+        if kind == "constant":
+            inputs = []
+            inits.append(helper.make_tensor("x", 1, [count], [1.0] * count))
+        graph = helper.make_graph(nodes, "g", inputs, outputs, inits)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        seen = 0
+
+        def count_call(*_: object) -> None:
+            nonlocal seen
+            seen += 1
+
+        sys.setprofile(count_call)
+        try:
+            simplify(model)
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    calls(8)  # what is read once
+    assert calls(1600) < 6 * calls(400)

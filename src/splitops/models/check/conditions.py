@@ -27,7 +27,7 @@ from splitops.models.graph.openvino import LayerNode, layer_of, source_of
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import Given
-from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.arithmetic import Division, part_sizes
 from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import hull, part_range
 from splitops.spec.sizes.rules import SizeRule
@@ -336,9 +336,11 @@ class Vocabulary:
                 return len(set(division.lengths)) > 1
             case SizeRule.CHUNK if isinstance(size, int):
                 return size > division.chunk and size % division.chunk != 0
-            case SizeRule.CEIL | SizeRule.REMAINDER if isinstance(size, int):
-                count = division.count or len(division.lengths)
-                return len({part_range(division, size, index) for index in range(count)}) > 1
+            case SizeRule.REMAINDER if isinstance(size, int):
+                return len(set(part_sizes(division, size, len(division.lengths)))) > 1
+            case SizeRule.CEIL if isinstance(size, int):
+                # Later parts are never larger, so two of any number of parts decide.
+                return self._last != part_range(division, size, 0)
         one = division.count == 1 or division.chunk == 1 or len(division.lengths) == 1
         return False if one else None
 

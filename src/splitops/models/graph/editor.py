@@ -30,6 +30,9 @@ from splitops.models.graph.onnx import (
     is_read,
     known,
     label,
+    remove_node,
+    replace_values,
+    set_inputs,
     shape_of,
 )
 from splitops.models.graph.pen import Pen
@@ -494,7 +497,7 @@ class Editor(ABC):
         assert producer is not None
         for use in old.uses():
             self._moved(use.node)
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        replace_values({old: new})
         self.look_again(producer)
         self.look_again(new.producer())
 
@@ -558,12 +561,12 @@ class Editor(ABC):
     def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
         """Give a node other inputs."""
         before = [value for value in node.inputs if value is not None]
-        node.resize_inputs(len(values))
-        for index, value in enumerate(values):
-            node.replace_input_with(index, value)
+        set_inputs(node, values)
         self._moved(node)
-        for value in before:
-            self.release(value)
+        # Whether a split of thousands of parts is still needed is asked once, not for each part.
+        for maker in dict.fromkeys(map(self._let_go, before)):
+            if maker is not None and maker.graph is not None and not self.is_needed(maker):
+                self.remove(maker)
 
     def remove(self, *nodes: ir.Node) -> None:
         """Remove nodes of one graph that nobody else reads, and what was made for them alone.
@@ -577,8 +580,7 @@ class Editor(ABC):
             gone |= group
             inputs = dict.fromkeys(value for node in group for value in node.inputs if value is not None)
             for node in group:
-                for index in range(len(node.inputs)):
-                    node.replace_input_with(index, None)
+                set_inputs(node, ())
             makers = dict.fromkeys(self._let_go(value) for value in inputs if value.producer() not in gone)
             left += [
                 (maker,) for maker in reversed(makers) if maker is not None and not self.is_needed(maker)
@@ -587,7 +589,7 @@ class Editor(ABC):
             self._queue.pop(node, None)
             self._cuts.pop(node, None)
             if node.graph is not None:
-                node.graph.remove(node, safe=True)
+                remove_node(node)
 
     def release(self, value: ir.Value) -> None:
         """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""

@@ -351,6 +351,7 @@ def take_over(new: ir.Value, old: ir.Value) -> None:
 
 def replace_values(exchanged: Mapping[ir.Value, ir.Value]) -> None:
     """Let all that reads some values read others, outputs of graphs too."""
+    readers: dict[ir.Node, dict[int, ir.Value]] = {}
     for old, new in exchanged.items():
         while old.is_graph_output():
             graph = old.graph
@@ -358,7 +359,49 @@ def replace_values(exchanged: Mapping[ir.Value, ir.Value]) -> None:
             index = _output_index(graph, old)
             graph.outputs[index] = new
             graph.meta[_OUTPUTS][new] = index
-        old.replace_all_uses_with(new)
+        for use in old.uses():
+            readers.setdefault(use.node, {})[use.idx] = new
+    for node, changed in readers.items():
+        values = list(node.inputs)
+        for index, new in changed.items():
+            values[index] = new
+        _read(node, values, changed)
+
+
+def set_inputs(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
+    """Let a node read other values."""
+    _read(node, values, range(max(len(node.inputs), len(values))))
+
+
+def _read(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
+    """Let a node read some values, of which those at some positions are others than before.
+
+    onnx-ir runs through all inputs for each one that changes: of a Concat of 200,000 parts it would not end.
+    """
+    old, node._inputs = node.inputs, tuple(values)
+    for index in changed:
+        before = old[index] if index < len(old) else None
+        after = values[index] if index < len(values) else None
+        if before is not None:
+            before._remove_usage(node, index)
+        if after is not None:
+            after._add_usage(node, index)
+    if getattr(node, "device_configurations", ()):  # newer releases of onnx-ir have them
+        for gone in {value for value in old if value is not None}.difference(values):
+            node._drop_sharding_for_value(gone)
+
+
+def remove_node(node: ir.Node) -> None:
+    """Remove a node that reads nothing and that nothing reads from its graph.
+
+    onnx-ir reads all outputs of the graph each time, of which there may be thousands.
+    """
+    graph = node.graph
+    if isinstance(graph, ir.Graph):
+        node.graph = None
+        graph._nodes.remove(node)
+    elif graph is not None:
+        graph.remove(node)
 
 
 def _output_index(graph: ir.Graph, value: ir.Value) -> int:

@@ -12,6 +12,7 @@ from splitops.models.graph.onnx import (
     attributes_of,
     note,
     remove_if_unused,
+    set_inputs,
     value_fact,
 )
 from splitops.models.graph.pen import OnnxPen
@@ -79,9 +80,7 @@ class _Writer:
             node.attributes[attribute.name] = attribute
         assert node.graph is not None
         node.graph.insert_before(node, [made for made in self.pen.nodes if made.graph is None])
-        node.resize_inputs(len(inputs))
-        for index, value in enumerate(inputs):
-            node.replace_input_with(index, value)
+        set_inputs(node, inputs)
         # A node with fewer outputs than parts gets outputs that nobody reads.
         missing = rewritten.outputs - len(node.outputs)
         if missing > 0 and not row.gives_sequence:

@@ -10,7 +10,7 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, known, shape_of
 from splitops.models.graph.pen import note_like
 from splitops.models.known import Tensor
-from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole
+from splitops.models.sites.decisions import Cut, filled, grouped, joined, runs, same_size, whole
 from splitops.spec.sizes.dims import Dim
 
 Item = tuple[ir.Node, int] | None
@@ -44,6 +44,7 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
     inputs, values = list(node.inputs), list[ir.Value | None]()
     begin = 0
     splits: list[ir.Node] = []
+    needed: dict[ir.Node, list[int] | None] = {}
     while begin < len(items):
         item = items[begin]
         end = begin + 1
@@ -52,8 +53,10 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
                 end += 1
             cut, data = editor.cut(item[0]), item[0].inputs[0]
             order = [found[1] for found in items[begin:end] if found is not None]
-            removable = cut is not None and cut.removable and cut.complete and whole(cut.parts, order)
-            if removable and data is not None:
+            if cut is not None and item[0] not in needed:
+                needed[item[0]] = filled(cut.parts) if cut.removable and cut.complete else None
+            asked = needed.get(item[0])
+            if cut is not None and data is not None and asked is not None and whole(cut.parts, order, asked):
                 splits.append(item[0])
                 values.append(data)
                 begin = end

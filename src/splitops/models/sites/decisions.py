@@ -137,20 +137,27 @@ def sole_part(parts: Sequence[Dim]) -> int | None:
     """
     if len(parts) == 1:
         return 0
-    filled = [index for index, part in enumerate(parts) if part != 0]
-    return filled[0] if len(filled) == 1 else None
+    needed = filled(parts)
+    return needed[0] if len(needed) == 1 else None
 
 
-def whole(parts: Sequence[Dim], order: Sequence[int]) -> bool:
+def filled(parts: Sequence[Dim]) -> list[int]:
+    """Return the parts that may have elements."""
+    return [index for index, part in enumerate(parts) if part != 0]
+
+
+def whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) -> bool:
     """Return whether some parts, one behind the other, are the whole axis: none is missing but empty ones.
 
+    It takes time linear in ``order``, since thousands of pieces of one split may be asked for; ``needed`` are
+    its :func:`filled` parts.
+
     Examples:
-        >>> whole([2, 0, 3], [0, 2]), whole([2, 3], [1, 0]), whole([2, 3], [0])
+        >>> whole([2, 0, 3], [0, 2], [0, 2]), whole([2, 3], [1, 0], [0, 1]), whole([2, 3], [0], [0, 1])
         (True, False, False)
     """
-    return [index for index in order if parts[index] != 0] == [
-        index for index, part in enumerate(parts) if part != 0
-    ] and list(order) == sorted(set(order))
+    given = [index for index in order if parts[index] != 0]
+    return given == needed and list(order) == sorted(set(order))
 
 
 Group = range
