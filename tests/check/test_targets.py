@@ -229,6 +229,26 @@ LIMIT = '[[limits]]\ncode = "a"\n'
             "there is no operator 'Cut'; use Split, Split-1",
         ),
         (LIMIT + 'when = "uneven"\nexact = "{n} parts"\n', 4, "exact: the fields of the text are {count}, "),
+        *(
+            (
+                LIMIT + f'when = "uneven"\nexact = "{field} parts"\n',
+                4,
+                "exact: the fields of the text are {count}, ",
+            )
+            for field in (
+                "{count[0]}",
+                "{count:>3000000000}",
+                "{count.__add__}",
+                "{count!r}",
+                "{count:{size}}",
+                "{}",
+                "{0}",
+                "{{count}}",
+                "{count",
+                "count}",
+                "{ count }",
+            )
+        ),
         (LIMIT + 'pattern = "joined"\n', 3, "pattern: 'joined' is none of squeezed-parts"),
         ('[[limits]]\nwhen = "uneven"\n', 1, "a limit has a code of small letters"),
     ],

@@ -67,6 +67,8 @@ class FixForm(StrEnum):
     """A reduction that keeps its axes with size 1, and a Squeeze that drops them."""
 
 
+EXACT_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
+"""A field of :attr:`Limit.exact`, which is not a format string: one from outside could do far more."""
 DEPENDS: Final = " (depends on the input)"
 """What is said of a limit that is not surely met."""
 USUAL_FORMS: Final = {
@@ -177,7 +179,7 @@ class Limit:
         text = self.message
         if self.exact is not None and site is not None:
             numbers = Vocabulary(site, Surroundings()).ceil_numbers
-            text = text if numbers is None else self.exact.format(**numbers)
+            text = text if numbers is None else EXACT_FIELD.sub(lambda at: str(numbers[at[1]]), self.exact)
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
         is_tested = self.case or self.pattern  # tests of their own show patterns

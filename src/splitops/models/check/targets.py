@@ -14,7 +14,7 @@ from typing import Any, Final
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
 from splitops.ground.reading import read_whole
 from splitops.models.check.conditions import Condition, condition
-from splitops.models.check.limits import USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
+from splitops.models.check.limits import EXACT_FIELD, USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
 from splitops.models.graph.fusions import Fusion
 from splitops.spec.operators import FAMILY, OperatorSchema, history
 
@@ -406,12 +406,7 @@ def _one_of(kind: Any, word: str, key: str) -> Any:
 
 def _exact(table: Mapping[str, Any]) -> str | None:
     exact: str | None = table.get("exact")
-    try:
-        if exact is not None:
-            exact.format(count=0, size=0, axis=0, part=0)
-    except (KeyError, ValueError, IndexError) as error:
+    if wrong := re.search(r"\{[^{}]*\}?|\}", EXACT_FIELD.sub("", exact or "")):
         fields = "{count}, {size}, {axis} and {part}"
-        raise _WrongError(
-            f"exact: the fields of the text are {fields}, not {shown(str(error))}", "exact"
-        ) from None
+        raise _WrongError(f"exact: the fields of the text are {fields}, not {shown(wrong[0])}", "exact")
     return exact
