@@ -548,5 +548,40 @@ def test_functions_that_call_twice_as_often_at_each_level_are_not_inlined(
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", never_returns)
     monkeypatch.setattr("onnx.inliner.inline_local_functions", never_returns)
     assert len(convert(model, "onnx:13", report=True).changes) == 1
-    with pytest.raises(ModelError, match="nodes once its functions are inlined, more than 1048576"):
+    with pytest.raises(ModelError, match="nodes once its functions are inlined, more than 65724"):
         convert(model, "openvino")
+
+
+def test_a_model_that_openvino_reads_as_one_without_layers() -> None:
+    """Its frontend drops nodes that no output needs, and inputs that no node reads."""
+    model = parsed("""
+        <ir_version: 9, opset_import: ["": 18]> g (float[4] x, float[2] z) => () {
+            y = RandomNormal<shape = [4]>()
+            a, b = Split<num_outputs = 2>(y) }""")
+    converted = convert(model, "openvino")
+    assert [layer.name for layer in converted.inputs] == ["x", "z"]
+    back = convert(converted, "onnx:18")
+    assert [value.name for value in back.graph.input] == ["x", "z"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "body"),
+    [
+        ("", "", ""),
+        ("float[4] x", "", ""),
+        ("float[4] x", "float[4] x", ""),
+        ("", "float[2] c", "c = Constant<value = float[2] {1, 2}>()"),
+        ("float[4] x", "float[2] c", "c = Constant<value = float[2] {1, 2}>()"),
+        ("float[4] x", "", "a, b = Split<num_outputs = 2>(x)"),
+        ("float[4] x", "float[4] x", "a, b = Split<num_outputs = 2>(x)"),
+        ("float[4] x", "float[4] x, float[2] a", "a, b = Split<num_outputs = 2>(x)"),
+    ],
+)
+def test_models_without_nodes_inputs_or_outputs(inputs: str, outputs: str, body: str) -> None:
+    model = parsed(f'<ir_version: 9, opset_import: ["": 18]> g ({inputs}) => ({outputs}) {{ {body} }}')
+    feeds = {"x": np.arange(4, dtype=np.float32)} if inputs else {}
+    expected = splitops.models.run(model, feeds)
+    there = convert(model, "openvino")
+    back = convert(there, "onnx:18")
+    for found in (there, back):
+        assert equal(list(splitops.models.run(found, feeds).values()), list(expected.values()))

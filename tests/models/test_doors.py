@@ -120,6 +120,55 @@ def test_a_loop_without_an_end_ends():
     assert splitops.run(LOOP, feeds | {"go": np.array(False)}, max_body_runs=0)["y"].shape == (2,)
 
 
+def doubling(levels: int) -> ModelProto:
+    """Return a model whose function calls another one twice, and so on: 2^levels nodes."""
+    inner = ["Neg", *(f"d.f{level}" for level in range(levels))]
+    functions = [
+        f"""<domain: "d", opset_import: ["": 18, "d": 1]> f{level} (x) => (y)
+        {{ t = {inner[level]}(x) y = {inner[level]}(t) }}"""
+        for level in range(levels)
+    ]
+    return onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["": 18, "d": 1]> g (float[4] x) => (float[2] a, float[2] b)
+        {{ h = d.f{levels - 1}(x) a, b = Split<num_outputs = 2>(h) }}"""
+        + "".join(functions)
+    )
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_calls_of_functions_count_as_bodies(engine: str) -> None:
+    model, feeds = doubling(4), {"x": np.ones(4, np.float32)}
+    assert splitops.run(model, feeds, engine=engine, max_body_runs=15)["a"].tolist() == [1, 1]
+    with pytest.raises(
+        ModelError, match="functions are called 15 times, more than 14; max_body_runs= allows"
+    ):
+        splitops.run(model, feeds, engine=engine, max_body_runs=14)
+
+
+@pytest.mark.parametrize("levels", [24, 40, 100])
+def test_more_calls_than_bodies_is_an_error_at_once(levels: int) -> None:
+    with pytest.raises(ModelError, match=f"functions are called {2**levels - 1} times, more than 4194304"):
+        splitops.run(doubling(levels), {"x": np.ones(4, np.float32)})
+
+
+def test_functions_that_inline_to_a_bomb_are_not_inlined() -> None:
+    with pytest.raises(ModelError, match="has 262144 nodes once its functions are inlined, more than"):
+        splitops.convert(doubling(17), "openvino")
+
+
+def test_calls_in_a_branch_that_is_not_taken_are_not_counted() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18, "d": 1]>
+        g (bool c, float[4] x) => (float[4] y) {
+            y = If (c) <then_branch = t () => (float[4] u) { u = d.f(x) },
+                        else_branch = e () => (float[4] v) { v = Identity(x) }> }
+        <domain: "d", opset_import: ["": 18]> f (x) => (y) { y = Neg(x) }""")
+    feeds = {"x": np.ones(4, np.float32)}
+    assert splitops.run(model, feeds | {"c": np.array(False)}, max_body_runs=0)["y"].tolist() == [1, 1, 1, 1]
+    with pytest.raises(ModelError, match="bodies run more than 0 times"):
+        splitops.run(model, feeds | {"c": np.array(True)}, max_body_runs=0)
+
+
 def test_the_command_line_bounds_loops_too(tmp_path):
     splitops.save(LOOP, tmp_path / "loop.onnx")
     np.save(tmp_path / "go.npy", np.array(True))

@@ -56,7 +56,7 @@ _FEW: Final = 6
     "--max-body-runs",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help="How often the bodies of loops may run, in total.  [default: 4194304]",
+    help="How often the bodies of loops and functions may run, in total.  [default: 4194304]",
 )
 @click.option(
     "--for",

@@ -34,7 +34,7 @@ def run(
         inputs: arrays by input name; lists of arrays for ONNX sequences.
         engine: which engine evaluates what is not evaluated here, see :func:`splitops.session`.
         isolate: whether the engine runs in a process of its own.
-        max_body_runs: how often the bodies of the model's loops run at most, all together; None is 4194304.
+        max_body_runs: how often bodies of loops and functions run at most, all together; None is 4194304.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`load`.
         **options: the engine's own.

@@ -18,10 +18,9 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.schemas import since_version
 from splitops.models.formats.onnx.storage import without_weights
 from splitops.models.formats.onnx.structure import (
-    MOST_INLINED,
-    inlined_nodes,
     located_graphs,
     opset_imports,
+    too_many_inlined,
 )
 from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
@@ -142,7 +141,7 @@ def _problem(model: ModelProto, *, full: bool) -> str | None:
         _forget_sizes(slim)
     try:
         onnx.checker.check_model(_with_ranks(slim), full_check=False)
-        if full and inlined_nodes(slim) <= MOST_INLINED:
+        if full and too_many_inlined(slim) is None:
             onnx.shape_inference.infer_shapes(slim, check_type=True, strict_mode=True)
     except (
         onnx.checker.ValidationError,

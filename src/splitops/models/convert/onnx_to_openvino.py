@@ -26,7 +26,7 @@ from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
 from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
-from splitops.models.formats.onnx.structure import MOST_INLINED, inlined_nodes, opset_imports
+from splitops.models.formats.onnx.structure import opset_imports, too_many_inlined
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.graph.fusions import may_be_fused_in
 from splitops.models.graph.onnx import Names, nodes_of, shape_of, stem
@@ -47,10 +47,9 @@ _APART: Final = (REWRITES["kept-apart"],)
 def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) -> Conversion:
     """Convert a well-formed ONNX model to OpenVINO."""
     if model.functions:
-        count = inlined_nodes(model)
-        if count > MOST_INLINED:
-            text = f"the model has {count} nodes once its functions are inlined, more than {MOST_INLINED}"
-            raise ModelError(text, where)
+        reason = too_many_inlined(model)
+        if reason is not None:
+            raise ModelError(reason, where)
         model = onnx.inliner.inline_local_functions(model)
         check_model(model, where)
     opset = opset_imports(model).get("", 1)
@@ -138,7 +137,7 @@ def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> Ope
     builder = Builder()
     for value in missing:
         declare_input(builder, value, where)
-    first = 1 + max(layer.id for layer in converted.graph.layers)
+    first = 1 + max((layer.id for layer in converted.graph.layers), default=-1)
     for number, layer in enumerate(builder.model().graph.layers):
         found[layer.name] = replace(layer, id=first + number)
     layers = dict.fromkeys(found[value.name or ""].id for value in wanted)

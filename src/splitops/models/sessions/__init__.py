@@ -49,7 +49,7 @@ def session(
             operators).
         isolate: whether the engine runs in a process of its own, so that its end is an error.
         profile: whether the time of each operator is recorded, for :meth:`Session.events`.
-        max_body_runs: how often the bodies of the model's loops run at most in one run, all together; None is
+        max_body_runs: how often bodies of loops and functions run at most in one run, all together; None is
             4194304. A loop runs here, turn by turn, where a bound is given or where the model does not say
             how often it turns.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in

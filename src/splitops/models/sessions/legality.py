@@ -20,18 +20,17 @@ from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.formats.onnx.structure import (
-    MOST_INLINED,
     FunctionKey,
     callees_first,
     extend,
     function_key,
     function_path,
     functions_of,
-    inlined_nodes,
     located_graphs,
     nodes_of,
     opset_imports,
     subgraphs,
+    too_many_inlined,
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.graph.editor import Editor
@@ -60,6 +59,8 @@ An older onnxruntime ends the process (onnxruntime issue 29461). OpenVINO makes 
 _DIVIDING_SINCE: Final = {"onnxruntime": "1.29.0"}
 """The first release of each runtime that divides by num_outputs in integers; older ones round to float32."""
 _ROUNDED: Final = 1 << 24
+_MOST_OUTPUTS: Final = 1 << 12
+"""Outputs of a split that a runtime is given: onnxruntime and OpenVINO plan them in quadratic time."""
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
 
 
@@ -262,14 +263,14 @@ def _without_claims(model: ModelProto) -> ModelProto:
 
 
 def find_borders(model: ModelProto, found: Analysis, *, count_bodies: bool = False) -> Borders:
-    """Return what of a model a runtime is not given; ``count_bodies`` keeps loops here."""
+    """Return what of a model a runtime is not given; ``count_bodies`` keeps loops and calls here."""
     borders = Borders({**found.fused, **found.reasons})
     if count_bodies:
         borders.operators = _WITH_BODIES
     if model.functions or any(node.op_type == "Loop" for node in nodes_of(model)):
         trips = _constant_numbers(model)
         borders.add(_perhaps_without_turn(model, trips), "a loop that may have no turn")
-        borders.calls = inlined_nodes(model) > MOST_INLINED
+        borders.calls = count_bodies or too_many_inlined(model) is not None
         if _turns(model, trips) > MAX_BODY_RUNS:
             borders.operators |= {"Loop"}
     return borders
@@ -321,6 +322,8 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
     """Return why a split is not given to a runtime; None where it is."""
     if site.error is not None:
         return "it breaks a rule"
+    if len(site.outputs) > _MOST_OUTPUTS:
+        return f"more than {_MOST_OUTPUTS} outputs"
     for limit, surely in find_limits(site, model, (Target.load(runtime),)):
         # What only may be rejected shows when it runs, and is done here then, if the node is named.
         rejected = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE

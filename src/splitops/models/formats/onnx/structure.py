@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -19,8 +19,10 @@ from splitops.onnx.reference import node_label
 FunctionKey = tuple[str, str, str]
 """Domain, name and overload of a model-local function."""
 
-MOST_INLINED: Final = 1 << 20
-"""Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
+_MOST_INLINED: Final = 1 << 16
+"""Nodes that a model may have once its functions are inlined, as runtimes do it, whatever it has before."""
+_INLINED_PER_NODE: Final = 4
+"""Further ones for each node that it has before: the work stays linear in the size of its file."""
 
 _MAX_DEPTH: Final = 64
 """Graphs inside graphs. Protobuf's own parser stops at 100 nested messages, three for each graph."""
@@ -333,11 +335,39 @@ def _called(function: FunctionProto, functions: Mapping[FunctionKey, FunctionPro
 
 def inlined_nodes(model: ModelProto) -> int:
     """Return how many nodes a model has with its functions in the place of their calls."""
+    return _with_callees(model, nodes_inside, lambda _: 1)
+
+
+def too_many_inlined(model: ModelProto) -> str | None:
+    """Return why the functions of a model are not put in the place of their calls; None where they can be."""
+    if not model.functions:
+        return None
+    written = sum(
+        1 for nodes in (model.graph.node, *(f.node for f in model.functions)) for _ in nodes_inside(nodes)
+    )
+    most, count = _MOST_INLINED + _INLINED_PER_NODE * written, inlined_nodes(model)
+    if count <= most:
+        return None
+    return f"the model has {count} nodes once its functions are inlined, more than {most}"
+
+
+def certain_calls(model: ModelProto) -> int:
+    """Return how many calls of functions every run makes: those outside of subgraphs."""
+    keys = functions_of(model).keys()
+    return _with_callees(model, lambda nodes: nodes, lambda node: int(function_key(node) in keys))
+
+
+def _with_callees(
+    model: ModelProto,
+    among: Callable[[Iterable[NodeProto]], Iterable[NodeProto]],
+    of: Callable[[NodeProto], int],
+) -> int:
+    """Return a number of each node, summed over the main graph and over every call of a function."""
     functions = functions_of(model)
     known: dict[FunctionKey, int] = {}
 
     def count(nodes: Iterable[NodeProto]) -> int:
-        return sum(1 + known.get(function_key(node), 0) for node in nodes_inside(nodes))
+        return sum(of(node) + known.get(function_key(node), 0) for node in among(nodes))
 
     for key in callees_first(functions):
         known[key] = count(functions[key].node)

@@ -261,7 +261,9 @@ class FunctionCall(Call):
                 f"but is called with {len(args)} and {len(self.output)}"
             )
         feeds = dict.fromkeys(names) | dict(zip(names, args, strict=False))
-        return tuple(self.body.run(None, feeds))
+        with limited_body_runs() as runs:
+            runs.count()
+            return tuple(self.body.run(None, feeds))
 
 
 def _single(value: Any, name: str) -> Any:

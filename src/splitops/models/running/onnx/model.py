@@ -14,7 +14,7 @@ from splitops.calls.node import read_only
 from splitops.errors import Where
 from splitops.ground.reading import place_of
 from splitops.models.formats.onnx.storage import as_proto, opened
-from splitops.models.formats.onnx.structure import check_model
+from splitops.models.formats.onnx.structure import certain_calls, check_model
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import onnx_inputs
@@ -48,6 +48,7 @@ class Model:
         self._outputs = [value.name for value in proto.graph.output]
         self._where = where
         self._is_foreign = foreign is not None
+        self._calls = certain_calls(proto) if proto.functions else 0
         self._evaluate = foreign or partial(model_evaluator(proto, where, partition).run, None)
 
     def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
@@ -55,7 +56,8 @@ class Model:
         feeds = self._inputs.check(inputs, self._where)
         if self._is_foreign:
             return dict(zip(self._outputs, self._evaluate(feeds), strict=True))
-        with limited_body_runs(max_body_runs):
+        with limited_body_runs(max_body_runs) as runs:
+            runs.foresee(self._calls, self._where)
             outputs = self._evaluate(feeds)
         return {name: _own_view(value) for name, value in zip(self._outputs, outputs, strict=True)}
 
