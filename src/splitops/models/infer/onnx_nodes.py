@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
@@ -17,6 +17,7 @@ from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
 from splitops.models.infer.onnx_rules import followed
 from splitops.models.known import Known, Tensor
+from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_FED: Final = 64
 """Inputs with more numbers are not sizes, axes or scales: what they hold does not matter to shapes."""
@@ -90,10 +91,71 @@ def _is_fed(known: Tensor) -> bool:
 
 
 def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
-    nothing: list[Known] = [None] * len(node.output)
     version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
     if version is None or version.deprecated or not version.fits(node):
-        return nothing
+        return [None] * len(node.output)
+    types = _types_by_schema(version.schema, node, inputs)
+    found = _inferred(version.schema, node, opsets, inputs)
+    return [
+        Tensor(kind, known.shape if isinstance(known, Tensor) else None)
+        if kind is not None and (known is None or (isinstance(known, Tensor) and known.type is None))
+        else known
+        for known, kind in zip(found, types, strict=True)
+    ]
+
+
+def _types_by_schema(
+    schema: onnx.defs.OpSchema, node: NodeProto, inputs: Sequence[Known]
+) -> list[ElementType | None]:
+    """Return the element types of outputs that follow from the schema alone, whatever the shapes are.
+
+    An output has the one type that its operator gives, the type that an attribute names, or that of an input
+    of the same type variable.
+    """
+    variables: dict[str, ElementType | None] = {}
+    for name, formal, known in zip(node.input, _formals(schema.inputs, len(inputs)), inputs, strict=True):
+        if name and formal is not None and isinstance(known, Tensor) and known.type is not None:
+            kind = variables.setdefault(formal.type_str, known.type)
+            variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
+    named = next((attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")), 0)
+    allowed = {one.type_param_str: list(one.allowed_type_strs) for one in schema.type_constraints}
+    found: list[ElementType | None] = []
+    for formal in _formals(schema.outputs, len(node.output)):
+        if formal is None:
+            found.append(None)
+            continue
+        kinds = allowed.get(formal.type_str, [formal.type_str])
+        kind = variables.get(formal.type_str)
+        if len(kinds) == 1:
+            kind = _TENSORS.get(kinds[0])
+        elif kind is None and named and len(node.output) == 1 and all(one in _TENSORS for one in kinds):
+            kind = from_onnx(named)
+        found.append(kind)
+    return found
+
+
+def _formals(formals: Sequence[Any], count: int) -> list[Any]:
+    """Return the formal parameter of each of some values; None of one that may have any type."""
+    last = formals[-1] if formals else None
+    variadic = last is not None and last.option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    repeated = last if last is not None and variadic and last.is_homogeneous else None
+    fixed = list(formals[:-1]) if variadic else list(formals)
+    return [*fixed, *[repeated] * count][:count]
+
+
+_TENSORS: Final = {
+    f"tensor({name.lower()})": from_onnx(number)
+    for name, number in TensorProto.DataType.items()
+    if number != TensorProto.UNDEFINED
+}
+"""The types of tensors as schemas write them."""
+
+
+def _inferred(
+    schema: onnx.defs.OpSchema, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]
+) -> list[Known]:
+    """Return what onnx's own inference says."""
+    nothing: list[Known] = [None] * len(node.output)
     names = SizeNames()
     types: dict[str, TypeProto] = {}
     numbers: dict[str, TensorProto] = {}
@@ -110,9 +172,7 @@ def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[
                 numbers[name] = onnx.numpy_helper.from_array(known.value.astype(known.type.numpy), name)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
-        found = shape_inference.infer_node_outputs(
-            version.schema, node, types, numbers, opset_imports=imports
-        )
+        found = shape_inference.infer_node_outputs(schema, node, types, numbers, opset_imports=imports)
     except Exception:
         return nothing
     return [from_type(found[name], names) if name in found else None for name in node.output]
