@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -588,3 +590,72 @@ def test_a_lone_layer_has_all_its_faults() -> None:
     layer = """<layer name="s" type="Split" version="opset1"><data num_splits="0"/>
         <input><port precision="FP32"><dim>4</dim></port><port precision="FP32"/></input></layer>"""
     assert [one.code for one in check(layer)] == ["axis.dtype", "parts.count"]
+
+
+@pytest.mark.parametrize("number", [2**40, 2**62 - 1, 2**62])
+@pytest.mark.parametrize("size", ["4", "0", str(2**62), "N"])
+def test_a_huge_number_of_parts_is_counted(number: int, size: str) -> None:
+    """Run in a process of its own: a loop over 2^62 parts is not left by an exception."""
+    script = f"""
+import onnx.parser, splitops
+from splitops.models.check.targets import names
+text = '<ir_version: 8, opset_import: ["": 18]> g (float[{size}] x) => (float[A] a, float[B] b)'
+model = onnx.parser.parse_model(text + '{{ a, b = Split<num_outputs = {number}>(x) }}')
+splitops.check(model, names())
+splitops.fix(model, "openvino", partial=True)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert not done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("size", "number", "uneven"), [(4, 3, True), (4, 2**62, True), (0, 2**62, False), (6, 3, False)]
+)
+def test_uneven_parts_are_told_by_two_of_them(size: int, number: int, uneven: bool) -> None:
+    from splitops.models.check.conditions import Surroundings, Vocabulary
+    from splitops.models.sites import Site
+    from splitops.spec.operators import schema
+    from splitops.splitting.binding import Fact
+
+    site = Site(
+        schema=schema("Split", 18),
+        attributes={"num_outputs": number},
+        facts=(Fact(shape=(size,)),),
+        outputs=("a",),
+    )
+    assert Vocabulary(site, Surroundings()).uneven() is uneven
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("(float[6] x, int64 i) => (float[6] y) { y = SequenceAt(x, i) }", "'x' is a tensor"),
+        (
+            "(float[6] x) => (float[6] y) { y = ConcatFromSequence<axis = 0>(x) }",
+            "'x' is a tensor",
+        ),
+        (
+            "(float[6] x) => (int64 y) { a, b = Split<num_outputs = 2>(x) y = SequenceLength(a) }",
+            "'a' is a tensor",
+        ),
+        (
+            "(float[6] x) => (seq(float[6]) y) { y = SequenceInsert(x, x) }",
+            "'x' is a tensor",
+        ),
+        (
+            "(seq(float[6]) x) => (float[3] a, float[3] b) { a, b = Split<num_outputs = 2>(x) }",
+            "'x' is a sequence",
+        ),
+        (
+            "(float[6] x, seq(int64[2]) s) => (float[3] a, float[3] b) { a, b = Split(x, s) }",
+            "'s' is a sequence",
+        ),
+        (
+            "(seq(float[6]) x) => (seq(float[3]) a) { a = SplitToSequence(x) }",
+            "'x' is a sequence",
+        ),
+    ],
+)
+def test_tensors_read_as_sequences_and_sequences_as_tensors(body: str, message: str) -> None:
+    found = [finding for finding in check(text(body, 18)()) if finding.code == "model.invalid"]
+    assert [finding.message.startswith(message) for finding in found] == [True]

@@ -132,13 +132,13 @@ def examine_nodes(
         found += _limit_findings(site, surroundings, asked, asked=bool(targets))
     found += _baked_findings(model, opened.where, walked.sites)
     found += _fusion_findings(model, walked.found, opened.where, targets)
-    return [*_form(opened, model), *_without_repeats(found), *_contradictions(walked)]
+    return [*_form(opened, model, walked.found), *_without_repeats(found), *_contradictions(walked)]
 
 
-def _form(opened: NodeModel, model: ir.Model) -> Iterator[Finding]:
+def _form(opened: NodeModel, model: ir.Model, found: Found) -> Iterator[Finding]:
     if isinstance(opened.source, ModelProto):
         yield from form_findings(opened.source, opened.where)
-        yield from misread_sequences(model, opened.where)
+        yield from misread_sequences(model, found.values, opened.where)
 
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:

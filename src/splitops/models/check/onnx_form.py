@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -14,7 +14,7 @@ from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
 from splitops.models.graph.onnx import known, label, located_nodes
 from splitops.models.graph.sites import is_split
-from splitops.models.known import SequenceOf
+from splitops.models.known import NOTHING, Known, SequenceOf, Tensor
 from splitops.spec.operators import schema
 
 
@@ -36,23 +36,33 @@ def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
         yield from _negative_sizes(function.value_info, replace(where, graph=function_path(function)))
 
 
-def misread_sequences(model: ir.Model, where: Where) -> Iterator[Finding]:
-    """Yield the nodes that read a sequence of parts where their operator takes none."""
+def misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where: Where) -> Iterator[Finding]:
+    """Yield the nodes that read a sequence where their operator takes none, or a tensor in its place."""
     for path, node, opset in located_nodes(model):
+        version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
         for index, value in enumerate(node.inputs):
-            if value is None or not _is_sequence_of_parts(value):
+            if version is None or value is None:
                 continue
-            version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
-            if version is not None and not any(
-                taken.startswith("seq(") for taken in version.inputs.types_at(index)
-            ):
-                yield Finding(
-                    code="model.invalid",
-                    operator=f"{node.op_type}-{version.since}",
-                    where=replace(where, graph=path, node=label(node)),
-                    message=sequence_words(value, node.op_type),
-                    fix="join its elements with ConcatFromSequence, or take one with SequenceAt",
-                )
+            what = values.get(value)
+            sequence = isinstance(what, SequenceOf) or _is_sequence_of_parts(value)
+            tensor = not sequence and isinstance(what, Tensor) and what != NOTHING
+            takes = {taken.startswith("seq(") for taken in version.inputs.types_at(index)}
+            if sequence and True not in takes:
+                text = sequence_words(value, node.op_type)
+                fix = "join its elements with ConcatFromSequence, or take one with SequenceAt"
+            elif tensor and takes == {True}:
+                text = f"{shown(value.name)} is a tensor, and {node.op_type} takes a sequence"
+                fix = "read the sequence itself, or make one of tensors with SequenceConstruct"
+            else:
+                continue
+            place = replace(where, graph=path, node=label(node))
+            yield Finding(
+                code="model.invalid",
+                operator=f"{node.op_type}-{version.since}",
+                where=place,
+                message=text,
+                fix=fix,
+            )
 
 
 def is_sequence(value: ir.Value | None) -> bool:
