@@ -45,7 +45,7 @@ def _read_format(text: str) -> Format:
     return format_named(text)
 
 
-def read_file(file: Path, raw: Format | None, command: str) -> Contents:
+def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
     """Read what a tensor file holds.
 
     ``command`` is named in the message of a folder. Nothing at an address is wrong usage.
@@ -56,7 +56,7 @@ def read_file(file: Path, raw: Format | None, command: str) -> Contents:
     if file.suffix.lower() != ".zarr" and file.is_dir():
         raise click.UsageError(_of_folder(file, command))
     try:
-        return read(file, raw)
+        return read(file, raw, allow_links=allow_links)
     except FileError as error:
         if is_address(file) and isinstance(error.__cause__, FileNotFoundError):
             raise click.UsageError(absence(file)) from error

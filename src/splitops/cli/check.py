@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -195,16 +196,16 @@ def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: b
             title = f"{finding.operator} [{finding.code}]".lstrip()
             where = str(replace(finding.where, model=None))
             text = f"{where}: {finding.message}" if where else finding.message
-            properties = f"file={_property(str(model))},title={_property(title)}"
+            properties = f"file={_property(_name(model))},title={_property(title)}"
             click.echo(f"::{finding.severity} {properties}::{_data(one_line(text))}")
         if findings:
             fix = suggest(model, findings, targets, allow_links=allow_links)
             if fix.fixable:
                 command = fix_command(model, fix.runtimes, partial=fix.partial)
-                click.echo(f"::notice file={_property(str(model))},title=Fix::{_data(command)}")
+                click.echo(f"::notice file={_property(_name(model))},title=Fix::{_data(one_line(command))}")
         untested = _untested([found], targets)
         if untested:
-            click.echo(f"::notice file={_property(str(model))},title=Not tested::{_data(untested)}")
+            click.echo(f"::notice file={_property(_name(model))},title=Not tested::{_data(untested)}")
 
 
 _PRINTERS: Final = {
@@ -218,6 +219,11 @@ _PRINTERS: Final = {
 def _data(text: str) -> str:
     """Escape the message of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _name(model: Path) -> str:
+    """Return a path as text, which a name in a folder need not be."""
+    return os.fsencode(model).decode(errors="replace")
 
 
 def _property(text: str) -> str:

@@ -19,6 +19,7 @@ from splitops.cli._console import (
     table,
 )
 from splitops.cli._files import add_sources, raw_option, read_file
+from splitops.cli._models import links_option
 from splitops.cli._paths import NEW_FILE, Existing
 from splitops.errors import count_of
 
@@ -40,16 +41,23 @@ _MAX_ROWS: Final = 200
     type=Existing(),
     help="Read the files again whose SHA-256 are in FILE, as --checksums or sha256sum writes it.",
 )
+@links_option
 @json_option
 def command(
-    file: Path | None, raw: Format | None, svg: Path | None, checksums: Path | None, as_json: bool
+    file: Path | None,
+    raw: Format | None,
+    svg: Path | None,
+    checksums: Path | None,
+    allow_links: bool,
+    as_json: bool,
 ) -> None:
     """Show the tensors in FILE: types, shapes, and where their bytes are. Nothing else of it is read.
 
     For a model (.onnx or .xml), also show its split nodes with the shapes of their parts, as far as they can
     be inferred.
 
-    With --check, read everything again that a file of checksums names. Exit code 1 if a file differs.
+    With --check, read everything again that a file of checksums names. Exit code 1 if a file differs, or is
+    outside the folder of FILE without --allow-links.
 
     \b
     Examples:
@@ -62,7 +70,7 @@ def command(
     if checksums is not None:
         if file is not None or raw is not None or svg is not None:
             raise click.UsageError("--check goes without FILE, --raw and --svg: its file names all others.")
-        _check(checksums, as_json=as_json)
+        _check(checksums, allow_links, as_json=as_json)
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
@@ -70,13 +78,13 @@ def command(
     from splitops.files.picture import draw
     from splitops.ground.writing import write_whole
 
-    contents = read_file(file, raw, "inspect")
+    contents = read_file(file, raw, "inspect", allow_links=allow_links)
     add_sources(contents.sources)
     splits = None
     if contents.format.name in ("onnx", "openvino") and not is_address(file):
         from splitops.models.infer import find_splits
 
-        splits = find_splits(file)
+        splits = find_splits(file, allow_links=allow_links)
     if svg is not None:
         write_whole(svg, draw(contents).encode())
     if as_json:
@@ -89,11 +97,11 @@ def command(
         say_written(svg)
 
 
-def _check(checksums: Path, *, as_json: bool) -> None:
+def _check(checksums: Path, allow_links: bool, *, as_json: bool) -> None:
     """Say of each file of a file of checksums whether it is as it was."""
     from splitops.files.checksums import check
 
-    found = list(check(checksums))
+    found = list(check(checksums, allow_links=allow_links))
     wrong = [each for each in found if each.problem is not None]
     if as_json:
         files = [{"file": each.name, "problem": each.problem} for each in found]

@@ -93,7 +93,8 @@ def command(
     for name, given in (("--like", like is not None), ("--strict", strict)):
         if given:
             raise click.UsageError(f"{name} is for a folder of ranks{' or of a model' * (name != '--like')}.")
-    plan = merge_plan([read_file(file, raw, "merge") for file in files], out, axis=axis, tensor=tensor, to=to)
+    contents = [read_file(file, raw, "merge", allow_links=allow_links) for file in files]
+    plan = merge_plan(contents, out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts
     heading = f"{one_line(written(out))} {part.shape} from {len(files)} files along axis {axis}"

@@ -120,7 +120,7 @@ def command(
     if strict:
         raise click.UsageError("--strict is for a model's folder, with --max-size.")
     row = options.resolve()
-    contents = read_file(file, raw, "split")
+    contents = read_file(file, raw, "split", allow_links=allow_links)
     stored = contents.tensor(tensor)
     plan = split_plan(
         contents,

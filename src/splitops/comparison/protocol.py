@@ -19,6 +19,7 @@ import numpy.typing as npt
 from splitops.comparison.records import Case, CompareError, Outcome, Report, Value
 from splitops.comparison.worker import pack, storage, unpack
 from splitops.errors import one_line, shown
+from splitops.ground.documents import parse_json
 from splitops.ground.records import read_values
 from splitops.ground.schemas import problem
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -55,8 +56,8 @@ def validate(found: Any, what: str, this: str = "this is") -> None:
 def read_report(content: bytes, this: str = "this is") -> Report:
     """Read the JSON of a report; the message of an error begins with ``this``."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(content)
+    except ValueError as error:
         raise CompareError(f"{this} not a report of a comparison: it is not JSON: {error}") from error
     validate(found, "report", this)
     report: Report = read_values(Report, found)
@@ -85,9 +86,9 @@ def _line(**message: Any) -> bytes:
 def read(line: bytes) -> dict[str, Any]:
     """Read a reply."""
     try:
-        found = json.loads(line)
+        found = parse_json(line)
         validate(found, "reply")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         problem = error.message if isinstance(error, CompareError) else f"it is not JSON: {error}"
         raise ProtocolError(one_line(f"{problem}; it begins {line[:60]!r}", 500)) from error
     return dict(found)

@@ -17,6 +17,8 @@ from splitops.files.sources import Source, reading
 
 _HERE: Final = ("file", "local")
 """What addresses of this machine begin with."""
+_THIS_MACHINE: Final = (*_HERE, "dir", "git", "jlocal", "libarchive", "reference", "tar", "zip")
+"""What addresses begin with for which fsspec reads files of this machine."""
 _CHANGES: Final = (
     *("size", "LastModified", "last_modified", "Last-Modified", "mtime", "created"),
     *("ETag", "etag", "Content-MD5", "VersionId"),
@@ -33,6 +35,16 @@ def is_address(path: str | os.PathLike[str]) -> bool:
         [True, True, False]
     """
     return _ADDRESS.match(os.fspath(path)) is not None
+
+
+def reads_this_machine(address: str) -> bool:
+    """Return whether fsspec reads files of this machine for an address, or might in a chain of addresses.
+
+    Examples:
+        >>> [reads_this_machine(address) for address in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]
+        [False, True, True]
+    """
+    return "::" in address or address.partition(":")[0].lower() in _THIS_MACHINE
 
 
 def address_of(path: str | os.PathLike[str]) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from splitops.errors import FileError, ModelError, shown, shown_path
-from splitops.files.addresses import RemoteFile, address_of, is_address
+from splitops.files.addresses import RemoteFile, address_of, is_address, reads_this_machine
 from splitops.files.sources import LocalFile, Source
-from splitops.ground.reading import read_whole
+from splitops.ground.reading import DataFolder, read_whole
 
-_MOST: Final = 256 << 20
+_MOST: Final = 64 << 20
 """The most bytes that such a file may have."""
 _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
@@ -52,8 +52,13 @@ def _line(path: Path, digest: str, folder: Path) -> bytes:
     return os.fsencode(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
 
 
-def check(path: Path) -> Iterator[Checked]:
+def check(path: Path, *, allow_links: bool = False) -> Iterator[Checked]:
     """Read every file again that a file of checksums names, seen from its folder, and yield the results.
+
+    Args:
+        path: the file of checksums.
+        allow_links: whether its names and links may lead out of its folder. An address on another machine
+            is read without it, one that reads files of this machine is not.
 
     Raises:
         FileError: it cannot be read, or has a line that is not of ``sha256sum``.
@@ -67,13 +72,18 @@ def check(path: Path) -> Iterator[Checked]:
         raise FileError(f"{shown_path(path)} has no checksums")
     for name, wanted in found:
         try:
-            file: Source = RemoteFile(name) if is_address(name) else LocalFile(path.parent / name)
-            digest = digest_of(file)
+            digest = digest_of(_opened(name, path.parent, allow_links))
         except FileError as error:
             yield Checked(name, error.message)
             continue
         same = digest == wanted
         yield Checked(name, None if same else f"its SHA-256 is {digest}, and not {wanted}")
+
+
+def _opened(name: str, folder: Path, allow_links: bool) -> Source:
+    if is_address(name) and (allow_links or not reads_this_machine(name)):
+        return RemoteFile(name)
+    return LocalFile(folder / name) if allow_links else LocalFile(name, DataFolder(folder))
 
 
 def _read(line: bytes, number: int, path: Path) -> tuple[str, str]:

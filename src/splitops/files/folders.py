@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from splitops.errors import FileError, ModelError, shown, shown_path
+from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.sources import LocalFile, Source
 from splitops.ground.reading import DataFolder
@@ -22,7 +22,7 @@ PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.I
 """The name of one of several files: the stem, its number from 1 on, how many there are, the ending."""
 OF_MODELS: Final = (".safetensors", ".gguf", INDEX)
 """Endings of files that hold or name the tensors of a model."""
-_SMALL: Final = 64 << 20
+MAX_SMALL: Final = 64 << 20
 """Files beside the tensors up to this size are taken along: configurations, tokenizers."""
 
 
@@ -80,19 +80,11 @@ def main_file(folder: Path, names: Sequence[str]) -> str | None:
     return None
 
 
-def open_file(folder: DataFolder, name: str) -> LocalFile:
-    """Open a regular file of a folder; a name that leads out of it is an error."""
-    try:
-        return LocalFile(folder.file(name))
-    except ModelError as error:
-        raise FileError(error.message) from error
-
-
-def open_beside(source: Source, name: str, *, allow_links: bool = False) -> Source:
+def open_beside(source: Source, name: str) -> Source:
     """Open a file that a file names, which lies beside it or at an address like its own."""
     if is_address(source.path):
         return RemoteFile(source.path.parent / safe_name(name))
-    return open_file(DataFolder(source.path.parent, allow_links), safe_name(name))
+    return LocalFile(safe_name(name), DataFolder(source.path.parent, source.allow_links))
 
 
 def safe_name(name: str) -> str:
@@ -141,10 +133,10 @@ def files_beside(
             found = (folder.path / name).stat()
             if stat.S_ISDIR(found.st_mode):
                 left.append(f"the folder {shown(name)} is left behind")
-            elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
+            elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SMALL:
                 left.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")
             else:
-                others.append(Other(safe_name(name), open_file(folder, name), name not in indexes))
+                others.append(Other(safe_name(name), LocalFile(name, folder), name not in indexes))
     return Beside(tuple(others), tuple(left), tuple(strays))
 
 

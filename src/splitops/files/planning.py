@@ -23,6 +23,7 @@ from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import decompressed, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents, stretches_of, without_collector
+from splitops.ground.reading import DataFolder
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
@@ -41,26 +42,39 @@ AnyPath = str | os.PathLike[str]
 
 
 @without_collector()
-def read(path: AnyPath, like: Format | None = None) -> Contents:
+def read(
+    path: AnyPath, like: Format | None = None, *, folder: DataFolder | None = None, allow_links: bool = False
+) -> Contents:
     """Read what a file holds, by its format or that of its name, without the bytes of its tensors.
+
+    Args:
+        path: the file as the caller names it, or its name in ``folder``.
+        like: its format; None goes by its name.
+        folder: the folder in which it was found, which it may not leave.
+        allow_links: whether links to files that it names may lead out of its folder.
 
     Raises:
         FileError: it is missing or malformed, or no format has such names.
     """
+    form = like or format_of(plain_path(Path(path)))
+    source = open_source(path, form, folder, allow_links=allow_links)
+    return form.read(decompressed(source) if is_compressed(path) else source)
+
+
+def open_source(
+    path: AnyPath, form: Format, folder: DataFolder | None = None, *, allow_links: bool = False
+) -> Source:
+    """Open a file of a format as in :func:`read`, if the format can be read from such a place."""
     given = Path(path)
-    form = like or format_of(plain_path(given))
     if is_address(path) and form.name not in _BY_RANGES:
         raise FileError(f"{given.name}: of addresses {', '.join(_BY_RANGES)} are read, not {form.name}")
     if is_compressed(path) and form.name not in _FORWARDS:
         raise FileError(f"{given.name}: of compressed files {', '.join(_FORWARDS)} are read, not {form.name}")
-    source: Source
     if is_address(path):
-        source = RemoteFile(path)
-    elif given.is_dir() and form.name == "zarr":
-        source = LocalFolder(given)
-    else:
-        source = LocalFile(given)
-    return form.read(decompressed(source) if is_compressed(path) else source)
+        return RemoteFile(path)
+    if folder is None and form.name == "zarr" and given.is_dir():
+        return LocalFolder(given)
+    return LocalFile(given, folder, allow_links=allow_links)
 
 
 @dataclass

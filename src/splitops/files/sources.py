@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from splitops.errors import FileError, SplitError, one_line, shown_path
-from splitops.ground.reading import open_regular
+from splitops.ground.reading import DataFolder, open_regular
 from splitops.native.positioned import read_at
 
 Stretch = tuple[int, int]
@@ -26,9 +26,11 @@ class Source(ABC):
 
     Attributes:
         path: where it is; the files beside it are found from here.
+        allow_links: whether links to those may lead out of their folder.
     """
 
     path: Path
+    allow_links = False
     block = 8 << 20
     """Bytes that are copied at a time: a request, where they are at an address."""
 
@@ -125,11 +127,14 @@ class SourceFile(io.RawIOBase):
 class LocalFile(Source):
     """A regular file of this machine; it is closed when nothing refers to it any more."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a regular file."""
-        self.path = Path(path)
+    def __init__(
+        self, path: str | os.PathLike[str], folder: DataFolder | None = None, *, allow_links: bool = False
+    ) -> None:
+        """Open a regular file that the caller names, or one of a folder."""
+        self.path = Path(path) if folder is None else folder.path / path
+        self.allow_links = allow_links if folder is None else folder.allow_links
         try:
-            opened = open_regular(self.path)
+            opened = open_regular(self.path) if folder is None else folder.open(os.fspath(path))
         except SplitError as error:
             raise FileError(error.message) from error
         weakref.finalize(self, opened.close)

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from splitops.errors import FileError, count_of, one_line, shown
-from splitops.files.folders import INDEX, open_file
+from splitops.files.folders import INDEX
 from splitops.files.formats import format_of
+from splitops.files.sources import LocalFile
 from splitops.ground.reading import DataFolder
 
 _MAX_NAMED: Final = 100
@@ -46,7 +47,7 @@ def _reason(folder: DataFolder, name: str, main: str, tensors: Collection[str]) 
     if name.endswith(INDEX):
         return apart
     try:
-        source = open_file(folder, name)
+        source = LocalFile(name, folder)
         own = [tensor.name for tensor in format_of(source.path).read(source).tensors]
     except FileError as error:
         return f"{apart}, and it cannot be read ({one_line(error.message, 200)})"

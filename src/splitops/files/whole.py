@@ -8,15 +8,14 @@ from itertools import repeat
 from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
-from splitops.files.addresses import RemoteFile, is_address, target_path
+from splitops.files.addresses import is_address, target_path
 from splitops.files.extents import stretches_to
 from splitops.files.folders import INDEX, PIECE, Other, files_beside, main_file, piece_name, stem_of
 from splitops.files.formats import Contents, Format, ShardedFormat, chosen_format, format_of, target_format
 from splitops.files.pickles import pickle_advice
 from splitops.files.planned import Part
-from splitops.files.planning import AnyPath, Targets, read, taken
+from splitops.files.planning import AnyPath, Targets, open_source, read, taken
 from splitops.files.plans import FilePlan
-from splitops.files.sources import LocalFile
 from splitops.files.strays import warnings_of_strays
 from splitops.files.streams import is_compressed, plain_path
 from splitops.files.tensors import column, stretches_of, without_collector
@@ -35,7 +34,8 @@ def read_whole(
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
-        return _read(given, allow_links), (), ()
+        return _read(given, None, allow_links=allow_links), (), ()
+    folder = DataFolder(given, allow_links)
     names = sorted(entry.name for entry in given.iterdir())
     main = main_file(given, names)
     if main is None:
@@ -44,20 +44,19 @@ def read_whole(
             f"{shown_path(given)} holds no *{INDEX}, no safetensors file and no GGUF file"
             f"{'. ' * bool(advice)}{advice}"
         )
-    contents = _read(given / main, allow_links)
-    folder, files = DataFolder(given, allow_links), {source.path.name for source in contents.sources}
+    contents = _read(Path(main), folder)
+    files = {source.path.name for source in contents.sources}
     others, left, strays = files_beside(folder, names, files, (main,))
     tensors = set(column(contents.tensors, "name"))
     found = warnings_of_strays(folder, strays, shown(main), tensors, strict=strict)
     return contents, tuple(other for other in others if other.shared), (*found, *left)
 
 
-def _read(path: Path, allow_links: bool) -> Contents:
+def _read(path: Path, folder: DataFolder | None, *, allow_links: bool = False) -> Contents:
     form = format_of(path) if is_one_of_several(path) else None
     if isinstance(form, ShardedFormat):
-        source = RemoteFile(path) if is_address(path) else LocalFile(path)
-        return form.whole(source, allow_links=allow_links)
-    return read(path)
+        return form.whole(open_source(path, form, folder, allow_links=allow_links))
+    return read(path, folder=folder, allow_links=allow_links)
 
 
 def is_one_of_several(path: Path) -> bool:

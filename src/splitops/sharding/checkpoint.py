@@ -16,7 +16,7 @@ import numpy as np
 
 from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
 from splitops.files.extents import Extent, Extents, contiguous
-from splitops.files.folders import INDEX, Other, files_beside, main_file, open_file, safe_name
+from splitops.files.folders import INDEX, Other, files_beside, main_file, safe_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import shards_of
 from splitops.files.pickles import pickle_advice
@@ -90,7 +90,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
     """
     folder = DataFolder(path if path.is_dir() else path.parent, allow_links)
     if path.suffix == ".onnx" and not path.is_dir():
-        return _onnx(path, (), strict=strict)
+        return _onnx(LocalFile(path, allow_links=allow_links), (), strict=strict)
     if not path.is_dir():
         advice = pickle_advice([path.name])
         what = f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model"
@@ -103,8 +103,8 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
             advice = pickle_advice(names)
             what = f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model"
             raise PlanError(f"{what}{'. ' * bool(advice)}{advice}")
-        return _onnx(path / models[0], names, strict=strict)
-    contents, said = shards_of(open_file(folder, main), allow_links=allow_links)
+        return _onnx(LocalFile(models[0], folder), names, strict=strict)
+    contents, said = shards_of(LocalFile(main, folder))
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     sources: list[Source] = []
@@ -153,10 +153,11 @@ def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
     return {}
 
 
-def _onnx(path: Path, names: Sequence[str], *, strict: bool) -> Checkpoint:
+def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint:
     """Read an ONNX model: its external tensors are cut, the model itself is copied."""
+    path = model.path
     try:
-        contents = format_named("onnx").read(LocalFile(path))
+        contents = format_named("onnx").read(model)
     except SplitError as error:
         raise error if isinstance(error, FileError) else FileError(str(error)) from error
     form = format_named("safetensors")
@@ -164,18 +165,17 @@ def _onnx(path: Path, names: Sequence[str], *, strict: bool) -> Checkpoint:
     if not used:
         raise PlanError(f"{shown_path(path)} has no tensors in files beside it")
     position = {file: number for number, file in enumerate(used)}
-    base = path.parent.resolve()
     files = []
     for file in used:
         source = contents.sources[file]
-        name = str(source.path.resolve().relative_to(base))
+        name = source.path.relative_to(path.parent).as_posix()
         own = [tensor for tensor in contents.tensors if tensor.file == file]
         files.append(WholeFile(safe_name(name), source.size, _gaps(source, own)))
     tensors = [form.taken(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
     tied = _tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
-    folder = DataFolder(path.parent)
+    folder = DataFolder(path.parent, model.allow_links)
     others, left, strays = files_beside(folder, names, [path.name, *(file.name for file in files)])
     warnings += warnings_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
     return Checkpoint(

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, Extents
-from splitops.files.folders import INDEX, Other, files_beside, index_text, open_file, piece_name
+from splitops.files.folders import INDEX, Other, files_beside, index_text, piece_name
 from splitops.files.formats import format_named
 from splitops.files.formats.safetensors import stated_index, stated_tensor
-from splitops.files.sources import Source
+from splitops.files.sources import LocalFile, Source
 from splitops.files.strays import warnings_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
@@ -87,7 +87,7 @@ def read_distributed(
     names = sorted(entry.name for entry in path.iterdir())
     files = [name for name in names if NAME.fullmatch(name)]
     raise_file_limit(len(files))
-    sources = [open_file(folder, name) for name in files]
+    sources = [LocalFile(name, folder) for name in files]
     pieces: dict[str, list[_Saved]] = {}
     for number, (name, source) in enumerate(zip(files, sources, strict=True)):
         for piece in _pieces(source, name, number):

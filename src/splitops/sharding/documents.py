@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from splitops.errors import ModelError, PlanError, shown, shown_path
-from splitops.ground.reading import read_whole
+from splitops.ground.documents import parse_json, parse_toml
+from splitops.ground.reading import DataFolder, read_whole
 from splitops.ground.schemas import problem
 
 
@@ -22,9 +22,17 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def read(path: Path, *, limit: int = 16 << 20) -> Any:
-    """Read a document of JSON, or of TOML where its name ends so."""
+    """Read a document that the caller names: of JSON, or of TOML where its name ends so."""
     try:
         return parse(read_whole(path, limit=limit), shown_path(path), toml=path.suffix.lower() == ".toml")
+    except ModelError as error:
+        raise PlanError(error.message) from error
+
+
+def read_inside(folder: DataFolder, name: str, *, limit: int) -> Any:
+    """Read a document of JSON in a folder."""
+    try:
+        return parse(folder.read(name, limit=limit), shown_path(folder.path / name))
     except ModelError as error:
         raise PlanError(error.message) from error
 
@@ -32,20 +40,10 @@ def read(path: Path, *, limit: int = 16 << 20) -> Any:
 def parse(content: bytes, name: str, *, toml: bool = False) -> Any:
     """Return what a document says; a key that appears twice is an error, as in TOML."""
     try:
-        text = content.decode()
-        return tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+        return parse_toml(content) if toml else parse_json(content)
+    except ValueError as error:
         kind = "TOML" if toml else "JSON"
-        raise PlanError(f"{name} is not {kind}: {shown(str(error) or 'too deep', 120)}") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"key {shown(key)} appears twice")
-        found[key] = value
-    return found
+        raise PlanError(f"{name} is not {kind}: {shown(str(error), 120)}") from None
 
 
 def validate(value: Any, kind: str, name: str) -> None:

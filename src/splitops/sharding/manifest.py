@@ -19,7 +19,7 @@ from typing import Any, Final
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extents
-from splitops.files.folders import OF_MODELS, Other, open_file, safe_name
+from splitops.files.folders import MAX_SMALL, OF_MODELS, Other, safe_name
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
@@ -30,7 +30,7 @@ from splitops.ground.records import read_values, values_of
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.copies import each_once
 from splitops.sharding.cuts import MAX_RANKS, Cut
-from splitops.sharding.documents import read, validate
+from splitops.sharding.documents import read_inside, validate
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.placements import Placements, prove_cut
 
@@ -41,6 +41,7 @@ MARK: Final = "rank.json"
 """In the folder of a rank, says of which run it is."""
 _LARGEST: Final = 1 << 30
 _MAX_FILE: Final = (1 << 63) - 1
+_MAX_MODEL: Final = 1 << 31
 
 
 def has_manifest(path: Path) -> bool:
@@ -117,13 +118,13 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
     Ranks are laid out one file at a time, and each file must exist before the next is laid out: a manifest
     alone takes no memory for ranks. ``strict`` rejects a folder with other tensor files.
     """
-    name = shown_path(path / MANIFEST)
-    document = read(path / MANIFEST, limit=_LARGEST)
+    name, folder = shown_path(path / MANIFEST), DataFolder(path, allow_links)
+    document = read_inside(folder, MANIFEST, limit=_LARGEST)
     validate(document, "manifest", name)
     with _of_manifest(name):
         placements = _placements(document)
         layout = layout_named(document["layout"])
-    folder, homes = DataFolder(path, allow_links), layout.homes(placements.ranks)
+    homes = layout.homes(placements.ranks)
     _prove_marks(folder, document, homes)
     raise_file_limit(placements.ranks * (len(placements.files) + 1) + len(document["others"]))
     sources: list[Source] = []
@@ -139,12 +140,7 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
         found.append(laid[1])
         names.add(laid[0].name)
     held = each_once(placements.tensors, Extents.all(found).inverse(), sources)
-    others = tuple(
-        Other(
-            safe_name(each["name"]), open_file(folder, f"{SOURCE}/{safe_name(each['name'])}"), each["shared"]
-        )
-        for each in document["others"]
-    )
+    others = tuple(_other(folder, each) for each in document["others"])
     if document["run"] != _run_of(document):
         raise PlanError(f"{name} is not as its run wrote it; shard the source again, or restore this file")
     return Checkpoint(
@@ -159,6 +155,16 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
         document["plan"],
         _warnings(folder, homes, names, {tensor.name for tensor in placements.tensors}, strict=strict),
     )
+
+
+def _other(folder: DataFolder, stated: Mapping[str, Any]) -> Other:
+    """Open a small file of the source. An ONNX model, which is not shared, may be as large as one can be."""
+    name, shared = safe_name(stated["name"]), stated["shared"]
+    source = LocalFile(f"{SOURCE}/{name}", folder)
+    most = MAX_SMALL if shared else _MAX_MODEL
+    if source.size > most:
+        raise PlanError(f"{source.name} has {source.size} bytes, more than the {most} that are copied")
+    return Other(name, source, shared)
 
 
 @contextlib.contextmanager
@@ -201,10 +207,6 @@ def _placements(document: Mapping[str, Any]) -> Placements:
     kinds = [_kind(each, cuts, ranks, proved) for each in document["kinds"]]
     columns = document["tensors"]
     rows = [columns[key] for key in ("name", "kind", "file", "offset")]
-    try:
-        "".join(columns["name"]).encode()
-    except UnicodeEncodeError:
-        raise PlanError("the name of a tensor is not text") from None
     if len({*map(len, rows)}) > 1:
         raise PlanError(f"{len(rows[0])} tensors have columns of {brief([*map(len, rows)])} entries")
     for what, key, count in (("has", "kind", len(kinds)), ("is in", "file", len(files))):
@@ -278,7 +280,7 @@ def _prove_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequenc
             continue
         if not (folder.path / home).is_dir():
             raise PlanError(f"rank {rank} of {document['ranks']} is missing: no folder {shown(home)}")
-        found = read(folder.path / home / MARK, limit=1 << 16)
+        found = read_inside(folder, f"{home}/{MARK}", limit=1 << 16)
         wanted = {"run": document["run"], "rank": rank, "ranks": document["ranks"]}
         if found != wanted:
             raise PlanError(f"{shown_path(folder.path / home)} is of another run than {MANIFEST}")
@@ -286,7 +288,7 @@ def _prove_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequenc
 
 def _proved(folder: DataFolder, wanted: TargetFile) -> LocalFile:
     """Open a file of a rank, proved to have the size and the headers that the layout gives it."""
-    found = open_file(folder, wanted.name)
+    found = LocalFile(wanted.name, folder)
     if found.size != wanted.size:
         raise PlanError(f"{found.name} has {found.size} bytes, and not {wanted.size}: it is of another run")
     for offset, data in wanted.literals:

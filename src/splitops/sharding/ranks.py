@@ -16,8 +16,9 @@ from splitops.files.formats import Contents, format_named
 from splitops.files.lazy import LazyTensor, TensorFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
+from splitops.ground.reading import DataFolder
 from splitops.sharding.checkpoint import read_checkpoint
-from splitops.sharding.documents import read
+from splitops.sharding.documents import read_inside
 from splitops.sharding.layouts.hf import folder_name
 from splitops.sharding.manifest import MARK
 
@@ -145,7 +146,7 @@ def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False
         raise PlanError(
             f"{shown_path(folder)} holds {what} of rank {number}, such as {folder_name(number, 8)}"
         )
-    mark = read(found[0] / MARK, limit=1 << 16)
+    mark = read_inside(DataFolder(found[0], allow_links), MARK, limit=1 << 16)
     if not isinstance(mark, dict) or mark.get("rank") != number:
         raise PlanError(f"{shown_path(found[0])} is not of rank {number} by its {MARK}")
     return Rank(found[0], allow_links=allow_links)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -13,6 +12,7 @@ from splitops.comparison import protocol
 from splitops.comparison.records import CompareError, Report, State, Verdict, Word
 from splitops.comparison.reports.verdicts import described, releases
 from splitops.errors import ModelError, one_line, shown, shown_path
+from splitops.ground.documents import parse_toml
 from splitops.ground.reading import read_whole
 from splitops.ground.records import read_values
 
@@ -94,8 +94,8 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
         return expectations(read_report(path))
     content = _read(path)
     try:
-        document = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
+        document = parse_toml(content)
+    except ValueError as error:
         raise CompareError(f"{shown_path(path)} is not TOML: {one_line(str(error), 200)}") from error
     protocol.validate(document, "list of expectations", f"{shown_path(path)} is")
     return tuple(read_values(Expectation, row) for row in document["expected"])

@@ -20,7 +20,7 @@ from splitops.errors import FileError, shown
 from splitops.files.extents import Table
 from splitops.files.pickles import pickle_advice
 from splitops.files.sources import Source
-from splitops.files.tensors import StoredTensor
+from splitops.files.tensors import StoredTensor, column
 
 WRITTEN: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "hdf5", "zarr", "raw")
 """The formats that are written, by name."""
@@ -43,6 +43,17 @@ class Contents:
     tensors: tuple[StoredTensor, ...]
     sources: tuple[Source, ...]
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        """Reject names that are not text, such as those of HDF5 files, which can have any bytes."""
+        try:
+            "".join(column(self.tensors, "name")).encode()
+        except UnicodeEncodeError:
+            names = column(self.tensors, "name")
+            name = next(name for name in names if name.encode(errors="replace").decode() != name)
+            raise FileError(
+                f"{self.sources[0].name}: the name {shown(name)} of a tensor is not text in UTF-8"
+            ) from None
 
     def tensor(self, name: str | None) -> StoredTensor:
         """Return a tensor by its name; the only one for None.
@@ -164,7 +175,7 @@ class Format(Protocol):
 class ShardedFormat(Format, Protocol):
     """A format whose tensors may be in several files, each of them whole in one."""
 
-    def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
+    def whole(self, source: Source) -> Contents:
         """Read all files that a file belongs to: their index, or one of those that are numbered.
 
         Raises:

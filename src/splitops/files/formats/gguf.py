@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import FileError, shown
-from splitops.files.addresses import RemoteFile, is_address
-from splitops.files.folders import PIECE, piece_name
+from splitops.files.folders import PIECE, open_beside, piece_name
 from splitops.files.formats import Contents, Layout, TargetFile, places
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor, Unit, row_major
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -157,7 +156,7 @@ class _Gguf:
         file = TargetFile(name, start + end, ((0, head),))
         return Layout((file,), places((0, start + offset) for offset in offsets))
 
-    def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
+    def whole(self, source: Source) -> Contents:
         return self.read(source)
 
     def like_shard(self, like: Contents, number: int, count: int) -> Contents:
@@ -348,5 +347,4 @@ def _other_pieces(source: Source, count: int, number: Any) -> list[Source]:
             f"{source.name} is one of {count} files. Open the first, named ...-00001-of-{count:05}.gguf"
         )
     names = [piece_name(found[1], piece, count, found[4]) for piece in range(2, count + 1)]
-    opened = RemoteFile if is_address(source.path) else LocalFile
-    return [opened(source.path.with_name(name)) for name in names]
+    return [open_beside(source, name) for name in names]

@@ -26,12 +26,12 @@ from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import beginning, size_of
 from splitops.files.tensors import StoredTensor, array_tensor
+from splitops.ground.documents import MAX_RANK
 from splitops.spec.elements.types import is_numpys_own
 
 _MAGIC: Final = b"\x93NUMPY"
 _MAX_HEADER: Final = 10_000
 """Characters of a header, NumPy's own bound for safe parsing."""
-_MAX_RANK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _parsed(file: IO[bytes], name: str) -> Header:
         raise _error(name, "it has pickled Python objects, which are not read")
     if dtype.subdtype is not None:
         raise _error(name, "its items are arrays themselves, which NumPy does not write")
-    if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > _MAX_RANK:
+    if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > MAX_RANK:
         raise _error(name, f"shape {shown(shape)} in the header is not the shape of an array")
     header = Header(shape, dtype, fortran, file.tell())
     # NumPy multiplies the sizes other than 0, also for an empty array.

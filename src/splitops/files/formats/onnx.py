@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from splitops.errors import FileError, SplitError, Where
 from splitops.files.formats import Contents, Layout, TargetFile, places
@@ -36,17 +36,17 @@ class _Onnx:
         from splitops.models.formats.onnx.tensors import external_extent, is_external
 
         sources: list[Source] = [source]
-        files: dict[Any, int] = {}
+        files: dict[str, int] = {}
         tensors = []
-        folder, where = DataFolder(source.path.parent), Where(model=str(source.path))
+        folder, where = DataFolder(source.path.parent, source.allow_links), Where(model=str(source.path))
         try:
-            model = parse(source.path)
+            model = parse(source.path, allow_links=source.allow_links)
             for proto in filter(is_external, model.graph.initializer):
-                path, offset, size = external_extent(proto, where, folder)
-                if path not in files:
-                    files[path] = len(sources)
-                    sources.append(LocalFile(path))
-                tensors.append(_stored(proto, files[path], offset, size))
+                _, location, offset, size = external_extent(proto, where, folder)
+                if location not in files:
+                    files[location] = len(sources)
+                    sources.append(LocalFile(location, folder))
+                tensors.append(_stored(proto, files[location], offset, size))
         except SplitError as error:
             raise error if isinstance(error, FileError) else FileError(str(error)) from error
         _reject_overlaps(tensors, source)

@@ -14,6 +14,7 @@ from splitops.errors import FileError, SplitError, shown
 from splitops.files.formats import Contents, Layout
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, packed_tensor
+from splitops.ground.reading import DataFolder
 
 
 class _OpenVINO:
@@ -26,7 +27,7 @@ class _OpenVINO:
         tensors: list[StoredTensor] = []
         seen: Counter[str] = Counter()
         try:
-            model = read(source.path)
+            model = read(source.path, allow_links=source.allow_links)
         except SplitError as error:
             raise FileError(str(error)) from error
         for path, graph in model.graphs():
@@ -40,12 +41,11 @@ class _OpenVINO:
                 kind = constant.element_type
                 place = constant.offset, constant.size
                 tensors.append(packed_tensor(name, constant.shape, kind, place, 1))
-        weights = source.path.with_suffix(".bin")
-        sources: tuple[Source, ...] = (
-            source,
-            LocalFile(weights) if any(tensor.size for tensor in tensors) else source,
-        )
-        return Contents(self, tuple(tensors), sources)
+        weights = source
+        if any(tensor.size for tensor in tensors):
+            folder = DataFolder(source.path.parent, source.allow_links)
+            weights = LocalFile(source.path.with_suffix(".bin").name, folder)
+        return Contents(self, tuple(tensors), (source, weights))
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         raise FileError(f"{tensor.label}: OpenVINO IR cannot be written")

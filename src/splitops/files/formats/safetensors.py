@@ -1,7 +1,9 @@
 """safetensors: a length, a header in JSON, then the bytes of the tensors without a gap.
 
-What the reference implementation rejects is rejected here, and keys that appear twice, of which it takes the
-last. Files are written as it writes them: wider types first, then by name, the header padded to 8 bytes.
+What the reference implementation rejects is rejected here. Some headers that it accepts are rejected, too:
+keys that appear twice, of which it uses the last one, and three forms that the format's description excludes:
+space before the header, entries written as arrays, and ranks above 64, which no array has. Files are written
+as it writes them: wider types first, then by name, the header padded to 8 bytes.
 
 Source: the format's description and ``safetensors/src/tensor.rs`` at
 https://github.com/huggingface/safetensors.
@@ -11,23 +13,25 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import repeat
+from itertools import accumulate, repeat
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
 import numpy as np
 
-from splitops.errors import FileError, shown
+from splitops.errors import FileError, brief, shown
 from splitops.files.addresses import is_address
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.folders import INDEX, PIECE, index_text, open_beside, piece_name, stem_of
 from splitops.files.formats import Contents, Layout, TargetFile
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import Source
 from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, column, row_major, stretches_of, unit_of
+from splitops.ground.documents import MAX_RANK, DocumentError, parse_json
 from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -38,6 +42,8 @@ _MAX_DATA: Final = (1 << 63) - 1 - _MAX_HEADER - 8
 _ALIGNMENT: Final = 8
 _METADATA: Final = "__metadata__"
 _UINT64: Final = 1 << 64
+_DIGITS: Final = 20
+"""Of the largest integer of 64 bits, or of a negative one with its sign."""
 _ENTRY: Final = len(f',:{{"dtype":"F8_E4M3FNUZ","shape":,"data_offsets":[{_UINT64},{_UINT64}]}}')
 """At most so many bytes of a header has a tensor, besides its name and shape."""
 
@@ -99,6 +105,8 @@ class _Safetensors:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         code = tensor.code if tensor.code in _TYPES else _CODES.get(str(tensor.element_type))
+        if len(tensor.shape) > MAX_RANK or _bits(tensor.shape, 1) is None:
+            raise FileError(f"{tensor.label} has shape {brief(tensor.shape)}, which safetensors cannot have")
         return row_major(tensor, code, "safetensors")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
@@ -139,8 +147,8 @@ class _Safetensors:
         made[order, 1] = start + begins
         return Layout((TargetFile(name, size, ((0, head),)),), made)
 
-    def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
-        return joined(shards_of(source, allow_links=allow_links)[0], source)
+    def whole(self, source: Source) -> Contents:
+        return joined(shards_of(source)[0], source)
 
     def like_shard(self, like: Contents, number: int, count: int) -> Contents:
         return like
@@ -156,7 +164,7 @@ class _Safetensors:
 FORMAT: Final = _Safetensors()
 
 
-def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, Contents], list[str]]:
+def shards_of(source: Source) -> tuple[dict[str, Contents], list[str]]:
     """Read the files that an index or a numbered file belongs to, proved to hold each tensor once.
 
     The source is the index, or one of numbered files, which may have an index beside them; another file
@@ -167,15 +175,15 @@ def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, C
     if piece is not None:
         index = source.path.with_name(stem_of(source.path) + INDEX)
         if not is_address(index) and index.exists():
-            source = LocalFile(index)
+            source = open_beside(source, index.name)
     if not source.path.name.endswith(INDEX):
         count = int(piece[3]) if piece is not None else 1
         names = [source.path.name]
         if piece is not None:
             names = [piece_name(piece[1], number + 1, count, piece[4]) for number in range(count)]
-        return _opened(source, names, allow_links), []
+        return _opened(source, names), []
     stated, total = stated_index(source)
-    contents = _opened(source, sorted(set(stated.values())), allow_links)
+    contents = _opened(source, sorted(set(stated.values())))
     for name, found in contents.items():
         for tensor in found.tensors:
             if stated.get(tensor.name) == name:
@@ -194,9 +202,9 @@ def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, C
     return contents, [f"{source.name} has total_size = {shown(total)}, but its tensors have {size} bytes"]
 
 
-def _opened(source: Source, names: Sequence[str], allow_links: bool) -> dict[str, Contents]:
+def _opened(source: Source, names: Sequence[str]) -> dict[str, Contents]:
     raise_file_limit(len(names))
-    return {name: FORMAT.read(open_beside(source, name, allow_links=allow_links)) for name in names}
+    return {name: FORMAT.read(open_beside(source, name)) for name in names}
 
 
 def stated_index(source: Source) -> tuple[dict[str, str], Any]:
@@ -289,23 +297,23 @@ def _any(raw: bytes, start: int) -> _Read:
 
 def _parsed(raw: bytes, what: str) -> Any:
     try:
-        return json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
-    except _MalformedError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise _MalformedError(f"{what} is not JSON: {shown(str(error))}") from error
+        return parse_json(raw, parse_int=_integer, parse_float=_float)
+    except DocumentError as error:
+        raise _MalformedError(f"{error} in {what}") from error
+    except ValueError as error:
+        raise _MalformedError(f"{what} is not JSON: {shown(str(error), 200)}") from error
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise _MalformedError(f"key {shown(twice)} appears twice in its header")
+def _integer(text: str) -> int | float:
+    """Read an integer as the reference implementation does: -0 and what has more than 64 bits are floats."""
+    return int(text) if text != "-0" and len(text) <= _DIGITS else _float(text)
+
+
+def _float(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{shown(text, 40)} is more than a number can be")
     return found
-
-
-def _no_constant(text: str) -> Any:
-    raise _MalformedError(f"{text} in its header is not JSON")
 
 
 def _metadata(found: Any) -> Mapping[str, str]:
@@ -342,23 +350,32 @@ def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor
 
     One that the format cannot have is a ValueError.
     """
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise _MalformedError(f"the name {shown(name)} is not valid text") from None
     if not isinstance(code, str) or code not in _TYPES:
         raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which safetensors lacks")
     if not _are_sizes(shape):
         raise _MalformedError(f"the shape of tensor {shown(name)} is not a list of sizes")
+    if len(shape) > MAX_RANK:
+        raise _MalformedError(
+            f"tensor {shown(name)} has rank {len(shape)}, more than the limit of {MAX_RANK}"
+        )
     element_type, unit, dtype = _KINDS[code]
-    bits = math.prod(shape) * element_type.bits
-    if bits >= _UINT64:
+    bits = _bits(shape, element_type.bits)
+    if bits is None:
         raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
     if bits % 8:
         raise _MalformedError(
             f"tensor {shown(name)}: {code} of shape {shown(shape)} does not fill its last byte"
         )
     return StoredTensor(name, tuple(shape), code, unit, offset, bits // 8, element_type, dtype)
+
+
+def _bits(shape: Sequence[int], bits: int) -> int | None:
+    """Return the bits of a tensor; None if they, or a product of the first sizes, take more than 64 bits.
+
+    The reference implementation multiplies the sizes in their order, so that a 0 does not undo an overflow.
+    """
+    products = [*accumulate(shape, operator.mul, initial=1)]
+    return None if max(*products, products[-1] * bits) >= _UINT64 else products[-1] * bits
 
 
 def _are_sizes(value: Any) -> bool:

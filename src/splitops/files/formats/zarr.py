@@ -35,6 +35,7 @@ from splitops.files.formats.zarr_chunks import (
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, array_tensor, row_major
+from splitops.ground.reading import DataFolder
 from splitops.ground.signals import uninterrupted
 from splitops.spec.elements.types import is_numpys_own
 
@@ -49,9 +50,15 @@ class _Zarr:
 
     def read(self, source: Source) -> Contents:
         zarr = _zarr()
+        from splitops.files.formats.zarr_store import open_root
+
         try:
-            root = zarr.open(source.path, mode="r")
+            store, root = open_root(source.path)
             found = {"": root} if isinstance(root, zarr.Array) else dict(_arrays(root, zarr))
+            for name, array in found.items():
+                store.allow(name, array)
+        except FileError:
+            raise
         except Exception as error:  # zarr-python declares no closed set
             raise FileError(f"{source.name}: {shown(str(error), 200)}") from error
         sources: list[Source] = [source]
@@ -81,12 +88,18 @@ class _Zarr:
 
     @contextlib.contextmanager
     def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[ZarrArray]:
-        mode = "r+" if writing else "r"
-        yield ZarrArray(path / name, _zarr().open_array(store=str(path), path=name, mode=mode))
+        zarr = _zarr()
+        from splitops.files.formats.zarr_store import FolderStore
+
+        if writing:
+            found = zarr.open_array(store=str(path), path=name, mode="r+")
+        else:
+            found = FolderStore(path).open_array(name)
+        yield ZarrArray(DataFolder(path), name, found)
 
     def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
         if like is not None:
-            create(path, tensors, like.sources[0].path)
+            create(path, tensors, DataFolder(like.sources[0].path))
             return
         for tensor in tensors:
             _made(path, tensor, {"chunks": tensor.chunks})
@@ -94,7 +107,7 @@ class _Zarr:
     def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
         source = like.sources[0]
         with reading(source.name):
-            return target_chunks(tensor, like.tensor(tensor.name), source.path, offset)
+            return target_chunks(tensor, like.tensor(tensor.name), DataFolder(source.path), offset)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:
@@ -105,7 +118,7 @@ class _Zarr:
         options = {}
         if before is not None:
             with reading(like.sources[0].name):
-                options = _options(tensor, before, like.sources[0].path / tensor.name)
+                options = _options(tensor, before, DataFolder(like.sources[0].path))
         finish = partial(_finish, tensor=tensor, options=options)
         return Layout(files, places([(1, 0)]), finish, partial(_check, tensor=tensor))
 
@@ -127,11 +140,11 @@ def _arrays(group: Any, zarr: Any) -> Any:
             yield name, item
 
 
-def _options(tensor: StoredTensor, before: Any, folder: Path) -> dict[str, Any]:
+def _options(tensor: StoredTensor, before: Any, folder: DataFolder) -> dict[str, Any]:
     """Return how an array is made for a tensor that is described after another array."""
     levels: Levels = (without_zeros(before.chunks),)
     if before.metadata.zarr_format == 3:
-        levels = stored_levels(folder)
+        levels = stored_levels(folder, tensor.name)
     before_levels = levels
     levels, attributes = rechunked(levels, dict(before.attrs), before.shape, tensor.shape)
     size = math.prod(levels[0]) * before.dtype.itemsize

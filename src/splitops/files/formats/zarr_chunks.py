@@ -9,12 +9,13 @@ Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, the code
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,16 @@ import numpy.typing as npt
 from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
-from splitops.ground.reading import read_whole
+from splitops.ground.documents import parse_json
+from splitops.ground.reading import DataFolder, read_opened
 
 _DESCRIPTION: Final = "zarr.json"
-_MAX_DESCRIPTION: Final = 64 << 20
+MAX_DESCRIPTION: Final = 64 << 20
+"""The most bytes of a document that describes arrays."""
+_MOST_MORE: Final = 1 << 20
+"""Bytes that a stored chunk may have beyond twice those of its elements."""
+_INNER_MORE: Final = 128
+"""The same for each chunk in a shard, with its entry in the index."""
 _CRC_BYTES: Final = 4
 _ABSENT: Final = (1 << 64) - 1
 """Offset and size of an inner chunk that a shard does not hold."""
@@ -44,10 +51,10 @@ def chunks_of(array: Any) -> tuple[int, ...] | None:
     return outer_chunks(array) if description["chunk_grid"]["name"] == "regular" else None
 
 
-def create(path: Path, tensors: Sequence[StoredTensor], source: Path) -> None:
+def create(path: Path, tensors: Sequence[StoredTensor], source: DataFolder) -> None:
     """Make a folder with arrays that are described as those of another are, but for their shapes."""
     for tensor in tensors:
-        described = _description(source / tensor.name)
+        described = _description(source, tensor.name)
         assert tensor.chunks is not None  # only what is copied chunk by chunk comes here
         places, levels = _places(described), _levels_of(described)
         levels, attributes = rechunked(
@@ -64,20 +71,22 @@ def create(path: Path, tensors: Sequence[StoredTensor], source: Path) -> None:
         _describe(path / tensor.name, described | {"shape": list(tensor.shape)})
         for folder in Path(tensor.name).parents if tensor.name else ():
             # The copy of the descriptions of its members would be wrong for a part.
-            group = _description(source / folder)
+            group = _description(source, folder.as_posix())
             _describe(path / folder, {k: v for k, v in group.items() if k != "consolidated_metadata"})
 
 
-def target_chunks(tensor: StoredTensor, before: StoredTensor, source: Path, offset: int) -> tuple[int, ...]:
+def target_chunks(
+    tensor: StoredTensor, before: StoredTensor, source: DataFolder, offset: int
+) -> tuple[int, ...]:
     """Return the shape of the outer chunks of a target.
 
     ``before`` is the tensor that it is described after, in the folder ``source``; a part begins at
     ``offset`` of the axis that is split.
     """
-    described = _description(source / before.name)
+    described = _description(source, before.name)
     levels = _levels_of(described)
     if tuple(described["shape"]) != before.shape or levels[0] != before.chunks:
-        raise FileError(f"{shown_path(source / before.name)}: two descriptions of this array differ")
+        raise FileError(f"{shown_path(source.path / before.name)}: two descriptions of this array differ")
     attributes = described.get("attributes", {})
     as_stored = _provable(described["codecs"]) and _is_last_chunk(tensor, before, offset)
     narrow = not as_stored and _are_all_known(described)
@@ -158,9 +167,9 @@ def _is_record(found: Any, levels: Levels) -> bool:
     return all(outer[axis] % inner[axis] == 0 for outer, inner in pairwise(shapes))
 
 
-def stored_levels(folder: Path) -> Levels:
-    """Return the shapes of the shards and chunks of the array in a folder."""
-    return _levels_of(_description(folder))
+def stored_levels(folder: DataFolder, name: str) -> Levels:
+    """Return the shapes of the shards and chunks of an array of a folder."""
+    return _levels_of(_description(folder, name))
 
 
 def _levels_of(description: dict[str, Any]) -> Levels:
@@ -183,13 +192,28 @@ def _are_all_known(description: dict[str, Any]) -> bool:
     return all(codec["name"] != "sharding_indexed" for codec in codecs)
 
 
-def _description(folder: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def open_inside(folder: DataFolder, key: str) -> Iterator[BinaryIO | None]:
+    """Open a file of a folder; None if there is no such file."""
     try:
-        found = json.loads(read_whole(folder / _DESCRIPTION, limit=_MAX_DESCRIPTION))
-    except (ModelError, ValueError, RecursionError) as error:
-        raise FileError(f"{shown_path(folder)} is not an array or group of zarr 3: {error}") from error
+        file = folder.open(key)
+    except ModelError as error:
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise FileError(f"{shown_path(folder.path)}: {error.message.partition(';')[0]}") from error
+        yield None
+        return
+    with file:
+        yield file
+
+
+def _description(folder: DataFolder, name: str) -> dict[str, Any]:
+    path = folder.path / name
+    try:
+        found = parse_json(folder.read((Path(name) / _DESCRIPTION).as_posix(), limit=MAX_DESCRIPTION))
+    except ValueError as error:  # a ModelError, too
+        raise FileError(f"{shown_path(path)} is not an array or group of zarr 3: {error}") from error
     if not isinstance(found, dict):
-        raise FileError(f"{shown_path(folder / _DESCRIPTION)} is not a description: {shown(found)}")
+        raise FileError(f"{shown_path(path / _DESCRIPTION)} is not a description: {shown(found)}")
     return found
 
 
@@ -203,6 +227,13 @@ def outer_chunks(array: Any) -> tuple[int, ...]:
     return without_zeros(array.shards or array.chunks)
 
 
+def most_bytes(array: Any) -> int:
+    """Return the most bytes that a chunk (or shard) of an array may take as it is stored."""
+    outer = outer_chunks(array)
+    inner: int = math.prod(-(-size // max(1, chunk)) for size, chunk in zip(outer, array.chunks, strict=True))
+    return 2 * math.prod(outer) * int(array.dtype.itemsize) + _INNER_MORE * inner + _MOST_MORE
+
+
 def without_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
     """Return the shape of chunks that hold something: along axes of size 0, arrays may state 0."""
     return tuple(max(1, size) for size in chunks)
@@ -211,12 +242,12 @@ def without_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
 class ZarrArray:
     """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
 
-    def __init__(self, folder: Path, array: Any) -> None:
-        self._folder, self._array = folder, array
+    def __init__(self, folder: DataFolder, name: str, array: Any) -> None:
+        self._folder, self._name, self._array = folder, name, array
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.chunks = outer_chunks(array)
         self.written: list[Path] = []
-        description = _description(folder)
+        description = _description(folder, name)
         self._codecs: list[dict[str, Any]] = description["codecs"]
         keys = ("data_type", "fill_value", "chunk_grid", "codecs")
         self.coding = json.dumps([description[k] for k in keys]) if _provable(self._codecs) else None
@@ -235,9 +266,10 @@ class ZarrArray:
     def stored(self, index: tuple[int, ...]) -> bytes | None:
         """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
         path = self._path(index)
-        if not path.exists():
-            return None
-        data = path.read_bytes()
+        with open_inside(self._folder, path.relative_to(self._folder.path).as_posix()) as file:
+            if file is None:
+                return None
+            data = bytes(read_opened(file, path, limit=most_bytes(self._array)))
         if not _proved(data, self._codecs, self.chunks):
             raise FileError(f"cannot read {shown_path(path)}: its CRC-32C does not match its bytes")
         return data
@@ -250,7 +282,7 @@ class ZarrArray:
         self.written.append(path)
 
     def _path(self, index: tuple[int, ...]) -> Path:
-        return self._folder / str(self._array.metadata.encode_chunk_key(index))
+        return self._folder.path / self._name / str(self._array.metadata.encode_chunk_key(index))
 
 
 # Checksums ----------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from splitops.errors import ModelError, SplitError, Where
+from splitops.ground.documents import MAX_RANK
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.formats.openvino.document import parse
-from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
+from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.models.known import may_be
 from splitops.spec.elements.types import from_precision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -78,7 +79,7 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
     location: dict[str, Any] = {}
     where = finding.where
     if where.model is not None:
-        location["physicalLocation"] = {"artifactLocation": {"uri": quote(where.model)}}
+        location["physicalLocation"] = {"artifactLocation": {"uri": quote(os.fsencode(where.model))}}
     path = "/".join(part for part in (where.graph, where.node) if part)
     if path:
         location["logicalLocations"] = [

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
+from splitops.ground.documents import parse_toml
 from splitops.ground.reading import read_whole
 from splitops.models.check.conditions import Condition, condition
 from splitops.models.check.limits import EXACT_FIELD, USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
@@ -216,22 +217,18 @@ def every_limit() -> tuple[Limit, ...]:
 
 
 def _read(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
-    import tomllib
-
     try:
-        text = content.decode()
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_toml(content)
+    except ValueError as error:
         found = re.search(r"\(at line (\d+)", str(error))
         at = f", line {found[1]}" if found else ""
-        words = (
-            re.sub(r" \(at .*\)$", "", str(error)) if isinstance(error, tomllib.TOMLDecodeError) else error
-        )
-        raise ModelError(f"{shown_as}{at}: this is not TOML: {shown(str(words), 120)}") from None
+        words = re.sub(r" \(at .*\)$", "", str(error))
+        raise ModelError(f"{shown_as}{at}: this is not TOML: {shown(words, 120)}") from None
     try:
         return _target(document, stem, file)
     except _WrongError as error:
-        raise ModelError(f"{shown_as}, line {_line(text.splitlines(), error)}: {error}") from None
+        line = _line(content.decode().splitlines(), error)
+        raise ModelError(f"{shown_as}, line {line}: {error}") from None
 
 
 class _WrongError(Exception):

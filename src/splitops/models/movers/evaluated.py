@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy.typing as npt
 
 from splitops.errors import ModelError, Where
-from splitops.models.formats.openvino.shapes import MAX_RANK
+from splitops.ground.documents import MAX_RANK
 from splitops.native.resources import memory_bytes
 from splitops.spec.elements.types import ElementType
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from splitops.errors import ModelError
-from splitops.models.formats.openvino.shapes import MAX_RANK
+from splitops.ground.documents import MAX_RANK
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integers, prove_size, taken

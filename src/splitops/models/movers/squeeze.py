@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import ModelError
-from splitops.models.formats.openvino.shapes import MAX_RANK
+from splitops.ground.documents import MAX_RANK
 from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers

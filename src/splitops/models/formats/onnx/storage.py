@@ -232,7 +232,8 @@ def _with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
     for tensor in model_tensors(made):
         if not is_external(tensor):
             continue
-        data = external_extent(tensor, where, None)[0]
+        holder, location, *_ = external_extent(tensor, where, None)
+        data = holder.path / location
         folder = unmark_external(tensor)
         if folder is None or folder.path != file.parent.resolve():
             raise ModelError(

@@ -233,7 +233,7 @@ class _GraphCheck:
         return replace(self.where, node=node_label(node)[:120])
 
     def _check_operator(self, node: NodeProto) -> None:
-        for text in (node.name, node.op_type, node.domain):
+        for text in (node.name, node.op_type, node.domain, node.doc_string):
             require_text(text, "a node's", self.where)
         if not node.op_type:
             raise ModelError("a node has no operator", self._at(node))
@@ -292,7 +292,9 @@ class _GraphCheck:
         self.where = around
 
     def _wrong(self, node: NodeProto, attribute: AttributeProto, what: str) -> ModelError:
-        return ModelError(f"attribute {what}", replace(self._at(node), attribute=attribute.name[:80]))
+        name: object = attribute.name  # bytes where it is not text, which no place has
+        place = name[:80] if isinstance(name, str) else shown(name)
+        return ModelError(f"attribute {what}", replace(self._at(node), attribute=place))
 
     def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
         """Define a name: of the item that is described, or of an output of a node."""

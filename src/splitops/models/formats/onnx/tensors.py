@@ -8,7 +8,6 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,13 +15,12 @@ import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
 from splitops.errors import ModelError, Where, shown
-from splitops.ground.reading import DataFolder, open_regular, read_range
+from splitops.ground.documents import MAX_RANK
+from splitops.ground.reading import DataFolder, read_range
 from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_BYTES: Final = (1 << 63) - 1
-_MAX_RANK: Final = 64
-"""NumPy's limit."""
 _MAX_DIGITS: Final = 20
 _MARK: Final = "splitops:"
 _BLOCK: Final = 8 << 20
@@ -102,6 +100,8 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
 
     External data is not looked at: see :func:`tensor_array`.
     """
+    for text in (tensor.name, tensor.doc_string):
+        require_text(text, "a tensor's", where)
     element_type = _element_type(tensor, where)
     expected = byte_count(tensor, where)
     typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
@@ -171,21 +171,26 @@ def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None 
 
 def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> Iterator[memoryview]:
     """Read a tensor's external data piece by piece."""
-    path, offset, length = external_extent(tensor, where, folder)
-    with open_regular(path, where) as file:
+    folder, location, offset, length = external_extent(tensor, where, folder)
+    with folder.open(location, where) as file:
         for begin in range(offset, offset + length, _BLOCK):
             yield read_range(file, begin, min(_BLOCK, offset + length - begin), where)
 
 
 def _external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None) -> memoryview:
     """Read exactly the bytes of a tensor that its external file holds."""
-    path, offset, length = external_extent(tensor, where, folder)
-    with open_regular(path, where) as file:
+    folder, location, offset, length = external_extent(tensor, where, folder)
+    with folder.open(location, where) as file:
         return read_range(file, offset, length, where)
 
 
-def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None) -> tuple[Path, int, int]:
-    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say."""
+def external_extent(
+    tensor: TensorProto, where: Where, folder: DataFolder | None
+) -> tuple[DataFolder, str, int, int]:
+    """Return the folder of a tensor's data, the file in it, and the offset and length in bytes.
+
+    They are checked to be what shape and type say.
+    """
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:
@@ -198,9 +203,8 @@ def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None
         raise _error(tensor, f"declares an address in memory, {shown(location)}, and no file", where)
     if folder is None:
         raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
-    path = folder.file(location, where)
     expected = byte_count(tensor, where)
-    with open_regular(path, where) as file:
+    with folder.open(location, where) as file:
         size = os.fstat(file.fileno()).st_size
     offset = _number(tensor, entries, "offset", 0, where)
     length = _number(tensor, entries, "length", max(size - offset, 0), where)
@@ -209,7 +213,7 @@ def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None
     if length != expected:
         kind = _kind(tensor, _element_type(tensor, where))
         raise _error(tensor, f"has {length} bytes of external data, but {kind} takes {expected}", where)
-    return path, offset, length
+    return folder, location, offset, length
 
 
 def _number(tensor: TensorProto, entries: dict[str, str], key: str, default: int, where: Where) -> int:
@@ -231,8 +235,8 @@ def _element_type(tensor: TensorProto, where: Where) -> ElementType:
 def byte_count(tensor: TensorProto, where: Where) -> int:
     """Return the exact size of the tensor's data; the shape is proved to be one that an array can have."""
     dims = tuple(tensor.dims)
-    if len(dims) > _MAX_RANK:
-        raise _error(tensor, f"has rank {len(dims)}; at most {_MAX_RANK} is possible", where)
+    if len(dims) > MAX_RANK:
+        raise _error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)
     if any(dim < 0 for dim in dims):
         raise _error(tensor, f"has shape {dims}, with a negative size", where)
     # Also for an empty tensor: NumPy multiplies the sizes other than 0.

@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ModelError, Where
-from splitops.ground.reading import open_regular, read_range
-from splitops.models.formats.openvino.shapes import MAX_RANK, checked_count
+from splitops.ground.documents import MAX_RANK
+from splitops.ground.reading import read_range
+from splitops.models.formats.openvino.shapes import checked_count
 from splitops.spec.elements.packing import pack, packed_size, unpack
 from splitops.spec.elements.types import ElementType
 
@@ -31,17 +31,17 @@ class Weights:
     Only what is asked for is read of a file, each time anew.
     """
 
-    def __init__(self, source: Path | bytes) -> None:
-        """Take a buffer, or open a file."""
+    def __init__(self, source: BinaryIO | bytes) -> None:
+        """Take a buffer, or an open file."""
         self._source: BinaryIO | memoryview
         self.size: int
         """The number of bytes; of a file, when it was opened."""
-        if isinstance(source, Path):
-            self._source = open_regular(source)
-            self.size = os.fstat(self._source.fileno()).st_size
-        else:
+        if isinstance(source, bytes):
             self._source = memoryview(source)
             self.size = len(source)
+        else:
+            self._source = source
+            self.size = os.fstat(source.fileno()).st_size
         self._reading = threading.Lock()  # one place in the file serves all readers
 
     def read(self, offset: int, size: int) -> memoryview:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
+from splitops.ground.documents import MAX_RANK
 from splitops.ground.reading import DataFolder, place_of, read_whole
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.document import MAX_BYTES, parse
@@ -21,7 +24,7 @@ from splitops.models.formats.openvino.model import (
     Port,
     split_names,
 )
-from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer, parse_number
+from splitops.models.formats.openvino.shapes import parse_integer, parse_number
 
 VERSIONS: Final = (10, 11)
 """The IR versions that are read and written."""
@@ -38,9 +41,9 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINO
     """
     where = place_of(path)
     content = read_whole(Path(path), limit=MAX_BYTES, where=where)
-    folder = DataFolder(Path(path).parent, allow_links)
-    weights = folder.file(Path(path).with_suffix(".bin").name, where)
-    return _Reader(where, weights).read(parse(content, where))
+    folder, name = DataFolder(Path(path).parent, allow_links), Path(path).with_suffix(".bin").name
+    folder.real_path(name, where)  # a runtime opens it even if no constant has bytes
+    return _Reader(where, partial(folder.open, name, where)).read(parse(content, where))
 
 
 def opened(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool = False) -> OpenVINOModel:
@@ -57,7 +60,7 @@ def from_bytes(xml: bytes, weights: bytes = b"") -> OpenVINOModel:
 class _Reader:
     """One model being read: its weights, opened by the first constant that has bytes."""
 
-    def __init__(self, where: Where, weights: Path | bytes) -> None:
+    def __init__(self, where: Where, weights: Callable[[], BinaryIO] | bytes) -> None:
         self._where = where
         self._source = weights
         self._weights = Weights(weights) if isinstance(weights, bytes) else None
@@ -143,9 +146,9 @@ class _Reader:
             raise ModelError(f"shape = {layer.attribute('shape')!r} of a constant is not exact", where)
         offset, size = (_number(layer, name, where) for name in ("offset", "size"))
         if self._weights is None and size > 0:
-            assert isinstance(self._source, Path)
+            assert not isinstance(self._source, bytes)
             try:
-                self._weights = Weights(self._source)
+                self._weights = Weights(self._source())
             except ModelError as error:
                 raise ModelError(f"the constant needs its bytes, but {error.message}", where) from error
         constant = Constant(element_type, exact, self._weights or Weights(b""), offset, size)

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from splitops.errors import ModelError, Where
+from splitops.ground.documents import MAX_RANK
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
-
-MAX_RANK: Final = 64
-"""The highest rank that NumPy arrays have."""
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INTEGER: Final = re.compile(r"\s*(-?[0-9]{1,20})(?:\.0*)?\s*")

@@ -16,6 +16,7 @@ namespace {
 using Size = std::int64_t;
 
 constexpr int kDigits = 18;  // of a number: none of so many overflows
+constexpr std::size_t kMaxRank = 64;  // as NumPy has it; a longer list is not kept in memory
 
 struct Entry {
     std::string_view name;
@@ -69,9 +70,10 @@ class Scanner {
             return false;
         if (take(']'))
             return true;
+        const std::size_t most = found.size() + kMaxRank;
         do {
             Size size;
-            if (!number(size))
+            if (found.size() == most || !number(size))
                 return false;
             found.push_back(size);
         } while (take(','));

@@ -1,0 +1,143 @@
+"""Documents from outside, in JSON or TOML: bounded before they are parsed, and all their text is valid.
+
+Whatever is wrong with one is a ValueError. The readers of each kind of document name its file and place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.errors import shown
+
+MAX_RANK: Final = 64
+"""The most axes of a tensor, as in NumPy."""
+MAX_DEPTH: Final = 127
+"""The deepest nesting of JSON, as in the reader of the reference implementation of safetensors."""
+_MAX_VALUES: Final = 1 << 23
+"""Each takes up to 72 bytes of memory, of at least two in the text."""
+_MAX_TOML: Final = 1 << 20
+"""People write such files. A table in 6 bytes takes a kilobyte of memory."""
+_MAX_PARTS: Final = 16
+"""tomllib takes quadratic time for the parts of a key."""
+
+_JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_PART: Final = r"""(?:[\w-]++|"(?:[^"\\\n]|\\[^\n])*+"?|'[^'\n]*+'?)"""
+_TOML_TOKENS: Final = re.compile(
+    rf'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|\'\'\'(?:[^']|'(?!\'\'))*+(?:\'\'\'|\Z)|\#[^\n]*+'''
+    rf"""|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)""",
+    re.DOTALL,
+)
+"""Strings and comments, whose dots do not count, and the parts of a key."""
+
+
+class DocumentError(ValueError):
+    """What is wrong with a document that its format would allow."""
+
+
+def parse_json(
+    content: bytes,
+    *,
+    parse_int: Callable[[str], Any] | None = None,
+    parse_float: Callable[[str], Any] | None = None,
+) -> Any:
+    """Return the value of a JSON document in UTF-8.
+
+    A key that appears twice, NaN, infinity and a surrogate without its other half are errors.
+
+    Args:
+        content: the document.
+        parse_int: as in :func:`json.loads`.
+        parse_float: as in :func:`json.loads`.
+
+    Raises:
+        ValueError: it is not such a document.
+        DocumentError: it has too many values or levels, or one of these keys or texts.
+
+    Examples:
+        >>> parse_json(b'{"a": [1, "b"]}')
+        {'a': [1, 'b']}
+    """
+    text = content.decode()
+    _check_structure(content)
+    try:
+        found = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_reject_constant,
+            parse_int=parse_int,
+            parse_float=parse_float,
+        )
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:  # the stack may be deep already
+        raise DocumentError("values are nested too deeply") from None
+    except UnicodeEncodeError as error:
+        raise DocumentError(f"{shown(error.object[error.start])} is half of a character") from None
+    return found
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """Return the table of a TOML document in UTF-8.
+
+    Raises:
+        ValueError: it is not such a document.
+        DocumentError: it is too long, or has a key of too many parts.
+
+    Examples:
+        >>> parse_toml(b"a.b = 1")
+        {'a': {'b': 1}}
+    """
+    if len(content) > _MAX_TOML:
+        raise DocumentError(f"there are {len(content)} bytes, more than the limit of {_MAX_TOML}")
+    import tomllib  # only plans, targets and expectations need it
+
+    text = content.decode()
+    for token in _TOML_TOKENS.finditer(text):
+        key = token["key"]
+        if key is not None and key.count(".") >= _MAX_PARTS:
+            parts = len(re.findall(_PART, key))
+            if parts > _MAX_PARTS:
+                line = text.count("\n", 0, token.start()) + 1
+                raise DocumentError(
+                    f"a key has {parts} parts, more than the limit of {_MAX_PARTS} (at line {line})"
+                )
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise DocumentError("values are nested too deeply") from None
+
+
+def _check_structure(content: bytes) -> None:
+    """Check the numbers of values and levels of a JSON document, without parsing it."""
+    brackets = content.count(b"[") + content.count(b"{")
+    if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
+        return
+    plain = _JSON_STRINGS.sub(b"", content)
+    values = plain.count(b"[") + plain.count(b"{") + plain.count(b",")
+    if values > _MAX_VALUES:
+        raise DocumentError(f"there are {values} values, more than the limit of {_MAX_VALUES}")
+    nested = np.frombuffer(plain.translate(None, _NO_BRACKETS), np.uint8)
+    # An opening bracket has the bit of 2 and a closing one has not.
+    depth = int(((nested & 2).astype(np.int8) - 1).cumsum(dtype=np.int32).max(initial=0))
+    if depth > MAX_DEPTH:
+        raise DocumentError(f"values are nested {depth} levels deep, more than the limit of {MAX_DEPTH}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise DocumentError(f"key {shown(twice)} appears twice")
+    return found
+
+
+def _reject_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
