@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,70 @@ def test_infer_of_an_invalid_model_writes_nothing(model: Any, tmp_path: Path) ->
     assert done.exit_code == 1
     assert "lengths.sum" in done.output
     assert not out.exists()
+
+
+# Text that is not UTF-8 ---------------------------------------------------------------------------------
+
+MARKED = """
+    <ir_version: 10, opset_import: ["": 18, "MZdomain": 1], producer_name: "MZproducer", doc_string: "MZdoc",
+     metadata_props: ["MZkey": "MZvalue"]>
+    MZgraph (float[MZd, 4] MZx, bool MZcond) => (float[MZe, 2] MZa, float[n, k] MZb, float[q, w] MZf,
+                                                 float[s, t] MZi) <float[2] MZw = {1, 2}, float[MZv, 4] MZmid>
+    {
+        [MZnode] MZmid = Identity
+            <MZattr = 1, MZtext: string = "MZs", MZtensor: tensor = float[1] MZt {1}> (MZx)
+        MZa, MZb = Split <axis = 1, num_outputs = 2> (MZmid)
+        MZf = MZdomain.MZfunction <MZp = 1> (MZa)
+        MZi = If (MZcond) <
+            then_branch = MZthen () => (float[MZu, u] MZk) {
+                MZk, MZl = Split <axis = 1, num_outputs = 2> (MZmid) },
+            else_branch = MZelse () => (float[y, z] MZm) { MZm = Identity(MZb) }>
+    }
+    <domain: "MZdomain", opset_import: ["": 18]>
+    MZfunction <MZp> (MZo) => (MZq) { MZq, MZr = Split <axis = 1, num_outputs = 2> (MZo) }
+"""
+FORMS = [
+    ["check", "--json"],
+    ["check", "--output-format", "sarif"],
+    ["check", "--output-format", "github"],
+    ["infer", "--json"],
+    ["fix", "--for", "onnxruntime", "--json"],
+    ["convert", "--to", "onnx:13", "--json"],
+    ["simplify", "--json"],
+    ["run", "--input", "MZx=ramp:2,4", "--json"],
+    ["inspect", "--json"],
+]
+
+
+def marked() -> bytes:
+    made = onnx.parser.parse_model(MARKED)
+    for described in (made.graph, made.graph.node[0], made.graph.initializer[0], made.graph.input[0]):
+        described.doc_string = "MZdoc"
+    made.graph.input[0].type.denotation = "MZkind"
+    made.graph.quantization_annotation.add(tensor_name="MZquantised")
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize("command", FORMS, ids=" ".join)
+def test_text_that_is_not_utf8_is_an_error_in_every_form(command: list[str], tmp_path: Path) -> None:
+    """Each text of a model in turn: one error, or none where it is not read, and never a traceback."""
+    content, path, rejected = marked(), tmp_path / "m.onnx", 0
+    places = [found.start() for found in re.finditer(b"MZ", content)]
+    assert len(places) > 50
+    for place in places:
+        path.write_bytes(content[:place] + b"\xff\xfe" + content[place + 2 :])
+        done = run(command[0], path, *command[1:])
+        assert done.exception is None or isinstance(done.exception, SystemExit), content[place : place + 9]
+        rejected += done.exit_code != 0
+    assert rejected > 20
+    path.write_bytes(content)
+    assert run("check", path).exit_code == 0
+
+
+def test_findings_of_a_path_that_is_not_utf8_are_shown_in_every_form(tmp_path: Path) -> None:
+    path = tmp_path / (os.fsdecode(b"\xff\xfe") + ".onnx")
+    path.write_bytes(text(CEIL)().SerializeToString())
+    for form in ([], ["--json"], ["--output-format", "sarif"], ["--output-format", "github"]):
+        done = run("check", path, "--for", "onnxruntime", *form)
+        assert done.exit_code == 1, done.exception
+        assert "ceil-negative-part" in done.output

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import subprocess
 import sys
 
+import h5py
 import ml_dtypes
 import numpy as np
 import pytest
 import safetensors
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save, save_file
@@ -28,6 +32,10 @@ def file_of(header: object, data: bytes = b"", length: int | None = None) -> byt
 
 def entry(dtype: object = "F32", shape: object = (2, 3), offsets: object = (0, 24), **more: object) -> dict:
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets, **more}
+
+
+def raw_entry(fields: bytes) -> bytes:
+    return b'{"a":{"dtype":"F32",%s,"data_offsets":[0,24]}}' % fields
 
 
 GOOD = file_of({"a": entry()}, bytes(24))
@@ -66,6 +74,20 @@ MALFORMED = {
     "metadata of numbers": file_of({"__metadata__": {"a": 4}}),
     "metadata of a list": file_of({"__metadata__": []}),
     "half a byte": file_of({"a": entry("F4", [3], [0, 2])}, bytes(2)),
+    "half of a character in the metadata": file_of(b'{"__metadata__":{"a":"\\ud83d"}}'),
+    "half of a character in a key of the metadata": file_of(b'{"__metadata__":{"\\ude00":"a"}}'),
+    "half of a character in a field": file_of(raw_entry(b'"shape":[2,3],"more":"\\ud83d"'), bytes(24)),
+    "a size of -0": file_of(raw_entry(b'"shape":[-0,3]'), bytes(24)),
+    "an offset of -0": file_of({"a": entry(offsets=[0, 24])} | {}, bytes(24)).replace(b"[0, 24]", b"[-0,24]"),
+    "a product beyond 64 bits before a 0": file_of({"a": entry(shape=[1 << 32, 1 << 32, 0], offsets=[0, 0])}),
+    "bits beyond 64 bits before no 0": file_of({"a": entry(shape=[1 << 61], offsets=[0, 0])}),
+    "a field of 1e400": file_of(raw_entry(b'"shape":[2,3],"more":1e400'), bytes(24)),
+    "a field of -1e400": file_of(raw_entry(b'"shape":[2,3],"more":[{"a":-1e400}]'), bytes(24)),
+    "a field of 400 digits": file_of(raw_entry(b'"shape":[2,3],"more":' + b"9" * 400), bytes(24)),
+    "a field of 5,000 digits": file_of(raw_entry(b'"shape":[2,3],"more":' + b"9" * 5000), bytes(24)),
+    "a field of 128 levels": file_of(
+        raw_entry(b'"shape":[2,3],"more":' + b"[" * 126 + b"]" * 126), bytes(24)
+    ),
 }
 OURS_ALONE = {
     "a tensor twice": file_of(
@@ -74,6 +96,29 @@ OURS_ALONE = {
         b"x",
     ),
     "a key of the metadata twice": file_of(b'{"__metadata__":{"a":"1","a":"2"}}'),
+}
+OTHER_FORMS = {
+    "a space before it": (
+        file_of(b' {"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+        "does not begin with {",
+    ),
+    "a line before it": (
+        file_of(b'\n{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+        "does not begin with {",
+    ),
+    "an entry that is an array": (file_of({"a": ["U8", [1], [0, 1]]}, b"x"), "the entry of tensor 'a' lacks"),
+    "65 axes": (file_of({"a": entry("U8", [1] * 65, [0, 1])}, b"x"), "rank 65, more than the limit of 64"),
+}
+ACCEPTED = {
+    "a 0 before a product beyond 64 bits": file_of({"a": entry(shape=[0, 1 << 32, 1 << 33], offsets=[0, 0])}),
+    "a whole character in two escapes": file_of(b'{"__metadata__":{"a":"\\ud83d\\ude00"}}'),
+    "a field of 1e308": file_of(raw_entry(b'"shape":[2,3],"more":[1e308,-0,-0.0,-1]'), bytes(24)),
+    "a field of 300 digits": file_of(raw_entry(b'"shape":[2,3],"more":' + b"9" * 300), bytes(24)),
+    "a field of 125 levels": file_of(
+        raw_entry(b'"shape":[2,3],"more":' + b"[" * 125 + b"]" * 125), bytes(24)
+    ),
+    "64 axes": file_of({"a": entry("U8", [1] * 64, [0, 1])}, b"x"),
+    "fields before and behind": file_of(raw_entry(b'"x":{},"shape":[2,3],"y":null'), bytes(24)),
 }
 
 
@@ -147,6 +192,125 @@ def test_what_the_reference_rejects_is_rejected(tmp_path, name):
         safetensors.deserialize(MALFORMED[name])
     with pytest.raises(FileError, match=r"x\.safetensors"):
         splitops.files.open(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("name", OTHER_FORMS)
+def test_forms_that_the_reference_alone_accepts_are_rejected(tmp_path, name):
+    content, says = OTHER_FORMS[name]
+    (tmp_path / "x.safetensors").write_bytes(content)
+    assert len(safetensors.deserialize(content)) == 1
+    with pytest.raises(FileError, match=says):
+        splitops.files.open(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_the_reference_accepts_is_accepted(tmp_path, name):
+    (tmp_path / "x.safetensors").write_bytes(ACCEPTED[name])
+    wanted = {key: tuple(value["shape"]) for key, value in safetensors.deserialize(ACCEPTED[name])}
+    assert {key: one.shape for key, one in splitops.files.open(tmp_path / "x.safetensors").items()} == wanted
+
+
+NUMBERS = [
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "1e400",
+    "0.5",
+    "1e308",
+    "9" * 19,
+    "9" * 20,
+    "9" * 400,
+    "18446744073709551616",
+    "01",
+]
+LISTS = [
+    "[]",
+    "[0]",
+    "[0,0]",
+    "[-0,0]",
+    "[1]",
+    "[4294967296,4294967296,0]",
+    "[0,4294967296,4294967296]",
+    "[1.0]",
+]
+WORDS = [
+    '"a"',
+    r'"\ud83d"',
+    r'"\ud83d\ude00"',
+    '"\t"',
+    r'"\x"',
+    '"U8"',
+    "true",
+    "null",
+    "NaN",
+    "{}",
+    "[" * 126 + "]" * 126,
+]
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> bytes:
+    """Headers with unusual numbers, texts and fields anywhere, behind which the data follow."""
+    values = st.sampled_from([*NUMBERS, *LISTS, *WORDS])
+    spaces = st.sampled_from(["", "", "", " ", "\n", "\t", "\v"])
+    entries, end = [], 0
+    for number in range(draw(st.integers(0, 3))):
+        shape = draw(st.lists(st.integers(0, 3), max_size=3))
+        size = math.prod(shape)
+        fields = {"dtype": '"U8"', "shape": json.dumps(shape), "data_offsets": f"[{end},{end + size}]"}
+        end += size
+        if draw(st.booleans()):
+            fields[draw(st.sampled_from(["more", "shape", "dtype", "data_offsets", "x"]))] = draw(values)
+        inner = ",".join(f'{draw(spaces)}"{key}":{value}{draw(spaces)}' for key, value in fields.items())
+        entries.append(f'"t{number}":{{{inner}}}')
+    if draw(st.booleans()):
+        key, value = draw(st.sampled_from(WORDS[:5])), draw(st.one_of(st.sampled_from(WORDS[:3]), values))
+        entries.insert(draw(st.integers(0, len(entries))), f'"__metadata__":{{{key}:{value}}}')
+    return file_of(f"{{{draw(spaces)}{','.join(entries)}}}{draw(spaces)}".encode(), bytes(end))
+
+
+@settings(max_examples=1000)
+@given(content=drawn())
+def test_headers_are_accepted_where_the_reference_accepts_them(content, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "drawn.safetensors"
+    path.write_bytes(content)
+    try:
+        wanted = {key: tuple(value["shape"]) for key, value in safetensors.deserialize(content)}
+    except safetensors.SafetensorError:
+        with pytest.raises(FileError):
+            splitops.files.open(path)
+    else:
+        assert {key: tensor.shape for key, tensor in splitops.files.open(path).items()} == wanted
+
+
+def tensor_of(name, shape):
+    kind = st_format._TYPES["U8"]
+    return st_format.StoredTensor(
+        name, shape, "U8", st_format.unit_of(kind), 0, math.prod(shape), kind, kind.numpy
+    )
+
+
+@pytest.mark.parametrize("shape", [(1 << 32, 1 << 32, 0), (1,) * 65])
+def test_no_file_is_written_that_the_reference_cannot_open(shape):
+    with pytest.raises(FileError, match="which safetensors cannot have"):
+        st_format.FORMAT.taken(tensor_of("a", shape))
+    assert st_format.FORMAT.taken(tensor_of("a", (0, 1 << 32, 1 << 32))).shape == (0, 1 << 32, 1 << 32)
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x.zarr"])
+def test_names_that_are_not_text_are_rejected_where_they_are_read(tmp_path, name):
+    if name == "x.h5":
+        with h5py.File(tmp_path / name, "w") as file:
+            file[b"\xff\xfe"] = np.arange(8)
+    else:
+        zarr.create_group(tmp_path / name).create_array("a", data=np.arange(8))
+        os.rename(tmp_path / name / "a", os.fsencode(tmp_path / name) + b"/\xff\xfe")
+    for to in (None, "safetensors", "gguf", "npz"):
+        with pytest.raises(FileError, match=re.escape(name)) as found:
+            splitops.files.split(tmp_path / name, tmp_path / "out", num_outputs=2, to=to)
+        assert name == "x.h5" or "is not text in UTF-8" in str(found.value)
+    assert not (tmp_path / "out").exists()
 
 
 def text_of(header: object, compact: bool, **metadata: object) -> bytes:

@@ -236,7 +236,7 @@ def of_cut(**fields):
         (of_tensor(offset=0), "two things are at byte"),
         (of_tensor(offset=1 << 70), "extends past the end"),
         (of_tensor(offset=-1), "tensors.offset[0] is -1"),
-        (of_tensor(name="\ud800"), "the name of a tensor is not text"),
+        (of_tensor(name="\ud800"), "half of a character"),
         (of_tensor(name="model.norm.weight"), "a tensor appears twice"),
         (of_cut(axis=5), "a cut along axis 5"),
         (of_cut(shards=[None, None]), "no rank holds anything"),
