@@ -15,7 +15,7 @@ import json
 import math
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, repeat
 from json.encoder import encode_basestring as _quoted
@@ -282,7 +282,7 @@ def _usual(raw: bytes, start: int) -> _Read | None:
 
 def _any(raw: bytes, start: int) -> _Read:
     """Return the tensors of any header in the order of their bytes, and the metadata."""
-    header = _parsed(raw, "its header")
+    header = _parsed(raw, "its header", parse_int=_integer, parse_float=_float)
     metadata = _metadata(header.pop(_METADATA, None))
     tensors = [_tensor(name, entry, start) for name, entry in header.items()]
     tensors.sort(key=lambda tensor: (tensor.offset, tensor.size))
@@ -295,9 +295,9 @@ def _any(raw: bytes, start: int) -> _Read:
     return tensors, metadata
 
 
-def _parsed(raw: bytes, what: str) -> Any:
+def _parsed(raw: bytes, what: str, **numbers: Callable[[str], Any]) -> Any:
     try:
-        return parse_json(raw, parse_int=_integer, parse_float=_float)
+        return parse_json(raw, **numbers)
     except DocumentError as error:
         raise _MalformedError(f"{error} in {what}") from error
     except ValueError as error:
