@@ -20,7 +20,9 @@ from splitops import Rule
 from splitops.comparison.cases import build, find
 from splitops.models import check
 from splitops.models.check import LIMITS, Limit, Target
+from splitops.models.check.codes import page_of
 from splitops.models.check.explanations import Explanation, explain, rule_examples
+from splitops.models.check.messages import Message, every_message
 from splitops.models.check.targets import names
 
 DOCS: Final = Path(__file__).parent
@@ -116,7 +118,36 @@ def page() -> str:
             text += f"\n### {rule} {{ #{_anchor(rule)} }}\n\n{found.meaning}. "
             text += f"[Details](errors.md#{_anchor(rule)}).\n"
             text += _printed(found) + _cure(found)
-    return text
+    return text + ALL + "".join(map(_message, every_message()))
+
+
+def _message(message: Message) -> str:
+    """Write a message under a heading of its own, which the search finds, and what it is about."""
+    text = f"\n#### {_code(message.text)} {{ #{message.anchor} }}\n\n{message.program}"
+    text += f" ([source]({message.seen}))" if "://" in message.seen else f" (`{message.seen}`)"
+    text += f". {message.meaning}." if message.meaning else "."
+    if message.codes:
+        links = (f"[`{code}`]({_place(code)})" for code in message.codes)
+        text += f" See {', '.join(links)}."
+    if message.command is not None:
+        text += f"\n\n```sh\n{_filled(message.command)}\n```"
+    if message.fix:
+        text += f"\n\n{message.fix[0].upper()}{message.fix[1:]}."
+    return f"{text}\n"
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _place(code: str) -> str:
+    """Return the place of a code, relative to the page."""
+    page, _, anchor = page_of(code).partition("#")
+    return f"#{anchor}" if page == "runtime-errors.html" else f"{page.replace('.html', '.md')}#{anchor}"
+
+
+def _filled(command: str) -> str:
+    return command.format(model="model.onnx", fixed="fixed.onnx")
 
 
 def _limit(limit: Limit, found: Explanation) -> str:
@@ -147,8 +178,7 @@ def _cure(found: Explanation) -> str:
     """Write the command that fixes it, and what to do by hand."""
     text = ""
     if found.command is not None:
-        command = found.command.format(model="model.onnx", fixed="fixed.onnx")
-        text += f"\nFix:\n\n```sh\n{command}\n```\n"
+        text += f"\nFix:\n\n```sh\n{_filled(found.command)}\n```\n"
     if found.fix:
         by_hand = "By hand" if found.command is not None else "Fix"
         text += f"\n{by_hand}: {found.fix}.\n"
@@ -189,6 +219,13 @@ RULES: Final = """
 ## Models that break a rule
 
 These models are invalid for every runtime. `splitops check model.onnx` names the node and the numbers.
+"""
+
+ALL: Final = """
+## All messages { #all-messages }
+
+`splitops rule MESSAGE` knows these messages of runtimes, converters and frameworks, with other numbers, names
+and paths. They stand here word for word, as one model gets them.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import click
@@ -18,13 +19,35 @@ from splitops import Rule
 from splitops.cli import cli
 from splitops.models.check import LIMITS
 from splitops.models.check.codes import MODEL_CODES, every_code
-from splitops.models.check.explanations import explain, find
+from splitops.models.check.explanations import explain, explain_message
 
 UNTESTED = [limit.code for limit in LIMITS if limit.case is None]
 
 
+NOT_ABOUT_SPLITS = {
+    "onnxruntime.omitted-output",  # a copy of tensors of two types
+    "onnxruntime.complex",
+    "onnxruntime.size-32-bit",  # of an input of the model, in JavaScript
+    "onnx.more-outputs",
+    "openvino.packed-unknown",
+    "openvino.unranked",
+    "openvino.complex",
+    "openvino.squeezed-parts",
+    "openvino.convolved-beside",
+    "opencv.split-1-lengths",
+    "opencv.empty-output",
+    "opencv.string",
+    "opencv.complex",
+}
+"""Limits of which a runtime prints a message that other operators have too."""
+
+
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["rule", *arguments])
+
+
+def codes(text: str) -> list[str | None]:
+    return [one.code for one in explain_message(text)]
 
 
 @pytest.mark.parametrize("code", every_code())
@@ -66,9 +89,13 @@ def test_the_messages_are_those_of_the_comparison() -> None:
 @pytest.mark.parametrize(
     "limit", [one for one in LIMITS if explain(one.code).messages], ids=lambda one: one.code
 )
-def test_a_message_finds_its_code(limit: Any) -> None:
+def test_a_recorded_message_finds_its_code_or_nothing(limit: Any) -> None:
     for message in explain(limit.code).messages:
-        assert limit.code in find(message.text)
+        found = codes(message.text)
+        if found or (
+            limit.code not in NOT_ABOUT_SPLITS and re.match(r"[\w.]*(error|fail|not)", message.text.lower())
+        ):
+            assert limit.code in found, message.text
 
 
 def test_a_message_of_another_model_finds_its_code() -> None:
@@ -82,9 +109,9 @@ def test_a_message_of_another_model_finds_its_code() -> None:
         "opencv.empty-name": "(-215:Assertion failed) noutputs == outputs.size() in function 'getOutShapes'",
     }
     for code, text in texts.items():
-        assert code in find(text), text
+        assert code in codes(text), text
         assert f"{code}: {explain(code).meaning}." in run(text).output
-    assert find("Segmentation fault in another place") == []
+    assert codes("Segmentation fault in another place") == []
 
 
 def test_a_message_of_onnxruntime_itself_finds_its_code() -> None:
@@ -96,7 +123,7 @@ def test_a_message_of_onnxruntime_itself_finds_its_code() -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString())
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail) as caught:
         session.run(None, {"x": np.zeros(9, np.float32)})
-    assert find(str(caught.value))[0] == "onnxruntime.ceil-negative-part"
+    assert codes(str(caught.value))[0] == "onnxruntime.ceil-negative-part"
 
 
 def test_what_is_no_code_is_wrong_usage() -> None:

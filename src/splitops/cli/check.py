@@ -161,13 +161,13 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
 
 def _explained(finding: Finding) -> Iterator[str]:
     """Say what is wrong, what the user can do by hand, and where more is said."""
-    from splitops.models.check.codes import is_explained, page_of
+    from splitops.models.check.codes import is_explained
 
     yield finding.message
     if finding.fix:
         yield f"help: {finding.fix}"
     if is_explained(finding.code):
-        yield f"more: splitops rule {finding.code}, or {page_of(finding.code)}"
+        yield f"more: splitops rule {finding.code}"
 
 
 def _print_json(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:

@@ -23,30 +23,40 @@ def _codes() -> Sequence[str]:
 
 
 @click.command(short_help="Explain a code, or the error message of a runtime.")
-@click.argument("words", metavar="[CODE]", nargs=-1, type=Read("code", str, _codes))
+@click.argument("words", metavar="[CODE|MESSAGE]", nargs=-1, type=Read("code", str, _codes))
 @json_option
 def command(words: tuple[str, ...], as_json: bool) -> None:
     """Explain CODE: what it means, an example that breaks it, what runtimes print, and the fix.
 
-    CODE is what splitops check and errors have in brackets. It can also be a part of the message that a
-    runtime printed. Without CODE, all codes are listed.
+    CODE is what splitops check and errors have in brackets. MESSAGE is what a runtime, a converter or a
+    framework printed, or a part of it: paths, numbers and names may differ. The exit code is 1 if it is not a
+    message about a split. Without an argument, all codes are listed.
 
     \b
     Examples:
       splitops rule lengths.sum
       splitops rule onnxruntime.ceil-negative-part
       splitops rule "Invalid num_outputs value of 4"
+      splitops rule "No Adapter From Version $18 for Split"
       splitops rule
     """
-    from splitops.models.check.explanations import explain, find
+    from splitops.models.check.explanations import explain, explain_message
 
     text = " ".join(words).strip()
     known = _codes()
-    codes: Sequence[str] = [text] if text in known else find(text) if text else known
-    if not codes:
-        message = f"{one_line(text, 80)!r} is neither a code nor the message of a known limit."
-        raise click.UsageError(f"{message}{did_you_mean(text, known)}")
-    found = [explain(code) for code in codes]
+    if text in known or not text:
+        found = [explain(code) for code in ([text] if text else known)]
+    else:
+        found = explain_message(text)
+    if not found:
+        said = one_line(text, 80)
+        if len(text.split()) == 1:
+            raise click.UsageError(
+                f"{said!r} is not a code, and not a message about a split.{did_you_mean(text, known)}"
+            )
+        raise click.ClickException(
+            f"not a message about a split: {said!r}. splitops check MODEL examines the splits of a model."
+        )
     if as_json:
         print_json([_json(one) for one in found])
     elif not text:
@@ -60,21 +70,22 @@ def _json(one: Explanation) -> dict[str, Any]:
         **picked(one, "code", "meaning", "example", "error", "messages"),
         "command": None if one.command is None else _command(one.command),
         **picked(one, "fix", "page"),
-        "source": None if one.limit is None else one.limit.source or None,
+        "source": one.source or None,
     }
 
 
 def _print_list(found: Sequence[Explanation]) -> None:
     rows = table("code", "meaning")
     for one in found:
-        rows.add_row(one.code, one.meaning)
+        rows.add_row(str(one.code), one.meaning)
     console().print(rows)
 
 
 def _print(found: Sequence[Explanation]) -> None:
     screen = console()
-    if len(found) > 1:
-        screen.print(f"This message can mean {len(found)} things. splitops check MODEL tells them apart.\n")
+    codes = [one.code for one in found if one.code is not None]
+    if len(codes) > 1:
+        screen.print(f"This message can mean {len(codes)} things. splitops check MODEL tells them apart.\n")
     for index, one in enumerate(found):
         if index:
             screen.print()
@@ -83,7 +94,7 @@ def _print(found: Sequence[Explanation]) -> None:
 
 
 def _lines(one: Explanation) -> Iterator[str]:
-    yield f"{one.code}: {one.meaning}."
+    yield f"{one.code}: {one.meaning}." if one.code is not None else f"{one.meaning}."
     if one.example and one.limit is None:
         yield "Example, with x = np.zeros((4, 6), np.float32):"
         yield f"  >>> {one.example}"
@@ -91,15 +102,15 @@ def _lines(one: Explanation) -> Iterator[str]:
     elif one.example:
         yield f"Example: {one.example}"
     for message in one.messages:
-        yield f"{message.runtime} {message.release}:"
+        yield f"{message.runtime} {message.release}".rstrip() + ":"
         yield f"  {one_line(message.text)}"
     if one.command is not None:
         yield f"Fix: {_command(one.command)}"
     if one.fix:
         yield f"{'By hand' if one.command is not None else 'Fix'}: {one.fix}."
     yield f"More: {one.page}"
-    if one.limit is not None and one.limit.source:
-        yield f"Source: {one.limit.source}"
+    if one.source:
+        yield f"Source: {one.source}"
 
 
 def _command(template: str) -> str:

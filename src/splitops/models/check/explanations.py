@@ -14,6 +14,7 @@ from typing import Any, Final
 from splitops.errors import Rule
 from splitops.models.check.codes import every_code, page_of
 from splitops.models.check.limits import Limit
+from splitops.models.check.messages import Message, find_messages
 from splitops.models.check.targets import every_limit
 
 
@@ -30,11 +31,12 @@ class RuntimeMessage:
 class Explanation:
     """The explanation of one code: of a rule of the operators, or of a limit of a runtime.
 
-    The example is a line of Python that breaks the rule, with the error that it prints, or a split that meets
-    the limit. In the command that fixes it, ``{model}`` stands for the file.
+    A message about a split that is about no code has an explanation too. The example is a line of Python that
+    breaks the rule, with the error that it prints, or a split that meets the limit. In the command that fixes
+    it, ``{model}`` stands for the file. The page is a place in the documentation, relative to the site.
     """
 
-    code: str
+    code: str | None
     meaning: str
     example: str
     error: str
@@ -42,11 +44,8 @@ class Explanation:
     command: str | None
     messages: tuple[RuntimeMessage, ...] = ()
     limit: Limit | None = None
-
-    @property
-    def page(self) -> str:
-        """The place in the documentation, relative to the site."""
-        return page_of(self.code)
+    source: str = ""
+    page: str = ""
 
 
 def explain(code: str) -> Explanation:
@@ -64,10 +63,15 @@ def explain(code: str) -> Explanation:
     if limit is not None:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.forms else None
         fix = limit.fix or ("" if command else "no form of this split is known that the runtime executes")
-        return Explanation(code, limit.words(), example, "", fix, command, messages, limit)
+        return Explanation(
+            code, limit.words(), example, "", fix, command, messages, limit, limit.source, page_of(code)
+        )
     row = _texts()[code]
     command = "splitops fix {model} -o {fixed}" if row.get("fixable") else None
-    return Explanation(code, row["meaning"], row.get("example", ""), error, row["fix"], command, messages)
+    example = row.get("example", "")
+    return Explanation(
+        code, row["meaning"], example, error, row["fix"], command, messages, page=page_of(code)
+    )
 
 
 def rule_examples() -> dict[Rule, str]:
@@ -75,30 +79,40 @@ def rule_examples() -> dict[Rule, str]:
     return {Rule(code): row["example"] for code, row in _texts().items() if "example" in row}
 
 
-def find(text: str) -> list[str]:
-    """Return the codes that a message of a runtime is about, the likeliest ones.
+def explain_message(text: str) -> list[Explanation]:
+    """Explain what a program printed, or a part of it: each rule or limit that it can be about.
+
+    Returns:
+        Several explanations if the text does not say which; none if it is not a message about a split.
 
     Examples:
-        >>> find("[ONNXRuntimeError] : 1 : FAIL : Invalid num_outputs value of 3. Split sizes would ...")
+        >>> [one.code for one in explain_message("Invalid num_outputs value of 3. Split sizes would ...")][:2]
         ['onnxruntime.ceil-negative-part', 'onnxruntime.open-axis']
+        >>> [one.command for one in explain_message("No Adapter From Version $18 for Split")]
+        ['splitops convert {model} --to onnx:13 -o {fixed}']
     """
-    wanted = _words(text)
-    scores: dict[str, float] = {}
-    for code in every_code():
-        for message in _messages(code):
-            common = wanted & _words(message.text)
-            score = len(common) / len(wanted) if wanted else 0.0
-            scores[code] = max(scores.get(code, 0.0), score)
-    best = max(scores.values(), default=0.0)
-    return [code for code, score in scores.items() if score == best] if best >= _LIKELY else []
+    code = next((word for word in re.findall(r"\[([a-z0-9.-]+)\]", text) if word in every_code()), None)
+    if code is not None:
+        return [explain(code)]
+    found = find_messages(text)
+    own = [_of_message(message) for message in found if message.meaning]
+    return [*own, *map(explain, dict.fromkeys(code for message in found for code in message.codes))]
 
 
-_LIKELY: Final = 0.6
-"""The share of the words of a text that a message has at least in common with it."""
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[A-Za-z_]{3,}", text.lower()))
+def _of_message(message: Message) -> Explanation:
+    """Explain a message by what is known of it alone."""
+    printed = RuntimeMessage(message.program, "", message.text)
+    return Explanation(
+        None,
+        message.meaning,
+        "",
+        "",
+        message.fix,
+        message.command,
+        (printed,),
+        source=message.seen,
+        page=f"runtime-errors.html#{message.anchor}",
+    )
 
 
 @cache
