@@ -486,12 +486,7 @@ it links what is reported upstream. `python docs/generate_compare.py --show REPO
 and makes these pages."""
 
 
-HEAD_OF_PEER: Final = """---
-search:
-  exclude: true
----
-
-<!-- Made by docs/generate_compare.py. -->
+HEAD_OF_PEER: Final = """<!-- Made by docs/generate_compare.py. -->
 
 """
 BADGE: Final = """

@@ -139,7 +139,7 @@ def _file(name: str) -> str:
     return f"{re.sub('[^0-9a-z]+', '-', name)}.svg"
 
 
-TEMPLATE: Final = """# See the size rules
+TEMPLATE: Final = """# See the split sizes of each rule
 
 <!-- Made by docs/generate_sizes.py. -->
 
