@@ -44,9 +44,11 @@ def console(*, stderr: bool = False) -> Console:
 def table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
     """Return an empty table in the one style of all commands."""
     from rich import box
-    from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    from splitops.cli._tables import WholeWords
+
+    made = WholeWords(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    made.title_style = "bold"
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made

@@ -123,11 +123,11 @@ def _print(row: OperatorSchema, layout: Explanation) -> None:
     width = min(out.width, _MAX_PICTURE_WIDTH)
     ascii_only = out.options.ascii_only
     for line in diagram(layout, width, ascii_only=ascii_only):
-        out.print(_coloured(line), soft_wrap=True)
+        out.print(_coloured(line, out), soft_wrap=True)
     if len(plan.shape) > 1:  # else the axis is the memory
         out.print()
         strip = [Span("memory  "), *memory_strip(layout, width - 8, ascii_only=ascii_only)]
-        out.print(_coloured(strip), soft_wrap=True)
+        out.print(_coloured(strip, out), soft_wrap=True)
     _print_parts(out, layout)
 
 
@@ -154,13 +154,27 @@ def _print_parts(out: Console, layout: Explanation) -> None:
         out.print(f"The blocks of a part begin {step:,} elements apart: a view of it is not contiguous.")
 
 
-def _coloured(line: list[Span]) -> Text:
+def _coloured(line: list[Span], out: Console) -> Text:
+    """Colour the parts of a line: each in its colour, or in the next one after a part of the same colour."""
     from rich.text import Text
 
-    from splitops.explain.palette import colour, ink
-
+    styles = _styles(out)
     text = Text()
+    before, last = None, -1
     for span in line:
-        style = "" if span.part is None else f"{ink(colour(span.part))} on {colour(span.part)}"
+        style = ""
+        if span.part is not None:
+            chosen = span.part % len(styles)
+            chosen = (chosen + 1) % len(styles) if chosen == last and span.part != before else chosen
+            before, last, style = span.part, chosen, styles[chosen]
         text.append(span.text, style)
     return text
+
+
+def _styles(out: Console) -> list[str]:
+    from splitops.explain.palette import PALETTE, TERMINAL, ink
+
+    if out.color_system in ("truecolor", "256"):
+        return [f"{ink(colour)} on {colour}" for colour in PALETTE]
+    dark = ("blue", "magenta", "red")
+    return [f"{'white' if colour in dark else 'black'} on {colour}" for colour in TERMINAL]

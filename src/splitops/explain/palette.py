@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from operator import mul
 
+TERMINAL = ("blue", "yellow", "green", "magenta", "cyan", "red", "white")
+"""The colours of a terminal that has 8 or 16 of them; the nearest ones of :data:`PALETTE` would be alike."""
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c")
 
 
