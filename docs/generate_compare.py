@@ -33,10 +33,13 @@ from splitops.comparison.reports.verdicts import (
     DISAGREEMENTS,
     MEANINGS,
     RULES,
+    UNCONFIRMED,
     counts,
     described,
     releases,
     spoken,
+    unconfirmed,
+    without_result,
 )
 from splitops.errors import count_of
 from splitops.explain.canvas import FAINT, FIELD, Canvas
@@ -203,21 +206,30 @@ def cell(value: Any) -> str:
 
 
 def agreeing(report: Report, peer: Peer) -> tuple[int, int]:
-    """Return how many cases an implementation agrees about, of those that it has a result for."""
+    """Return how many cases an implementation agrees about, of those that it has a result for.
+
+    Such a result may be one that was not confirmed.
+    """
     found = counts(report)[peer.name]
-    return found[Word.AGREES], sum(found[one] for one in (Word.AGREES, *DISAGREEMENTS))
+    return found[Word.AGREES], sum(found[one] for one in (Word.AGREES, *DISAGREEMENTS, UNCONFIRMED))
+
+
+def score(report: Report, peer: Peer) -> str:
+    """Write in how many cases an implementation does what is specified, and how many were not confirmed."""
+    agrees, judged = agreeing(report, peer)
+    loose = unconfirmed(report, peer).total()
+    return f"{agrees} of {judged} cases{f', {loose} unconfirmed' if loose else ''}"
 
 
 def peers_table(report: Report) -> str:
     """Return the implementations, and how many results of each kind they have."""
     counted = counts(report)
-    words = [Word.AGREES, *DISAGREEMENTS]
+    words = [Word.AGREES, *DISAGREEMENTS, UNCONFIRMED]
     rows = []
     for peer in report.peers:
         of_peer = counted[peer.name]
-        silent = sum(of_peer.values()) - sum(of_peer[one] for one in words)
         name = f"[`{peer.name}`](compare/{peer.name}.md)"
-        rows.append((name, peer.kind, *(of_peer[one] or "" for one in words), silent))
+        rows.append((name, peer.kind, *(of_peer[one] or "" for one in words), without_result(of_peer)))
     return table(("implementation", "kind", *map(spoken, words), "no result"), rows)
 
 
@@ -234,18 +246,21 @@ def page_of(report: Report, peer: Peer) -> str:
         for word, entries in told
         if entries
     ]
-    agrees, judged = agreeing(report, peer)
+    scored, loose = score(report, peer), unconfirmed(report, peer)
     text = f"{HEAD_OF_PEER}# Compare {peer.name}\n\n"
-    text += f"![Split: {agrees} of {judged} cases](badges/{peer.name}.svg)\n\n"
-    text += (
-        f"{releases(peer)} agrees with [the specification](../semantics.md) in {agrees} of {judged} cases.\n"
-    )
+    text += f"![Split: {scored}](badges/{peer.name}.svg)\n\n"
+    if loose:
+        each = ", ".join(f"{number} {word}" for word, number in loose.most_common())
+        text += f"{releases(peer)} does what [the specification](../semantics.md) says in {scored}: {each}.\n"
+        text += "They did not repeat in new processes, or the comparison was interrupted before.\n"
+    else:
+        text += f"{releases(peer)} agrees with [the specification](../semantics.md) in {scored}.\n"
     text += f"[Its column](page.html#?{urlencode({'peer': peer.name})}) has each case, and "
     text += "[the comparison](../compare.md) has the other implementations.\n"
     if found:
         text += "\n## What deviates\n\n" + "\n".join(lines) + f"\n\n{findings_table(found, peer)}\n"
     text += history(peer)
-    return text + BADGE.format(name=peer.name, agrees=agrees, judged=judged)
+    return text + BADGE.format(name=peer.name, score=scored)
 
 
 def history(peer: Peer) -> str:
@@ -292,8 +307,7 @@ def findings_table(found: list[tuple[Entry, Verdict]], peer: Peer) -> str:
 
 def badge(report: Report, peer: Peer) -> str:
     """Draw in how many cases an implementation agrees."""
-    agrees, judged = agreeing(report, peer)
-    left, right = "Split", f"{agrees} of {judged} cases"
+    left, right = "Split", score(report, peer)
     canvas = Canvas(f"{left}: {right}")
     widths = [round(7 * len(text)) + 16 for text in (left, right)]
     for text, x, width, fill in ((left, 0, widths[0], "#3b434b"), (right, widths[0], widths[1], "#0063a8")):
@@ -495,7 +509,7 @@ BADGE: Final = """
 Copy [the file](badges/{name}.svg) to your site, and link it:
 
 ```markdown
-![Split: {agrees} of {judged} cases]({name}.svg)
+![Split: {score}]({name}.svg)
 ```
 """
 

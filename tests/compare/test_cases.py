@@ -214,3 +214,16 @@ def test_what_is_decided_is_what_the_conformance_corpus_says() -> None:
             assert got == list(written.sizes or ())[: len(got)], str(written)
         asked += 1
     assert asked > 300
+
+
+def test_a_title_names_what_makes_a_case_special() -> None:
+    """Two cases never have one title, and the title of a finding is its case's."""
+    titles = {name: build(one).title for name, one in listed().items()}
+    assert len(set(titles.values())) == len(titles)
+    expected = {
+        "split-18/ceil/6-into-2/float32/static/without-0": "; output 0 is left out",
+        "split-18/ceil/6-into-2/float32/static/absent": "; an input 'split' that is named ''",
+        "split-13/even/6-into-2/float32/dynamic/twin": "; a second split of the same data",
+        "openvino-split-1/even/6-into-2/float32/static/axis=0/unranked": "does not say the rank of the data",
+    }
+    assert {name: part for name, part in expected.items() if part not in titles[name]} == {}

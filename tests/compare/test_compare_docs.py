@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from synthetic import report
 
 from scripts import DOCS, script
 from splitops.comparison.records import Verdict, Word
+from splitops.comparison.reports.html import to_html
 
 VERDICTS = DOCS / "compare/verdicts"
 
@@ -43,8 +45,12 @@ def test_the_page_of_an_implementation_says_first_what_is_wrong(made: ModuleType
         found = [(entry, verdict) for entry, one, verdict in shown.findings if one is peer]
         agrees, judged = made.agreeing(shown, peer)
         assert agrees < judged < 40
-        assert f"{agrees} of {judged} cases" in page
-        assert f">{agrees} of {judged} cases<" in made.badge(shown, peer)
+        loose = [entry.verdicts[peer.name] for entry in shown.entries if peer.name in entry.verdicts]
+        loose = [verdict for verdict in loose if verdict.is_unsure]
+        score = f"{agrees} of {judged} cases{f', {len(loose)} unconfirmed' if loose else ''}"
+        assert score in page
+        assert f">{score}<" in made.badge(shown, peer)
+        assert ("agrees" in page.partition("## What deviates")[0]) is not bool(loose)
         sentences = [line for line in page.splitlines() if line.startswith("- ")]
         told = [verdict.word for _, verdict in found]
         order = [word for word in made.SENTENCES if word in told]
@@ -53,6 +59,42 @@ def test_the_page_of_an_implementation_says_first_what_is_wrong(made: ModuleType
             assert sentence.startswith(f"- {made.SENTENCES[word]} in {told.count(word)} case")
         rows = [row.split(" | ") for row in page.splitlines() if row.startswith("| `")]
         assert sum(int(row[3]) for row in rows) == sum(one.word in made.SENTENCES for _, one in found)
+
+
+def test_what_was_not_confirmed_is_named_everywhere(made: ModuleType) -> None:
+    """Three cases: one as specified, one crash that was not run again, and one without a result."""
+    shown = report(3, 1)
+    peer = shown.peers[0]
+    words = (Word.AGREES, Word.CRASH, Word.NO_RESULT)
+    entries = tuple(
+        replace(entry, verdicts={peer.name: Verdict(word=word)})
+        for entry, word in zip(shown.entries, words, strict=True)
+    )
+    shown = replace(shown, entries=entries)
+    page = made.page_of(shown, peer)
+    assert "1 of 2 cases, 1 unconfirmed: 1 crash." in page
+    assert "agrees" not in page.partition("## ")[0]
+    assert ">1 of 2 cases, 1 unconfirmed<" in made.badge(shown, peer)
+    heading, _, row = made.peers_table(shown).splitlines()
+    cells = dict(zip(heading.split(" | "), row.split(" | "), strict=True))
+    assert (cells["unconfirmed"], cells["no result |"]) == ("1", "1 |")
+    html = to_html(shown, "1")
+    numbers = re.search(r"<tr><th scope=row>.*?</tbody>", html, re.DOTALL)
+    assert numbers is not None
+    found = re.findall(r'<td class="n[^"]*">(\d+)', numbers[0])
+    assert found == ["1", "0", "0", "0", "0", "0", "0", "1", "1"]
+
+
+@pytest.mark.parametrize("cases", [40])
+def test_the_page_and_the_text_count_the_same(made: ModuleType, cases: int) -> None:
+    shown = report(cases, 6)
+    rows = [row.strip("| ").split(" | ") for row in made.peers_table(shown).splitlines()[2:]]
+    html = to_html(shown, "1").partition('class="peers"')[2].partition("</table>")[0]
+    for cells, part in zip(rows, html.split("<tr><th scope=row>")[1:], strict=True):
+        assert [int(cell or 0) for cell in cells[2:]] == [
+            int(found) for found in re.findall(r'<td class="n[^"]*">(\d+)', part)
+        ]
+        assert sum(int(cell or 0) for cell in cells[2:]) == cases
 
 
 def schema() -> Draft202012Validator:

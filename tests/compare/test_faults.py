@@ -20,7 +20,7 @@ from splitops.comparison.cases import cases
 from splitops.comparison.driver import run
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import reported
-from splitops.comparison.driver.finding import Launch, columns
+from splitops.comparison.driver.finding import Column, Launch, columns
 from splitops.comparison.driver.process import Allowance, Ended, Process, without_network
 from splitops.comparison.driver.process import _variables as variables_of
 from splitops.comparison.driver.run import Run
@@ -291,6 +291,29 @@ def test_what_dies_after_its_answer_is_shrunk_too() -> None:
         assert (verdict.word, verdict.signal) == (Word.CRASH, "SIGABRT")
         assert verdict.shrunk is not None
         assert verdict.shrunk.shape == (1,)
+
+
+def test_findings_are_confirmed_while_cases_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt near the end leaves few findings that were not confirmed, also of one thread."""
+    found, _ = columns(
+        Allowance(),
+        commands={"fake": shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), "values"])},
+    )
+    comparison = Run(tuple(map(case, map(str, range(30)))), found, Allowance(), shrink_seconds=0, jobs=1)
+    judged = Run._judged
+
+    def interrupted(self: Run, column: Column, asker: Asker, one: Case) -> tuple[Verdict, Outcome]:
+        if one.id == "29":
+            raise KeyboardInterrupt
+        return judged(self, column, asker, one)
+
+    monkeypatch.setattr(Run, "_judged", interrupted)
+    report = reported(comparison)
+    verdicts = [entry.verdicts["fake"] for entry in report.entries if "fake" in entry.verdicts]
+    assert report.environment["stopped"]
+    assert len(verdicts) >= 28
+    assert sum(verdict.counts for verdict in verdicts) >= 18
+    assert all(verdict.is_finding for verdict in verdicts)
 
 
 def test_damage_of_an_earlier_case_is_no_finding() -> None:

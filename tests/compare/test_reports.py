@@ -68,7 +68,10 @@ def test_every_version_has_its_source() -> None:
 
 def test_counts_are_of_each_peer() -> None:
     made = with_verdict(with_verdict(agreeing(3, 2), 1, CRASH), 2, ONCE)
-    assert list(counts(made).values()) == [{Word.AGREES: 1, Word.CRASH: 1}, {Word.AGREES: 3}]
+    assert list(counts(made).values()) == [
+        {Word.AGREES: 1, Word.CRASH: 1, "unconfirmed": 1},
+        {Word.AGREES: 3},
+    ]
 
 
 # SARIF

@@ -247,11 +247,11 @@ def _write(report: Report, html: Path | None, sarif: Path | None) -> None:
 
 def _print(report: Report) -> None:
     from splitops.comparison.records import State, Word
-    from splitops.comparison.reports.verdicts import counts, described, releases
+    from splitops.comparison.reports.verdicts import UNCONFIRMED, counts, described, releases
 
     screen = console()
     numbers = counts(report)
-    shown = [word for word in Word if any(numbers[name][word] for name in numbers)]
+    shown = [word for word in (*Word, UNCONFIRMED) if any(numbers[name][word] for name in numbers)]
     peers = table("implementation", "release", *shown, "", right=tuple(shown))
     for peer in report.peers:
         cells = [str(numbers[peer.name][word] or "") for word in shown]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of, outputs_of
+from splitops.comparison.cases.building import DATA, SPECIALS, inputs_of, model_of, operands_of, outputs_of
 from splitops.comparison.cases.drawing import drawn
 from splitops.comparison.cases.forms import part_names, plain
 from splitops.comparison.cases.invalid import invalid_records
-from splitops.comparison.cases.neighbours import NEIGHBOURS
 from splitops.comparison.cases.valid import valid_records
 from splitops.comparison.cases.words import domain_of, id_of, operator_of, opset_of, row_of
 from splitops.comparison.records import Case, CompareError, Record, Value
-from splitops.errors import RuleError, shown
+from splitops.errors import RuleError, count_of, shown
 from splitops.models import run
 from splitops.models.check import Severity, check
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
@@ -166,6 +165,24 @@ def _title(record: Record, error: str | None) -> str:
     known = ", of unknown size" if record.dynamic else ""
     given = "" if record.constant else ", given by the run"
     broken = f": breaks {error}" if error else ""
-    own = NEIGHBOURS.get(record.special or "")
-    around = "" if own is None else f"; {own.title}"
-    return f"{operator_of(record)}: {record.dtype} {shape} {how}{axis}{known}{given}{around}{broken}"
+    unusual = "".join(f"; {one}" for one in _unusual(record))
+    return f"{operator_of(record)}: {record.dtype} {shape} {how}{axis}{known}{given}{unusual}{broken}"
+
+
+def _unusual(record: Record) -> Iterator[str]:
+    """Yield what sets a case apart from a plain one with the same sizes."""
+    omitted = [str(index) for index, name in enumerate(record.outputs) if not name]
+    if omitted:
+        yield f"output {', '.join(omitted)} is left out"
+    wanted = record.attributes.get("num_outputs")
+    if isinstance(wanted, int) and 0 < len(record.outputs) < wanted:
+        yield f"{count_of(len(record.outputs), 'output')} declared"
+    if record.lengths is not None and record.lengths_dtype != "int64":
+        yield f"lengths of {record.lengths_dtype}"
+    if record.axis_shape or record.axis_dtype != "int64":
+        shape = "x".join(map(str, record.axis_shape))
+        yield f"an axis of {record.axis_dtype}{f' and shape {shape}' if shape else ''}"
+    if "keepdims" in record.attributes:
+        yield f"keepdims = {record.attributes['keepdims']}"
+    if record.special is not None:
+        yield SPECIALS[record.special]

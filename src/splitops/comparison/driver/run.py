@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from splitops.comparison.driver.asking import PERTURBATIONS, Asker
 from splitops.comparison.driver.finding import Column
@@ -21,7 +22,9 @@ Verdicts = dict[str, dict[str, Verdict]]
 """By the name of the column and the id of the case."""
 
 Told = tuple[Case, Verdict, Outcome]
-
+_Waiting = tuple["Future[None]", tuple[Column, Case, Verdict, Outcome]]
+_MOST_WAITING: Final = 8
+"""Findings of an implementation that may wait for a free thread before the next case is asked."""
 
 Tell = Callable[[Column, Case, bool], None]
 """Hears of a verdict that is known, and whether nothing more is asked of it."""
@@ -60,6 +63,7 @@ class Run:
         self._nurseries: dict[str, Nursery] = {}
         self._most_idle = 2 * jobs
         self._futures: list[Future[None]] = []
+        self._waiting: dict[str, deque[_Waiting]] = {column.peer.name: deque() for column in columns}
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="splitops-compare")
 
     def ask(self, tell: Tell) -> None:
@@ -74,14 +78,18 @@ class Run:
                 while running:
                     wait(running, return_when=FIRST_EXCEPTION)
                     running = self._running()  # also what these have submitted
-                    for future in filter(Future.done, self._futures):
-                        future.result()
+                    for future in self._futures:
+                        if future.done() and not future.cancelled():  # another thread has done it
+                            future.result()
         finally:
             self._stop()
 
-    def _submit(self, work: Callable[..., None], *arguments: Any) -> None:
+    def _submit(self, work: Callable[..., None], *arguments: Any) -> Future[None] | None:
         with suppress(RuntimeError):  # where nothing is asked any more
-            self._futures.append(self._pool.submit(work, *arguments))
+            future = self._pool.submit(work, *arguments)
+            self._futures.append(future)
+            return future
+        return None
 
     def _running(self) -> list[Future[None]]:
         return [future for future in self._futures if not future.done()]
@@ -152,6 +160,7 @@ class Run:
         with self._lent(column) as asker:
             before: Told | None = None
             for case in self.cases:
+                self._catch_up(column)
                 late = asker.after()
                 running = asker.running
                 found = self._judged(column, asker, case)
@@ -181,7 +190,17 @@ class Run:
         case, verdict, outcome = found if late is None else (found[0], *_ended(found[0], late))
         self._say(column, case, verdict, final=not verdict.is_finding)
         if verdict.is_finding:
-            self._submit(self._confirm, column, case, verdict, outcome)
+            found_again = self._submit(self._confirm, column, case, verdict, outcome)
+            if found_again is not None:
+                self._waiting[column.peer.name].append((found_again, (column, case, verdict, outcome)))
+
+    def _catch_up(self, column: Column) -> None:
+        """Confirm the oldest findings that wait for a thread: an interrupt leaves few of them."""
+        waiting = self._waiting[column.peer.name]
+        while len(waiting) > _MOST_WAITING:
+            future, finding = waiting.popleft()
+            if future.cancel():
+                self._confirm(*finding)
 
     def _confirm(self, column: Column, case: Case, verdict: Verdict, outcome: Outcome) -> None:
         if not self._says_nothing(column, case, verdict):

@@ -17,11 +17,13 @@ from splitops.comparison.reports.verdicts import (
     MEANINGS,
     RULES,
     SOURCES,
+    UNCONFIRMED,
     counts,
     described,
     releases,
     spoken,
     stated,
+    without_result,
     written,
 )
 from splitops.errors import count_of
@@ -98,7 +100,7 @@ def _facts(report: Report) -> dict[str, Any]:
     """Return what the page shows of a report, besides the report."""
     told = [(entry, peer.name, verdict.word) for entry, peer, verdict in report.findings]
     found = [word for _, _, word in told]
-    numbers, asked = counts(report), Counter(name for entry in report.entries for name in entry.verdicts)
+    numbers = counts(report)
     used = Counter(verdict.word for entry in report.entries for verdict in entry.verdicts.values())
     return {
         "report": report,
@@ -110,8 +112,9 @@ def _facts(report: Report) -> dict[str, Any]:
             "of them wrong values": found.count(Word.DIFFERS),
             "of them crashes": found.count(Word.CRASH),
         },
-        "summaries": [(peer, numbers[peer.name], asked[peer.name]) for peer in report.peers],
-        "columns": (Word.AGREES, *DISAGREEMENTS),
+        "summaries": [(peer, numbers[peer.name]) for peer in report.peers],
+        "columns": (Word.AGREES, *DISAGREEMENTS, UNCONFIRMED),
+        "without_result": without_result,
         "operators": dict.fromkeys(entry.operator for entry in report.entries),
         "words": [word for word in MEANINGS if used[word]],
         "groups": [(key, list(rows)) for key, rows in groupby(report.entries, lambda one: one.operator)],

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from splitops.comparison.records import FINDINGS, Peer, Record, Report, Verdict, Word
+from splitops.comparison.records import Peer, Record, Report, Verdict, Word
 from splitops.ground.records import values_of
 from splitops.spec.operators import SCHEMAS
 
@@ -72,11 +72,27 @@ def written(value: Mapping[str, Any]) -> str:
     return f"{value['dtype']} {json.dumps(value['shape'])}{': ' if sample else ''}{sample}"
 
 
-def counts(report: Report) -> dict[str, Counter[Word]]:
-    """Return how often each implementation has each word; what was not confirmed alone is counted nowhere."""
-    counted: dict[str, Counter[Word]] = {peer.name: Counter() for peer in report.peers}
+UNCONFIRMED: Final = "unconfirmed"
+"""What a finding counts as that was not repeated alone."""
+
+
+def counts(report: Report) -> dict[str, Counter[str]]:
+    """Return how often each implementation has each word; a finding that was not confirmed is unconfirmed."""
+    counted: dict[str, Counter[str]] = {peer.name: Counter() for peer in report.peers}
     for entry in report.entries:
         for name, verdict in entry.verdicts.items():
-            if name in counted and (verdict.counts or verdict.word not in FINDINGS):
-                counted[name][verdict.word] += 1
+            if name in counted:
+                counted[name][UNCONFIRMED if verdict.is_unsure else verdict.word] += 1
     return counted
+
+
+def without_result(counted: Mapping[str, int]) -> int:
+    """Return how many cases say neither yes nor no about an implementation, of those that it was asked."""
+    told = (Word.AGREES, *DISAGREEMENTS, UNCONFIRMED)
+    return sum(number for word, number in counted.items() if word not in told)
+
+
+def unconfirmed(report: Report, peer: Peer) -> Counter[str]:
+    """Return how often an implementation did what was not confirmed, by the word."""
+    found = (entry.verdicts.get(peer.name) for entry in report.entries)
+    return Counter(spoken(one.word) for one in found if one is not None and one.is_unsure)
