@@ -1,6 +1,7 @@
 """ncnn: the model converted by pnnx, and run on one thread of the CPU in single precision."""
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,13 @@ PACKAGES = ("ncnn", "pnnx")
 def answer(case: Question) -> list[Any]:
     """Convert the model for the shapes of the inputs, and run it."""
     import ncnn
-    import pnnx
 
     for name, array in case.inputs.items():
         if array.dtype.name != "float32" or not 1 <= array.ndim <= 4:
             raise NotApplicable(f"blobs are float32 of 1 to 4 dimensions (input {name})")
     model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # what it makes lies beside it
     shapes = [f"{list(array.shape)}f32".replace(" ", "") for array in case.inputs.values()]
-    tool("load", pnnx.EXEC_PATH, model, f"inputshape={','.join(shapes)}", "fp16=0", folder=case.folder)
+    tool("load", _converter(), model, f"inputshape={','.join(shapes)}", "fp16=0", folder=case.folder)
     with rejecting("compile"):
         net = ncnn.Net()
         net.opt.num_threads = 1
@@ -32,6 +32,14 @@ def answer(case: Question) -> list[Any]:
         for index, array in enumerate(case.inputs.values()):
             extractor.input(f"in{index}", ncnn.Mat(array).clone())
         return [_extracted(extractor, f"out{index}") for index, _ in enumerate(case.outputs)]
+
+
+def _converter() -> Path:
+    """Return the program of pnnx. An import of the package imports PyTorch, which takes seconds."""
+    package = find_spec("pnnx")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    return Path(package.submodule_search_locations[0], "pnnx")
 
 
 def _extracted(extractor: Any, name: str) -> Any:

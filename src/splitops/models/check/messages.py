@@ -203,7 +203,7 @@ def _walk(
     Returns:
         The element at which the match ends, or None if there is none; and the pattern's own words.
     """
-    literals = list(takewhile(lambda one: isinstance(one, str), elements[element:]))
+    literals = [str(own) for own in takewhile(lambda own: isinstance(own, str), elements[element:])]
     texts = words[at : at + len(literals)]
     shared = [
         word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(texts, literals, strict=False))
