@@ -424,8 +424,8 @@ data](compare/report.json), of {date}.
   memory, that is its result, and the next case gets a new process. The process has no network, where the
   system allows that.
 - **A disagreement counts only after it was confirmed alone.** Two fresh processes, each with different
-  garbage in freed memory (`MALLOC_PERTURB_`), have to repeat it. Otherwise it is shown as unconfirmed and
-  not counted. A value that changes with the garbage was read outside the tensor.
+  garbage in freed memory (`MALLOC_PERTURB_`), have to repeat it. Otherwise it is shown and
+  counted as unconfirmed. A value that changes with the garbage was read outside the tensor.
 - **A rejection counts only if the valid baseline case works.** Each case names a similar valid case. If an
   implementation fails that one too, it has no result for the case.
 - **Settings are columns**: `openvino[threads=1]` is tested next to `openvino`.
@@ -452,7 +452,7 @@ implementation breaks:
 
 ## What was not tested
 
-- Interrupted cases: cells that say *not asked*. What was not confirmed in time is not counted. Most of the
+- Interrupted cases: cells that say *not asked*. What was not confirmed in time is unconfirmed. Most of the
   compilers were tested with a part of the cases.
 - pnnx, PyTorch through onnx2torch and TensorFlow through onnx2tf, which have adapters.
 - Devices other than the CPU, systems other than Linux on x86-64, and other releases.

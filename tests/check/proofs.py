@@ -75,7 +75,7 @@ UNSURE = {
 MODULES = {"opencv": "cv2"}
 PACKAGES = {"opencv": "opencv-python-headless"}
 FOUR_WAYS = "(float[A] a, float[B] b, float[C] c, float[D] d) { a, b, c, d = Split<num_outputs = 4>(x) }"
-RECORDED = ("tvm", "mnn", "tract", "tinygrad", "iree", "onnxruntime-web", "onnxruntime-node")
+RECORDED = ("tvm", "mnn", "ncnn", "tract", "tinygrad", "iree", "onnxruntime-web", "onnxruntime-node")
 """Runtimes that no test asks: test_disagreements compares their limits with the published results."""
 PROOFS = {
     limit.code: Proof(

@@ -30,7 +30,7 @@ PEERS = {
     "openvino": "openvino",
     "opencv": "opencv",
 }
-UNEXPLAINED = {"tvm": 4, "mnn": 9}
+UNEXPLAINED = {"tvm": 4, "mnn": 9, "ncnn": 5}
 """How many failures of recorded implementations no limit finds."""
 EMPTY_IN_A_RUN = "only a run knows that the data, or a part, has no elements"
 UNKNOWN = {
