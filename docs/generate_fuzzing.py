@@ -50,6 +50,10 @@ HOLDS: Final = {
     ),
     "symbols": ("numbers of parts of symbolic sizes", "the same"),
     "lengths": ("lengths with unknown entries", "the same"),
+    "shapefold": (
+        "models that compute sizes from shapes",
+        "what is inferred contains what a run computes; simplified and converted models compute the same",
+    ),
     "axes": ("axes that are not known", "the same"),
     "sequences": ("sequences of symbolic sizes", "the same"),
     "conversion": ("models with splits", "the converted model returns the same in its runtime"),

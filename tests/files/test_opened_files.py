@@ -83,6 +83,7 @@ ALLOWED = {
     "sharding/manifest.py": "files of a folder",
     "sharding/ranks.py": "maps files of a folder that are open",
     # Files that are written, and read back
+    "ground/staging.py": "a staging folder of its own, by descriptor",
     "ground/writing.py": "files that are written",
     "cli/_outputs.py": "files that are written",
     "cli/compare.py": "files that are written",
