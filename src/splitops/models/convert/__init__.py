@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error, shown
 from splitops.models.convert.report import Change, Conversion, Status
@@ -68,13 +68,37 @@ def parse_target(text: str | int) -> Target:
 @overload
 def convert(
     model: AnyModel,
+    to: Literal["openvino"],
+    *,
+    only_split: bool = False,
+    form: str | Form | None = None,
+    allow_links: bool = False,
+    report: Literal[False] = False,
+) -> OpenVINOModel: ...
+
+
+@overload
+def convert(
+    model: AnyModel,
+    to: int | Literal["onnx"],
+    *,
+    only_split: bool = False,
+    form: str | Form | None = None,
+    allow_links: bool = False,
+    report: Literal[False] = False,
+) -> onnx.ModelProto: ...
+
+
+@overload
+def convert(
+    model: AnyModel,
     to: str | int | None = None,
     *,
     only_split: bool = False,
     form: str | Form | None = None,
     allow_links: bool = False,
     report: Literal[False] = False,
-) -> onnx.ModelProto | OpenVINOModel: ...
+) -> Any: ...
 
 
 @overload
@@ -87,18 +111,6 @@ def convert(
     allow_links: bool = False,
     report: Literal[True],
 ) -> Conversion: ...
-
-
-@overload
-def convert(
-    model: AnyModel,
-    to: str | int | None = None,
-    *,
-    only_split: bool = False,
-    form: str | Form | None = None,
-    allow_links: bool = False,
-    report: bool,
-) -> onnx.ModelProto | OpenVINOModel | Conversion: ...
 
 
 def convert(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from splitops.errors import ModelError
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 
 if TYPE_CHECKING:
     from splitops.models.check import Target
-    from splitops.models.formats.files import AnyModel, ModelInMemory
+    from splitops.models.formats.files import AnyModel, AnyPath, ModelInMemory, ModelT
 
     _Named: TypeAlias = str | os.PathLike[str] | Target
 
@@ -21,7 +21,7 @@ __all__ = ["FixReport", "FixStatus", "Reason", "SplitReport", "Unbind", "fix", "
 
 @overload
 def fix(
-    model: AnyModel,
+    model: ModelT,
     runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
@@ -30,7 +30,21 @@ def fix(
     allow_links: bool = False,
     keep_data: bool = False,
     report: Literal[False] = False,
-) -> ModelInMemory: ...
+) -> ModelT: ...
+
+
+@overload
+def fix(
+    model: AnyPath,
+    runtimes: _Named | Iterable[_Named] | None = None,
+    *,
+    unbind: str | Unbind | None = None,
+    open: str | None = None,
+    partial: bool = False,
+    allow_links: bool = False,
+    keep_data: bool = False,
+    report: Literal[False] = False,
+) -> Any: ...
 
 
 @overload
@@ -45,20 +59,6 @@ def fix(
     keep_data: bool = False,
     report: Literal[True],
 ) -> FixReport: ...
-
-
-@overload
-def fix(
-    model: AnyModel,
-    runtimes: _Named | Iterable[_Named] | None = None,
-    *,
-    unbind: str | Unbind | None = None,
-    open: str | None = None,
-    partial: bool = False,
-    allow_links: bool = False,
-    keep_data: bool = False,
-    report: bool,
-) -> ModelInMemory | FixReport: ...
 
 
 def fix(

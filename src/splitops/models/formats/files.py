@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from splitops.errors import ModelError, shown_path
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import OpenVINOModel
 
     ModelInMemory = onnx.ModelProto | onnx_ir.Model | OpenVINOModel
-    AnyModel = str | os.PathLike[str] | ModelInMemory
+    AnyPath = str | os.PathLike[str]
+    AnyModel = AnyPath | ModelInMemory
+    ModelT = TypeVar("ModelT", onnx.ModelProto, onnx_ir.Model, OpenVINOModel)
 
     class HasModel(Protocol):
         """A report about a model that is made or changed."""
@@ -43,7 +45,7 @@ def is_openvino(model: Any) -> bool:
     return suffix == ".xml"
 
 
-def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> onnx.ModelProto | OpenVINOModel:
+def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> Any:
     """Read a model from a file.
 
     Args:

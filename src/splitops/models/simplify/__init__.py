@@ -13,21 +13,33 @@ from splitops.models.simplify.report import Simplification
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.files import AnyModel, ModelInMemory
+    from splitops.models.formats.files import AnyModel, AnyPath, ModelInMemory, ModelT
 
 __all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "infer_first", "simplify"]
 
 
 @overload
 def simplify(
-    model: AnyModel,
+    model: ModelT,
     rewrites: Iterable[str] | None = None,
     *,
     allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
     report: Literal[False] = False,
-) -> ModelInMemory: ...
+) -> ModelT: ...
+
+
+@overload
+def simplify(
+    model: AnyPath,
+    rewrites: Iterable[str] | None = None,
+    *,
+    allow: Iterable[str] = (),
+    limit: int | None = None,
+    allow_links: bool = False,
+    report: Literal[False] = False,
+) -> Any: ...
 
 
 @overload
@@ -40,18 +52,6 @@ def simplify(
     allow_links: bool = False,
     report: Literal[True],
 ) -> Simplification: ...
-
-
-@overload
-def simplify(
-    model: AnyModel,
-    rewrites: Iterable[str] | None = None,
-    *,
-    allow: Iterable[str] = (),
-    limit: int | None = None,
-    allow_links: bool = False,
-    report: bool,
-) -> ModelInMemory | Simplification: ...
 
 
 def simplify(
