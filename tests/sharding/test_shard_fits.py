@@ -24,6 +24,7 @@ def _plan(*rules: dict[str, Any]) -> dict[str, Any]:
 UP = {"match": "*.up_proj.weight", "axis": 0}
 Q = {"match": "*.q_proj.weight", "axis": 0}
 KV = {"match": ["*.k_proj.weight", "*.v_proj.weight"], "axis": 0}
+SIZES = {"match": ["*.q_proj.weight", "*.up_proj.weight", "*.k_proj.weight"], "axis": 0}
 PLANS = {
     "llama": LLAMA_PLAN,
     "auto": "auto",
@@ -37,6 +38,11 @@ PLANS = {
     ),
     "packed": _plan(UP | {"pack": 8, "unit": 16}),
     "no sections": _plan(UP | {"sections": []}),
+    "groups of several sizes": _plan(SIZES | {"groups": 2}),
+    "repeated groups of several sizes": _plan(SIZES | {"groups": 4, "replicate": True, "even": True}),
+    "sections and a vector": _plan(
+        {"match": ["*.up_proj.weight", "*.input_layernorm.weight"], "hf": "packed_colwise", "even": True}
+    ),
     "place": _plan({"match": "model.layers.{e}.*", "place": "e"}, {"match": "lm_head.weight", "place": 3}),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +11,9 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError
 from splitops.ground.records import values_of
-from splitops.sharding.cuts import Cut, RanksError, cut_axis, possible_ranks, shard_extents
+from splitops.sharding.cuts import Cut, RanksError, Recipe, possible_ranks, shard_extents
 from splitops.sharding.heads import HeadRule
-from splitops.sharding.plan_language import Matches, ShardRule, TensorKind
+from splitops.sharding.plan_language import Matches, TensorKind
 
 _MAX_TRIED: Final = 64
 """The number of possible numbers of ranks that a message looks for."""
@@ -113,23 +114,29 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
     """Return what a number of ranks makes of matched tensors."""
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
-    reason, lost = "", False
+    reasons: dict[int, str] = {}
     empty: set[int] = set()
     for kind in matches.kinds:
+        number = kind.rule.number
         try:
             padded, times, lacks = _outcome(kind, ranks)
         except SplitError as error:
-            padded, times, lacks = _needed(kind, ranks), 1, False
-            if not reason or (padded is None and not lost):
-                reason = kind.named(error.what if isinstance(error, RanksError) else error.message)
-            lost |= padded is None
-        number = kind.rule.number
+            reasons.setdefault(
+                number, kind.named(error.what if isinstance(error, RanksError) else error.message)
+            )
+            continue
         if padded is not None:
             padding.setdefault((number, padded.size), padded)
         if lacks:
             empty.add(number)
         if times > 1:
             repeats.setdefault(number, Repeated(number, kind.rule.match[0], times))
+    needed = (
+        _needed([kind for kind in matches.kinds if kind.rule.number in reasons], ranks) if reasons else {}
+    )
+    padding |= {(each.rule, each.size): each for found in needed.values() for each in found}
+    lost = [number for number in reasons if not needed.get(number)]
+    reason = reasons[lost[0]] if lost else next(iter(reasons.values()), "")
     split: set[int] = set()
     for each in heads if not reason else ():
         if each.rule.number not in split and each.splits(matches.kinds[each.kind].cut(ranks), ranks):
@@ -155,8 +162,9 @@ def _outcome(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
                 shard_extents(tensor, cut, rank)  # an error if a piece is not whole bytes
         times = _times(cut) if recipe.replicate else 1
         empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
-    grown = _padded(kind.rule, elements, padded, pad_to, planned=True) if padded > elements else None
-    return grown, times, empty
+    if padded == elements:
+        return None, times, empty
+    return Padded(kind.rule.number, kind.rule.match[0], elements, padded, pad_to, planned=True), times, empty
 
 
 def _times(cut: Cut) -> int:
@@ -164,25 +172,30 @@ def _times(cut: Cut) -> int:
     return max(counts.values(), default=1)
 
 
-def _needed(kind: TensorKind, ranks: int) -> Padded | None:
-    """Return the padding with which a kind that cannot be cut could be; None if none helps."""
-    recipe = kind.recipe
-    if recipe is None or recipe.sections is not None:
-        return None
-    elements = kind.tensor.shape[recipe.axis] * recipe.pack
-    pad_to = math.lcm(recipe.pad_to or 1, math.lcm(recipe.unit, recipe.pack) * ranks)
-    padded = -(-elements // pad_to) * pad_to
-    if padded == elements:
-        return None
-    try:
-        cut_axis(replace(recipe, pad_to=pad_to), kind.tensor.shape[recipe.axis], ranks)
-    except SplitError:
-        return None
-    return _padded(kind.rule, elements, padded, pad_to, planned=False)
+def _needed(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
+    """Return by rule the padding with which all its kinds could be cut. Rules that none helps are left out.
 
-
-def _padded(rule: ShardRule, size: int, padded: int, pad_to: int, *, planned: bool) -> Padded:
-    return Padded(rule.number, rule.match[0], size, padded, pad_to, planned)
+    A rule has one ``pad_to`` for all tensors that it matches.
+    """
+    rules: dict[int, list[tuple[TensorKind, Recipe]]] = {}
+    for kind in kinds:
+        if kind.recipe is not None:
+            rules.setdefault(kind.rule.number, []).append((kind, kind.recipe))
+    needed = {}
+    for number, own in rules.items():
+        units = (
+            math.lcm(recipe.pad_to or 1, math.lcm(recipe.unit, recipe.pack) * ranks) for _, recipe in own
+        )
+        pad_to = math.lcm(*units)
+        with contextlib.suppress(SplitError):
+            found = [
+                _outcome(replace(kind, recipe=replace(recipe, pad_to=pad_to)), ranks)[0]
+                for kind, recipe in own
+            ]
+            needed[number] = [
+                replace(each, planned=False) for each in dict.fromkeys(found) if each is not None
+            ]
+    return needed
 
 
 def cuts_or_advice(matches: Matches, ranks: int) -> list[Cut]:
