@@ -231,3 +231,87 @@ def test_the_commands_say_it(tmp_path):
         dry = runner().invoke(cli, [*command, "--overwrite", "--dry-run", "--json"])
         assert json.loads(dry.stdout)["warnings"][0].startswith("'extra.safetensors' is left out")
     assert load_file(tmp_path / "2.safetensors").keys() == TENSORS.keys()
+
+
+USUAL = [
+    (_shards, "consolidated.safetensors", LOST),
+    (_shards, "consolidated.00.safetensors", LOST),
+    (_shards, "consolidated-00001-of-00002.safetensors", LOST),
+    (_shards, "consolidated.safetensors.index.json", b'{"weight_map": {}}'),
+    (_single, "adapter_model.safetensors", LOST),
+    (_single, "model.fp16.safetensors", OWN),
+    (_single, "model.fp16-00001-of-00002.safetensors", OWN),
+    (_single, "model.safetensors.index.fp16.json", b'{"weight_map": {}}'),
+    (_shards, "model.fp16.safetensors.index.json", b'{"weight_map": {}}'),
+    (_shards, "model.non_ema.safetensors", OWN),
+    (_shards, "model.BF16.safetensors", OWN),
+    (_numbered, "consolidated.safetensors", LOST),
+    (_numbered, "model.fp32-00001-of-00002.safetensors", OWN),
+]
+
+
+@pytest.mark.parametrize(("make", "name", "stray"), USUAL)
+def test_a_model_that_is_usual_beside_another_one_is_no_stray(tmp_path, make, name, stray):
+    folder = make(tmp_path / "model")
+    _add(folder, name, stray)
+    for where, plan in {
+        "by-size": plan_by_size(folder, tmp_path / "by-size", 1500, strict=True),
+        "one": plan_one_file(folder, tmp_path / "one" / "model.safetensors", strict=True),
+        "ranks": sharding.plan(folder, PLAN, ranks=2, strict=True).file_plan(tmp_path / "ranks"),
+        "refit": sharding.refit(folder, RULES, invert=True, strict=True).file_plan(tmp_path / "refit"),
+    }.items():
+        assert plan.warnings == (f"{name!r} is left behind: by its name, it is of another model",)
+        plan.run()
+        assert not [*(tmp_path / where).rglob(name)]
+    assert _read(tmp_path / "one").keys() == TENSORS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "strange"),
+    [
+        ("other.fp16.safetensors", LOST),  # not of this model
+        ("model.part.safetensors", LOST),  # no precision
+        ("model.fp17.safetensors", OWN),
+        ("unconsolidated.safetensors", LOST),
+        ("consolidated_more.safetensors", LOST),
+    ],
+)
+def test_a_name_that_is_only_like_a_usual_one_is_a_stray(tmp_path, name, strange):
+    folder = _shards(tmp_path / "model")
+    _add(folder, name, strange)
+    with pytest.raises(FileError, match="is left out"):
+        plan_by_size(folder, tmp_path / "out", 1500, strict=True)
+
+
+@pytest.mark.parametrize("variant", ["fp16", "bf16", "non_ema"])
+def test_of_several_precisions_the_plain_one_is_the_model(tmp_path, variant):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file(TENSORS, folder / "diffusion_pytorch_model.safetensors")
+    save_file(OWN, folder / f"diffusion_pytorch_model.{variant}.safetensors")
+    plan_one_file(folder, tmp_path / "one.safetensors", strict=True).run()
+    assert load_file(tmp_path / "one.safetensors").keys() == TENSORS.keys()
+    (folder / "diffusion_pytorch_model.safetensors").unlink()
+    plan_one_file(folder, tmp_path / "one.safetensors").run(overwrite=True)
+    assert load_file(tmp_path / "one.safetensors").keys() == OWN.keys()
+
+
+def test_files_of_a_model_in_folders_of_its_folder(tmp_path):
+    folder = tmp_path / "model"
+    (folder / "unet").mkdir(parents=True)
+    save_file(TENSORS, folder / "unet" / "a.safetensors")
+    index = {"weight_map": dict.fromkeys(TENSORS, "unet/a.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    plans = (
+        lambda: plan_by_size(folder, tmp_path / "out", 1500).warnings,
+        lambda: sharding.plan(folder, PLAN, ranks=2).warnings,
+    )
+    for plan in plans:
+        assert plan() == ()
+    (folder / "unet" / "config.json").write_text("{}")
+    for plan in plans:
+        assert plan() == ("of the folder 'unet', only the model's files are taken",)
+    save_file(LOST, folder / "a.safetensors")  # of the same name, elsewhere
+    for plan in plans:
+        [stray, _] = plan()
+        assert stray.startswith("'a.safetensors' is left out: ")

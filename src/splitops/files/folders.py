@@ -20,8 +20,14 @@ INDEX: Final = ".safetensors.index.json"
 """What the name of the index of several safetensors files ends with."""
 PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
 """The name of one of several files: the stem, its number from 1 on, how many there are, the ending."""
-OF_MODELS: Final = (".safetensors", ".gguf", INDEX)
+_OF_MODELS: Final = (".safetensors", ".gguf", INDEX)
 """Endings of files that hold or name the tensors of a model."""
+_VARIANT: Final = re.compile(
+    r"\.(fp?(4|8|16|32|64)|bf16|int[48]|[48]bit|(non_)?ema(_only)?)(?=-\d{5}-of-\d{5}|\.)", re.IGNORECASE
+)
+"""What diffusers and transformers add to the stem of the same weights in another precision or average."""
+_APART: Final = re.compile(r"(consolidated|adapter_model)([.-].*)?", re.IGNORECASE)
+"""Stems of models that are usual beside another one: Mistral's own form of it, and the adapters of PEFT."""
 MAX_SMALL: Final = 64 << 20
 """Files beside the tensors up to this size are taken along: configurations, tokenizers."""
 
@@ -56,16 +62,43 @@ def stem_of(path: Path) -> str:
     return found[1] if found else path.name[: -len(INDEX)] if path.name.endswith(INDEX) else path.stem
 
 
+def is_of_model(name: str) -> bool:
+    """Return whether a file, by its name, holds or names the tensors of a model.
+
+    Examples:
+        >>> is_of_model("model.safetensors.index.fp16.json"), is_of_model("config.json")
+        (True, False)
+    """
+    return _VARIANT.sub("", name).lower().endswith(_OF_MODELS)
+
+
+def _is_another_model(name: str, stems: Collection[str]) -> bool:
+    """Return whether a file, by its name, is of a model that is usual beside one with some stems.
+
+    Examples:
+        >>> [_is_another_model(name, ["model"]) for name in (
+        ...     "model.fp16.safetensors", "consolidated.00.safetensors", "other.fp16.safetensors")]
+        [True, True, False]
+    """
+    plain = _VARIANT.sub("", name)
+    if plain != name:
+        return stem_of(Path(plain)) in stems
+    return _APART.fullmatch(stem_of(Path(name))) is not None and not all(map(_APART.fullmatch, stems))
+
+
 def main_file(folder: Path, names: Sequence[str]) -> str | None:
     """Return the file of a folder that names all its tensors; None where there is none.
 
     It is the index, or the only safetensors file, or the first of the only complete set of numbered files,
-    or the only GGUF file. Where there are several, which tensors belong together is not known: an error.
+    or the only GGUF file. Models that are usual beside another one do not count. Where there are several
+    others, which tensors belong together is not known: an error.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
         found = [name for name in names if name.endswith(ending)]
         if usual in found:
             return usual
+        stems = {stem_of(Path(name)) for name in found}
+        found = [name for name in found if not _is_another_model(name, stems)]
         sets = {(piece[1], piece[3]): piece for name in reversed(found) if (piece := PIECE.fullmatch(name))}
         if len(sets) == 1 and all(PIECE.fullmatch(name) for name in found):
             [piece] = sets.values()
@@ -123,15 +156,24 @@ def files_beside(
         indexes: the names of the model's index files. They describe these files, so they are not shared.
     """
     others, left, strays = [], [], []
+    model = {*tensors, *indexes}
+    stems = {stem_of(Path(name)) for name in model}
+    homes = {home for each in tensors for home, _, _ in [each.partition("/")]}
     for name in names:
         if name in tensors:
             continue
-        if name.lower().endswith(OF_MODELS) and name not in indexes and not (folder.path / name).is_dir():
-            strays.append(name)  # also a link to a file that is gone
+        if is_of_model(name) and name not in indexes and not (folder.path / name).is_dir():
+            if _is_another_model(name, stems):
+                left.append(f"{shown(name)} is left behind: by its name, it is of another model")
+            else:
+                strays.append(name)  # also a link to a file that is gone
             continue
         with contextlib.suppress(OSError):
             found = (folder.path / name).stat()
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(found.st_mode) and name in homes:
+                if any(f"{name}/{entry.name}" not in model for entry in (folder.path / name).iterdir()):
+                    left.append(f"of the folder {shown(name)}, only the model's files are taken")
+            elif stat.S_ISDIR(found.st_mode):
                 left.append(f"the folder {shown(name)} is left behind")
             elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SMALL:
                 left.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")

@@ -35,7 +35,7 @@ def warnings_of_strays(
     if len(strays) > _MAX_NAMED:
         found.append(f"{count_of(len(strays) - _MAX_NAMED, 'more tensor file')} are left out in the same way")
     if found and strict:
-        others = f" {count_of(len(strays) - 1, 'more file')} are like it." if len(strays) > 1 else ""
+        others = f" The same is true of {count_of(len(strays) - 1, 'more file')}." if len(strays) > 1 else ""
         raise FileError(
             f"{found[0]}.{others} Move it to another folder, or leave out --strict (in Python: strict=True)"
         )

@@ -45,7 +45,7 @@ def read_whole(
             f"{'. ' * bool(advice)}{advice}"
         )
     contents = _read(Path(main), folder)
-    files = {source.path.name for source in contents.sources}
+    files = {source.path.relative_to(given).as_posix() for source in contents.sources}
     others, left, strays = files_beside(folder, names, files, (main,))
     tensors = set(column(contents.tensors, "name"))
     found = warnings_of_strays(folder, strays, shown(main), tensors, strict=strict)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extents
-from splitops.files.folders import MAX_SMALL, OF_MODELS, Other, safe_name
+from splitops.files.folders import MAX_SMALL, Other, is_of_model, safe_name
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
@@ -189,7 +189,7 @@ def _warnings(
     for home in dict.fromkeys(("", *homes)):
         prefix = f"{home}/" if home else ""
         names = sorted(f"{prefix}{entry.name}" for entry in (folder.path / home).iterdir())
-        others = [each for each in names if each not in files and each.lower().endswith(OF_MODELS)]
+        others = [each for each in names if each not in files and is_of_model(each)]
         strays += [each for each in others if (folder.path / each).is_file()]
     return warnings_of_strays(folder, strays, shown(MANIFEST), tensors, strict=strict)
 

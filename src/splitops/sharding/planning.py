@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from splitops.errors import PlanError, count_of, shown, shown_path
-from splitops.files.folders import OF_MODELS
+from splitops.files.folders import is_of_model
 from splitops.files.pickles import pickle_advice
 from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
 from splitops.files.plans import FilePlan
@@ -361,7 +361,7 @@ def prove_ranks(path: AnyPath) -> None:
         cure += "files; to make one file of a model, end --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
-        advice = "" if any(name.lower().endswith(OF_MODELS) for name in names) else pickle_advice(names)
+        advice = "" if any(map(is_of_model, names)) else pickle_advice(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or cure}")
 
 
