@@ -172,3 +172,104 @@ def test_the_command_says_so(tmp_path):
     said = "config.json of the ranks has vocab_size = 1024, not 1000, as 'lm_head.weight' is padded"
     assert f"warning: {said}" in runner().invoke(cli, words).stdout
     assert json.loads(runner().invoke(cli, [*words, "--json"]).stdout)["warnings"] == [said]
+
+
+KV = {"match": ["*.k_proj.weight", "*.v_proj.weight"], "axis": 0, "pad_to": 32}
+MANY = {f"model.layers.0.self_attn.{name}_proj.weight": (24, 16) for name in "kv"}
+
+
+@pytest.mark.parametrize("left_out", [{}, {"num_key_value_heads": None}])
+def test_heads_of_keys_that_the_configuration_leaves_out_are_padded_too(tmp_path, left_out):
+    config = {key: value for key, value in CONFIG.items() if key != "num_key_value_heads"} | left_out
+    model = _model(tmp_path, config, shapes=MANY)
+    changed = _changed(model, _plan(Q, O, KV), tmp_path / "ranks")
+    assert changed == {"num_attention_heads": 8, "num_key_value_heads": 8}
+    assert not [line for line in sharding.plan(model, _plan(Q, O, KV), ranks=2).warnings if "no size" in line]
+
+
+@pytest.mark.parametrize("left_out", [{}, {"head_dim": None}])
+def test_a_size_of_heads_that_follows_from_the_others_stays(tmp_path, left_out):
+    config = (
+        {key: value for key, value in CONFIG.items() if key != "head_dim"} | {"hidden_size": 24} | left_out
+    )
+    model = _model(tmp_path, config, shapes=MANY)
+    assert _changed(model, _plan(Q, O), tmp_path / "ranks") == {"num_attention_heads": 8, "head_dim": 4}
+
+
+def test_queries_that_would_read_the_keys_of_other_heads_are_told(tmp_path):
+    """Padded at the end, 8 heads over 2 are 4 each: the fourth would read the first keys."""
+    model = _model(tmp_path)
+    said = "has 8 heads of queries over 2 of keys, not 6 over 2"
+    assert said in sharding.plan(model, _plan(Q, O), ranks=2).warnings[-1]
+    both = (Q | {"pad_to": 48}, O | {"pad_to": 48}, KV | {"pad_to": 16})
+    warnings = sharding.plan(model, _plan(*both), ranks=2).warnings
+    assert len(warnings) == 2
+    assert not [line for line in warnings if "other heads" in line]
+
+
+BERT = {
+    "bert.layer.0.attention.output.dense.weight": (24, 24),
+    "bert.layer.0.intermediate.dense.weight": (48, 24),
+    "bert.layer.0.output.dense.weight": (24, 48),
+    "bert.pooler.dense.weight": (24, 24),
+    "bert.embeddings.word_embeddings.weight": (100, 24),
+    "cls.predictions.bias": (100,),
+}
+OF_BERT = {
+    "model_type": "bert",
+    "hidden_size": 24,
+    "intermediate_size": 48,
+    "num_attention_heads": 6,
+    "vocab_size": 100,
+}
+
+
+def _bert(tmp_path: Path, *rules: dict[str, Any]) -> sharding.ShardPlan:
+    tensors = {name: np.ones(shape, np.float32) for name, shape in BERT.items()}
+    model = save(tmp_path / "model", tensors, OF_BERT)
+    whole = {"match": ["bert.*", "cls.*"], "replicate": True}
+    return sharding.plan(model, {"version": 1, "rule": [*rules, whole]}, ranks=5)
+
+
+def test_a_dense_layer_that_is_not_of_attention_has_no_heads(tmp_path):
+    up = {"match": "*.intermediate.dense.weight", "axis": 0}
+    down = {"match": "*.0.output.dense.weight", "axis": 1}
+    pooler = {"match": "*.pooler.dense.weight", "axis": 1}
+    assert _bert(tmp_path, up, down, pooler).warnings == ()
+    padded = _bert(tmp_path, up | {"pad_to": 64}, down | {"pad_to": 64})
+    assert json.loads(padded.config or b"{}") == OF_BERT | {"intermediate_size": 64}
+    [warning] = _bert(tmp_path, {"match": "*.attention.output.dense.weight", "axis": 1}).warnings
+    assert "splits attention heads" in warning
+
+
+def test_an_axis_without_heads_of_a_layer_of_attention(tmp_path):
+    rows = {"match": ["*.o_proj.weight", "*.attention.output.dense.weight"], "axis": 0}
+    assert _bert(tmp_path, rows).warnings == ()
+    model = _model(tmp_path)
+    assert sharding.plan(model, _plan(rows), ranks=3).warnings == ()
+    found = sharding.plan(model, _plan(rows | {"pad_to": 24}), ranks=3)
+    assert found.config is None
+    assert "no size for axis 0 of 'model.layers.0.self_attn.o_proj.weight'" in found.warnings[0]
+
+
+def test_a_bias_of_the_vocabulary_that_is_not_padded(tmp_path):
+    found = _bert(tmp_path, {"match": "*.word_embeddings.weight", "axis": 0, "pad_to": 64})
+    assert found.config is None
+    assert "keeps vocab_size = 100" in found.warnings[0]
+    assert "'cls.predictions.bias' is not" in found.warnings[0]
+
+
+EXPERTS = {"match": "*.experts.gate_up_proj", "axis": 0, "pad_to": 8}
+
+
+@pytest.mark.parametrize("router", ["mlp.router.weight", "mlp.gate.weight", "block_sparse_moe.gate.weight"])
+@pytest.mark.parametrize("key", ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"])
+def test_the_number_of_experts_is_that_of_all_experts_and_of_their_router(tmp_path, router, key):
+    shapes = {"model.layers.0.mlp.experts.gate_up_proj": (6, 16, 8), f"model.layers.0.{router}": (6, 16)}
+    same = {"num_experts_per_tok": 6, "n_shared_experts": 6}
+    model = _model(tmp_path, CONFIG | same | {key: 6}, shapes=shapes)
+    found = sharding.plan(model, _plan(EXPERTS), ranks=2)
+    assert found.config is None
+    assert f"keeps {key} = 6" in found.warnings[0]
+    both = _plan(EXPERTS, {"match": f"*.{router}", "axis": 0, "pad_to": 8})
+    assert _changed(model, both, tmp_path / "ranks") == {key: 8}

@@ -18,7 +18,34 @@ HEADS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("k_proj", "v_proj"), "num_key_value_heads"),
 }
-"""By the last name of a module, how many heads its cut axis counts."""
+"""By the last name of a module, the key of ``config.json`` with the number of its heads."""
+_READERS: Final = ("o_proj", "dense")
+"""The modules whose inputs are heads. The outputs of the others are."""
+_OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "lm_head", "classifier")
+"""Modules of BERT and models like it whose ``dense`` is not of attention, except in a module of attention."""
+
+
+def heads_of(name: str, rank: int, axis: int) -> str:
+    """Return the key of ``config.json`` with the number of heads along an axis; "" if no heads are there.
+
+    Args:
+        name: the name of the tensor.
+        rank: its number of axes.
+        axis: the axis.
+
+    Examples:
+        >>> heads_of("layers.0.self_attn.dense.weight", 2, 1), heads_of("layers.0.mlp.dense.weight", 2, 1)
+        ('num_attention_heads', '')
+    """
+    module, _, leaf = name.rpartition(".")
+    outer, _, last = module.rpartition(".")
+    found = HEADS.get(last, "")
+    if last == "dense" and outer.rpartition(".")[2] in _OTHER_DENSE and "attention" not in outer:
+        return ""
+    if found and leaf in ("weight", "bias"):  # packed weights are transposed, or not
+        reads = rank > 1 and axis == rank - 1
+        return found if reads == (last in _READERS) else ""
+    return found
 
 
 @dataclass(frozen=True)
@@ -66,17 +93,19 @@ def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) 
 
     Rules that gather what they cut are left out: attention gets whole heads there.
     """
-    modules = [tensor.name.rpartition(".")[0].rpartition(".")[2] for tensor in tensors]
-    _, firsts = numbered(zip(matches.numbers.tolist(), modules, strict=True))
+    axes = [-1 if kind.recipe is None else kind.recipe.axis for kind in matches.kinds]
+    rows = zip(tensors, map(axes.__getitem__, matches.numbers.tolist()), strict=True)
+    keys = ["" if axis < 0 else heads_of(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
+    _, firsts = numbered(zip(matches.numbers.tolist(), keys, strict=True))
     found = []
     for index in firsts:
-        number = int(matches.numbers[index])
-        kind, heads = matches.kinds[number], HEADS.get(modules[index])
+        number, key = int(matches.numbers[index]), keys[index]
+        kind = matches.kinds[number]
         rule, recipe = kind.rule, kind.recipe
-        if heads is None or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
+        if not key or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue
         size, pack = kind.tensor.shape[recipe.axis], recipe.pack
-        found.append(HeadRule(number, rule, recipe.axis, size, pack, _unit(size * pack, heads, names)))
+        found.append(HeadRule(number, rule, recipe.axis, size, pack, _unit(size * pack, key, names)))
     return tuple(each for each in found if each.unit > 1)
 
 

@@ -9,21 +9,27 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import shown
+from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut
-from splitops.sharding.heads import HEADS
+from splitops.sharding.heads import HEADS, heads_of
 from splitops.sharding.plan_language import Matches, TensorKind
 
 _NAMES: Final = {
-    "vocabulary": re.compile(r"embed|lm_head|vocab|wte|(^|\.)(output|shared)\.(weight|bias)$"),
+    "vocabulary": re.compile(
+        r"embed|lm_head|vocab|wte|predictions|logits|(^|\.)(output|shared)\.(weight|bias)$"
+    ),
     "inner": re.compile(r"mlp|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"),
 }
 """By what a size counts, the names of the tensors that have it."""
 _KEYS: Final = {
     "vocabulary": re.compile(r"vocab|num_embeddings"),
     "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
-    "experts": re.compile(r"(num|n)_(\w+_)?experts"),
+    "experts": re.compile(r"^(moe_)?(num|n)_((?!shared)\w+_)?experts$"),
 }
 """By what a size counts, the keys of configurations that have it."""
+
+_ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
+"""The names of the tensors that choose among experts, which they count along axis 0."""
 
 _Place = tuple[str, ...]
 """Where a size is in a configuration: a key, or that of a part of it and one in there."""
@@ -56,8 +62,10 @@ def padded_config(
     lost: list[TensorKind] = []
     for kind, cut in zip(matches.kinds, cuts, strict=True):
         recipe = kind.recipe
-        counts = _counted(kind)
-        if recipe is None or not cut.padded or (layout == "vllm" and counts == "vocabulary"):
+        if recipe is None or not cut.padded:
+            continue
+        counts = _counted(kind.tensor, recipe.axis)
+        if layout == "vllm" and counts == "vocabulary":
             continue
         size, padded = kind.tensor.shape[recipe.axis] * recipe.pack, cut.padded * recipe.pack
         found = list(_changes(counts, size, padded, sizes))
@@ -86,6 +94,7 @@ def padded_config(
         warnings.append(
             f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
         )
+    warnings += _regrouped(sizes, dict(_sizes(document)))
     for kind in lost:
         axis = kind.recipe.axis if kind.recipe is not None else 0
         warnings.append(
@@ -103,17 +112,18 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
         for key, value in part.items():
             if type(value) is int and value > 0:
                 yield (*place, key), value
+        heads = part.get("num_attention_heads")
+        if type(heads) is int and heads > 0 and part.get("num_key_value_heads") is None:
+            yield (*place, "num_key_value_heads"), heads
 
 
-def _counted(kind: TensorKind) -> str:
-    """Return what the cut axis of a kind counts; "" if its name does not say."""
-    name, recipe = kind.tensor.name, kind.recipe
-    if "expert" in name and recipe is not None and recipe.axis == 0 and len(kind.tensor.shape) > 2:
+def _counted(tensor: StoredTensor, axis: int) -> str:
+    """Return what an axis of a tensor counts; "" if the name does not say."""
+    name, rank = tensor.name, len(tensor.shape)
+    if axis == 0 and (("expert" in name and rank > 2) or _ROUTER.search(name)):
         return "experts"
-    module = name.rpartition(".")[0].rpartition(".")[2]
-    if module in HEADS:
-        return HEADS[module]
-    return next((what for what, names in _NAMES.items() if names.search(name)), "")
+    named = next((what for what, names in _NAMES.items() if names.search(name)), "")
+    return heads_of(name, rank, axis) or named
 
 
 def _changes(
@@ -137,13 +147,14 @@ def _changes(
 
 def _unpadded(matches: Matches, cuts: Sequence[Cut], kind: TensorKind) -> TensorKind | None:
     """Return tensors that have the same size as those of a kind, and are not padded."""
-    counts, recipe = _counted(kind), kind.recipe
+    recipe = kind.recipe
     assert recipe is not None  # it is padded
-    size = kind.tensor.shape[recipe.axis] * recipe.pack
+    counts, size = _counted(kind.tensor, recipe.axis), kind.tensor.shape[recipe.axis] * recipe.pack
     for other, cut in zip(matches.kinds, cuts, strict=True):
-        pack = other.recipe.pack if other.recipe is not None else 1
-        axes = other.tensor.shape if other.recipe is None else (other.tensor.shape[other.recipe.axis],)
-        if counts and not cut.padded and _counted(other) == counts and size in [n * pack for n in axes]:
+        tensor, own = other.tensor, other.recipe
+        pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
+        same = (axis for axis in axes if tensor.shape[axis] * pack == size)
+        if counts and not cut.padded and any(_counted(tensor, axis) == counts for axis in same):
             return other
     return None
 
@@ -152,7 +163,22 @@ def _set(part: dict[str, Any], key: str, value: int) -> None:
     """Set a size, and first those that follow from it where they are left out, as they were."""
     heads, hidden = part.get("num_attention_heads"), part.get("hidden_size")
     if key == "num_attention_heads":
+        known = {"num_key_value_heads": heads}
         if type(hidden) is int and type(heads) is int:
-            part.setdefault("head_dim", hidden // heads)
-        part.setdefault("num_key_value_heads", heads)
+            known["head_dim"] = hidden // heads
+        part |= {other: size for other, size in known.items() if part.get(other) is None}
     part[key] = value
+
+
+def _regrouped(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Iterator[str]:
+    """Yield a warning if heads of queries would read the keys of other heads than before."""
+    for keys, old in before.items():
+        queries = (*keys[:-1], "num_attention_heads")
+        if keys[-1] != "num_key_value_heads" or queries not in before:
+            continue
+        if before[queries] * after[keys] != after[queries] * old:
+            yield (
+                f"config.json of the ranks has {after[queries]} heads of queries over {after[keys]} of "
+                f"keys, not {before[queries]} over {old}: queries would read keys of other heads. Pad both "
+                "alike"
+            )
