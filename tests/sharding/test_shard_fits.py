@@ -197,3 +197,31 @@ def test_ranks_that_are_there_are_listed_by_their_own_plan(model, tmp_path):
 def test_numbers_of_ranks_that_there_cannot_be(model, ranks):
     with pytest.raises(PlanError, match="it must be 1 to 65536"):
         find_ranks(model, LLAMA_PLAN, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "advice"),
+    [
+        (5, 5, ["pad_to = 8 in rule 1 (20 to 24)", "pad_to = 8 in rule 2 (20 to 24)"]),  # both alike
+        (
+            5,
+            1,
+            ["pad_to = 8 in rule 1 (20 to 24)", "repeat them with unit = 4 and replicate = true in rule 2"],
+        ),
+        (9, 3, ["", ""]),
+    ],
+)
+def test_whole_heads_by_padding_or_by_repeats_keep_their_keys(tmp_path, queries, keys, advice):
+    """Zeros after the heads of queries alone, or of keys alone, would change which keys a query has."""
+    tensors = {
+        "model.layers.0.self_attn.q_proj.weight": np.zeros((4 * queries, 8), np.float32),
+        "model.layers.0.self_attn.k_proj.weight": np.zeros((4 * keys, 8), np.float32),
+        "model.layers.0.mlp.up_proj.weight": np.zeros((2, 8), np.float32),
+    }
+    config = {"num_attention_heads": queries, "num_key_value_heads": keys, "head_dim": 4}
+    model = save(tmp_path / "model", tensors, config)
+    rules = _plan(Q, {"match": "*.k_proj.weight", "axis": 0}, UP | {"even": True})
+    warnings = plan(model, rules, ranks=2).warnings
+    assert [line.partition("Use 1 rank to keep heads whole")[2] for line in warnings] == [
+        f", or {'set ' * more.startswith('pad_to')}{more}." if more else "." for more in advice
+    ]

@@ -205,6 +205,9 @@ def test_queries_that_would_read_the_keys_of_other_heads_are_told(tmp_path):
     warnings = sharding.plan(model, _plan(*both), ranks=2).warnings
     assert len(warnings) == 2
     assert not [line for line in warnings if "other heads" in line]
+    one = {f"model.layers.0.self_attn.{name}_proj.weight": (4, 16) for name in "kv"}
+    model = _model(tmp_path, CONFIG | {"num_key_value_heads": 1}, shapes=one)
+    assert len(sharding.plan(model, _plan(Q, O), ranks=2).warnings) == 1
 
 
 BERT = {

@@ -243,8 +243,14 @@ def head_warnings(matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts:
     good = f"{', '.join(map(str, others[:8]))} or {last} ranks" if others else f"{last} rank"
     lines = []
     for _, each in sorted(told.items()):
-        length, pad_to = each.size * each.pack, math.lcm(each.unit, each.pack) * ranks
-        grown = Padded(each.rule.number, "", length, -(-length // pad_to) * pad_to, pad_to, planned=False)
-        more = "" if others else f", or set {grown}"
+        length, unit, number = each.size * each.pack, math.lcm(each.unit, each.pack), each.rule.number
+        more = ""
+        if not others and each.alone:
+            pad_to = unit * ranks
+            more = (
+                f", or set {Padded(number, '', length, -(-length // pad_to) * pad_to, pad_to, planned=False)}"
+            )
+        elif not others and each.shared and ranks * unit % length == 0:
+            more = f", or repeat them with unit = {unit} and replicate = true in rule {number}"
         lines.append(f"{each.told(ranks)} Use {good} to keep heads whole{more}.")
     return lines

@@ -12,11 +12,11 @@ from splitops.sharding.cuts import Cut, Recipe, cut_axis
 from splitops.sharding.expressions import Names
 from splitops.sharding.plan_language import Matches, ShardRule
 
-HEADS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), "num_attention_heads"
-    ),
-    **dict.fromkeys(("k_proj", "v_proj"), "num_key_value_heads"),
+QUERIES: Final = "num_attention_heads"
+KEYS: Final = "num_key_value_heads"
+_HEADS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), QUERIES),
+    **dict.fromkeys(("k_proj", "v_proj"), KEYS),
 }
 """By the last name of a module, the key of ``config.json`` with the number of its heads."""
 _READERS: Final = ("o_proj", "dense")
@@ -39,7 +39,7 @@ def heads_of(name: str, rank: int, axis: int) -> str:
     """
     module, _, leaf = name.rpartition(".")
     outer, _, last = module.rpartition(".")
-    found = HEADS.get(last, "")
+    found = _HEADS.get(last, "")
     if last == "dense" and outer.rpartition(".")[2] in _OTHER_DENSE and "attention" not in outer:
         return ""
     if found and leaf in ("weight", "bias"):  # packed weights are transposed, or not
@@ -59,6 +59,8 @@ class HeadRule:
         size: its positions.
         pack: the elements in a position.
         unit: the elements of a head.
+        alone: whether heads of zeros may be added to these: real queries then have the same keys as before.
+        shared: whether several heads of queries have one of these heads of keys.
     """
 
     kind: int
@@ -67,6 +69,8 @@ class HeadRule:
     size: int
     pack: int
     unit: int
+    alone: bool
+    shared: bool
 
     def splits(self, cut: Cut, ranks: int) -> bool:
         """Return whether a cut goes through a head."""
@@ -95,26 +99,33 @@ def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) 
     """
     axes = [-1 if kind.recipe is None else kind.recipe.axis for kind in matches.kinds]
     rows = zip(tensors, map(axes.__getitem__, matches.numbers.tolist()), strict=True)
-    keys = ["" if axis < 0 else heads_of(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
-    _, firsts = numbered(zip(matches.numbers.tolist(), keys, strict=True))
+    counted = ["" if axis < 0 else heads_of(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
+    queries, keys = (_count(names, key) for key in (QUERIES, KEYS))
+    _, firsts = numbered(zip(matches.numbers.tolist(), counted, strict=True))
     found = []
     for index in firsts:
-        number, key = int(matches.numbers[index]), keys[index]
+        number, key = int(matches.numbers[index]), counted[index]
         kind = matches.kinds[number]
         rule, recipe = kind.rule, kind.recipe
         if not key or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue
         size, pack = kind.tensor.shape[recipe.axis], recipe.pack
-        found.append(HeadRule(number, rule, recipe.axis, size, pack, _unit(size * pack, key, names)))
-    return tuple(each for each in found if each.unit > 1)
+        unit = _unit(size * pack, key, names)
+        if unit > 1:
+            alone, shared = queries == keys or (keys == 1 and key == QUERIES), key == KEYS and keys < queries
+            found.append(HeadRule(number, rule, recipe.axis, size, pack, unit, alone, shared))
+    return tuple(found)
+
+
+def _count(names: Names, name: str) -> int:
+    """Return the value of a name; 0 if the configuration does not say."""
+    try:
+        return names.value(name)
+    except PlanError:
+        return 0
 
 
 def _unit(elements: int, heads: str, names: Names) -> int:
     """Return the elements of a head, which may be of fused parts; 1 where the axis is not of such heads."""
-    try:
-        count, size = names.value(heads), names.value("head_dim")
-    except PlanError:  # the configuration does not say
-        return 1
-    if count < 1 or size < 1 or elements % (count * size):
-        return 1
-    return max(1, elements // count)
+    count, size = _count(names, heads), _count(names, "head_dim")
+    return 1 if count < 1 or size < 1 or elements % (count * size) else elements // count

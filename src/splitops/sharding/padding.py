@@ -11,7 +11,7 @@ from typing import Any, Final
 from splitops.errors import shown
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut
-from splitops.sharding.heads import HEADS, heads_of
+from splitops.sharding.heads import KEYS, QUERIES, heads_of
 from splitops.sharding.plan_language import Matches, TensorKind
 
 _NAMES: Final = {
@@ -112,9 +112,9 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
         for key, value in part.items():
             if type(value) is int and value > 0:
                 yield (*place, key), value
-        heads = part.get("num_attention_heads")
-        if type(heads) is int and heads > 0 and part.get("num_key_value_heads") is None:
-            yield (*place, "num_key_value_heads"), heads
+        heads = part.get(QUERIES)
+        if type(heads) is int and heads > 0 and part.get(KEYS) is None:
+            yield (*place, KEYS), heads
 
 
 def _counted(tensor: StoredTensor, axis: int) -> str:
@@ -130,7 +130,7 @@ def _changes(
     counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
 ) -> Iterator[tuple[_Place, int]]:
     """Yield where a configuration has a size that is padded, and what it is then."""
-    if counts in HEADS.values():
+    if counts in (QUERIES, KEYS):
         for place, heads in sizes.items():
             own = size // heads
             if place[-1] == counts and size % heads == 0 and padded % own == 0:
@@ -161,9 +161,9 @@ def _unpadded(matches: Matches, cuts: Sequence[Cut], kind: TensorKind) -> Tensor
 
 def _set(part: dict[str, Any], key: str, value: int) -> None:
     """Set a size, and first those that follow from it where they are left out, as they were."""
-    heads, hidden = part.get("num_attention_heads"), part.get("hidden_size")
-    if key == "num_attention_heads":
-        known = {"num_key_value_heads": heads}
+    heads, hidden = part.get(QUERIES), part.get("hidden_size")
+    if key == QUERIES:
+        known = {KEYS: heads}
         if type(hidden) is int and type(heads) is int:
             known["head_dim"] = hidden // heads
         part |= {other: size for other, size in known.items() if part.get(other) is None}
@@ -172,13 +172,13 @@ def _set(part: dict[str, Any], key: str, value: int) -> None:
 
 def _regrouped(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Iterator[str]:
     """Yield a warning if heads of queries would read the keys of other heads than before."""
-    for keys, old in before.items():
-        queries = (*keys[:-1], "num_attention_heads")
-        if keys[-1] != "num_key_value_heads" or queries not in before:
+    for place, keys in before.items():
+        if place[-1] != KEYS or (queries := before.get((*place[:-1], QUERIES))) is None:
             continue
-        if before[queries] * after[keys] != after[queries] * old:
-            yield (
-                f"config.json of the ranks has {after[queries]} heads of queries over {after[keys]} of "
-                f"keys, not {before[queries]} over {old}: queries would read keys of other heads. Pad both "
-                "alike"
-            )
+        all_queries, all_keys = after[*place[:-1], QUERIES], after[place]
+        if keys == all_keys == 1 or queries * all_keys == all_queries * keys:
+            continue
+        yield (
+            f"config.json of the ranks has {all_queries} heads of queries over {all_keys} of keys, not "
+            f"{queries} over {keys}: queries would read keys of other heads. Pad both alike"
+        )
