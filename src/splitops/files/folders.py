@@ -97,7 +97,10 @@ def main_file(folder: Path, names: Sequence[str]) -> str | None:
         found = [name for name in names if name.endswith(ending)]
         if usual in found:
             return usual
-        stems = {stem_of(Path(name)) for name in found}
+        gguf = ending == ".gguf"
+        stems = {
+            stem_of(Path(name)) for name in names if is_of_model(name) and name.endswith(".gguf") is gguf
+        }
         found = [name for name in found if not _is_another_model(name, stems)]
         sets = {(piece[1], piece[3]): piece for name in reversed(found) if (piece := PIECE.fullmatch(name))}
         if len(sets) == 1 and all(PIECE.fullmatch(name) for name in found):
