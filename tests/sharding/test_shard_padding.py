@@ -276,3 +276,11 @@ def test_the_number_of_experts_is_that_of_all_experts_and_of_their_router(tmp_pa
     assert f"keeps {key} = 6" in found.warnings[0]
     both = _plan(EXPERTS, {"match": f"*.{router}", "axis": 0, "pad_to": 8})
     assert _changed(model, both, tmp_path / "ranks") == {key: 8}
+
+
+def test_infinity_in_a_configuration_of_transformers(tmp_path):
+    """Mamba 2 and its hybrids are published with a limit of infinity."""
+    model = _model(tmp_path, CONFIG | {"time_step_limit": [0.0, float("inf")]})
+    assert _changed(model, _plan(VOCABULARY), tmp_path / "ranks") == {"vocab_size": 1024}
+    assert sharding.rank(tmp_path / "ranks", 1).config["time_step_limit"] == [0.0, float("inf")]
+    assert {each.verdict for each in sharding.find_ranks(model, _plan(UP))} == {"pads"}

@@ -47,6 +47,7 @@ def parse_json(
     *,
     parse_int: Callable[[str], Any] | None = None,
     parse_float: Callable[[str], Any] | None = None,
+    infinite: bool = False,
 ) -> Any:
     """Return the value of a JSON document in UTF-8.
 
@@ -56,6 +57,7 @@ def parse_json(
         content: the document.
         parse_int: as in :func:`json.loads`.
         parse_float: as in :func:`json.loads`.
+        infinite: whether NaN and infinity are values, as Python writes them.
 
     Raises:
         ValueError: it is not such a document.
@@ -71,7 +73,7 @@ def parse_json(
         found = json.loads(
             text,
             object_pairs_hook=_object,
-            parse_constant=_reject_constant,
+            parse_constant=None if infinite else _reject_constant,
             parse_int=parse_int,
             parse_float=parse_float,
         )

@@ -146,7 +146,8 @@ def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
     """Return the content of `config.json`; nothing without one."""
     for other in others:
         if other.name == "config.json":
-            found = parse(other.source.read(0, other.source.size), other.source.name)
+            content = other.source.read(0, other.source.size)
+            found = parse(content, other.source.name, infinite=True)  # as transformers writes it
             if not isinstance(found, dict):
                 raise PlanError(f"{other.source.name} is not an object of JSON")
             return found

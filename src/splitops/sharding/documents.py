@@ -37,10 +37,13 @@ def read_inside(folder: DataFolder, name: str, *, limit: int) -> Any:
         raise PlanError(error.message) from error
 
 
-def parse(content: bytes, name: str, *, toml: bool = False) -> Any:
-    """Return what a document says; a key that appears twice is an error, as in TOML."""
+def parse(content: bytes, name: str, *, toml: bool = False, infinite: bool = False) -> Any:
+    """Return what a document says; a key that appears twice is an error, as in TOML.
+
+    ``infinite`` allows NaN and infinity in JSON.
+    """
     try:
-        return parse_toml(content) if toml else parse_json(content)
+        return parse_toml(content) if toml else parse_json(content, infinite=infinite)
     except ValueError as error:
         kind = "TOML" if toml else "JSON"
         raise PlanError(f"{name} is not {kind}: {shown(str(error), 120)}") from None

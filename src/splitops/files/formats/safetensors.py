@@ -295,9 +295,14 @@ def _any(raw: bytes, start: int) -> _Read:
     return tensors, metadata
 
 
-def _parsed(raw: bytes, what: str, **numbers: Callable[[str], Any]) -> Any:
+def _parsed(
+    raw: bytes,
+    what: str,
+    parse_int: Callable[[str], Any] | None = None,
+    parse_float: Callable[[str], Any] | None = None,
+) -> Any:
     try:
-        return parse_json(raw, **numbers)
+        return parse_json(raw, parse_int=parse_int, parse_float=parse_float)
     except DocumentError as error:
         raise _MalformedError(f"{error} in {what}") from error
     except ValueError as error:
