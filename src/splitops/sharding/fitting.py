@@ -121,9 +121,8 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
         try:
             padded, times, lacks = _outcome(kind, ranks)
         except SplitError as error:
-            reasons.setdefault(
-                number, kind.named(error.what if isinstance(error, RanksError) else error.message)
-            )
+            if number not in reasons:
+                reasons[number] = kind.named(error.what if isinstance(error, RanksError) else error.message)
             continue
         if padded is not None:
             padding.setdefault((number, padded.size), padded)
@@ -131,9 +130,7 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
             empty.add(number)
         if times > 1:
             repeats.setdefault(number, Repeated(number, kind.rule.match[0], times))
-    needed = (
-        _needed([kind for kind in matches.kinds if kind.rule.number in reasons], ranks) if reasons else {}
-    )
+    needed = _needed([kind for kind in matches.kinds if kind.rule.number in reasons], ranks)
     padding |= {(each.rule, each.size): each for found in needed.values() for each in found}
     lost = [number for number in reasons if not needed.get(number)]
     reason = reasons[lost[0]] if lost else next(iter(reasons.values()), "")
