@@ -18,6 +18,7 @@ from proofs import PROOFS, ir_split, text
 import splitops
 from splitops.errors import Rule
 from splitops.models.check import Finding, Severity, check, to_json, to_sarif
+from splitops.models.fix import fix
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 
@@ -250,6 +251,41 @@ def test_a_sequence_is_read_where_its_operator_takes_one() -> None:
     assert found.message == "'s' is a sequence, and Concat takes none"
     assert found.fix is not None
     assert "ConcatFromSequence" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("reader", "words"),
+    [
+        ("y = SequenceAt(p, i)", "'p' is a tensor, and SequenceAt takes a sequence"),
+        ("y = SequenceLength(x)", "'x' is a tensor, and SequenceLength takes a sequence"),
+        ("y = ConcatFromSequence<axis = 0>(q)", "'q' is a tensor, and ConcatFromSequence takes a sequence"),
+        ("t = SequenceInsert(p, q) y = Identity(x)", "'p' is a tensor, and SequenceInsert takes a sequence"),
+        ("t = SequenceConstruct(p, q) y = SequenceAt(i, i)", "'i' is a tensor, and SequenceAt takes a"),
+        ("t = SequenceConstruct(p, q) y = Relu(t)", "'t' is a sequence, and Relu takes none"),
+        (
+            "t = SequenceConstruct(p, q) y, z = Split<num_outputs = 2>(t)",
+            "'t' is a sequence, and Split",
+        ),
+    ],
+)
+def test_tensors_and_sequences_are_read_where_operators_take_them(reader: str, words: str) -> None:
+    body = f"(float[6] x, int64 i) => (float[A] y) {{ p, q = Split<num_outputs = 2>(x) {reader} }}"
+    for found in (check(text(body)()), fix(text(body)(), "onnxruntime", partial=True, report=True)):
+        assert words in str(found)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "t = SequenceConstruct(p, q) y = SequenceAt(t, i)",
+        "t = SequenceConstruct(p, q) u = Identity(t) v = SequenceErase(u) y = ConcatFromSequence<axis=0>(v)",
+        "t = SequenceEmpty() u = SequenceInsert(t, p) y = SequenceAt(u, i)",
+        "t = Optional(p) y = OptionalGetElement(t)",
+    ],
+)
+def test_sequences_that_are_read_rightly(reader: str) -> None:
+    body = f"(float[6] x, int64 i) => (float[A] y) {{ p, q = Split<num_outputs = 2>(x) {reader} }}"
+    assert check(text(body)(), "onnxruntime") == []
 
 
 def test_negative_sizes_are_reported_wherever_they_are_stated() -> None:
