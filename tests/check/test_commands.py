@@ -51,6 +51,16 @@ def test_an_invalid_model_is_exit_code_1(model: Any) -> None:
     assert "1 error, 0 warnings" in done.output
 
 
+def test_a_runtime_without_a_form_does_not_hide_what_can_be_fixed(model: Any) -> None:
+    path = model(
+        "(float[6] x) => (seq(float[A]) s) <int16[2] k = {2, 4}> { s = SplitToSequence<axis = 0>(x, k) }"
+    )
+    done = run("check", path)
+    assert "[opencv.sequence]" in done.output
+    assert "[1 of 4 fixable]" in done.output
+    assert run(*shlex.split(done.output.splitlines()[-1].removeprefix("Fix: splitops "))).exit_code == 0
+
+
 def test_a_target_makes_its_limits_errors(model: Any) -> None:
     path = model(CEIL)
     assert run("check", path).exit_code == 0

@@ -28,6 +28,12 @@ def suggest(
     named = targets or load_targets(_curable(findings) or installed_runtimes(model))
     try:
         report = fix(model, named, partial=True, allow_links=allow_links, report=True)
+        if not targets and report.unfixable:
+            # A runtime that no form is right for must not hide what can be fixed without it.
+            blamed = {reason.code.partition(".")[0] for split in report.unfixable for reason in split.reasons}
+            rest = [target for target in named if target.name not in blamed]
+            named = load_targets(rest or installed_runtimes(model))
+            report = fix(model, named, partial=True, allow_links=allow_links, report=True)
     except SplitError:  # such as a model that cannot be read, or a lone layer
         return Suggestion()
     cured = {
