@@ -152,3 +152,41 @@ def test_data_that_the_model_would_replace_is_kept(path: Path) -> None:
                 entry.value = entry.value.replace("m.onnx.data", "link.onnx")
     with pytest.raises(splitops.ModelError, match="holds data that is to be kept"):
         write_model(model, link, keep_data=True)
+
+
+def test_the_command_that_is_proposed_keeps_the_options(path: Path) -> None:
+    line = run("fix", path, "--keep-data", "--partial", "--allow-links").output.splitlines()[-1]
+    fixed = path.with_name("m.fixed.onnx")
+    assert line == f"Write it: splitops fix {path} --partial --keep-data --allow-links -o {fixed}"
+    model = parse("(float[6] x) => (seq(float[A]) s) { s = SplitToSequence<keepdims = 0>(x) }")
+    model.graph.node[0].input.append("one")
+    model.graph.initializer.append(numpy_helper.from_array(np.int64(1), "one"))
+    path.write_bytes(model.SerializeToString())
+    line = run("fix", path, "--unbind", "as-pytorch").output.splitlines()[-1]
+    assert line == f"Write it: splitops fix {path} --unbind as-pytorch -o {fixed}"
+
+
+def test_kept_data_may_have_the_name_that_written_data_would_have(path: Path) -> None:
+    fixed = path.with_name("fixed.onnx")
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        tensor.external_data[0].value = "fixed.onnx.data"
+    path.with_name("m.onnx.data").rename(path.with_name("fixed.onnx.data"))
+    path.write_bytes(model.SerializeToString())
+    assert run("fix", path, "-o", fixed).exit_code == 2
+    before = path.with_name("fixed.onnx.data").read_bytes()
+    assert run("fix", path, "-o", fixed, "--keep-data").exit_code == 0
+    assert {found["location"] for found in outside(fixed).values()} == {"fixed.onnx.data"}
+    assert path.with_name("fixed.onnx.data").read_bytes() == before
+    assert run("fix", path, "-o", fixed.with_name("fixed.onnx.data"), "--keep-data").exit_code == 2
+
+
+def test_kept_data_is_never_replaced_by_the_model(path: Path) -> None:
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        tensor.external_data[0].value = "data.onnx"
+    data = path.with_name("m.onnx.data").rename(path.with_name("data.onnx"))
+    path.write_bytes(model.SerializeToString())
+    before = data.read_bytes()
+    assert run("fix", path, "-o", data, "--keep-data").exit_code == 1
+    assert data.read_bytes() == before

@@ -120,15 +120,23 @@ def print_end(out: Path | None, files: Sequence[Path]) -> None:
         console().print("Nothing was written: add -o FILE to write the model.")
 
 
-def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) -> str:
+def fix_command(model: Path, runtimes: Iterable[str], **options: str | bool | None) -> str:
     """Return the command that writes the fixed model beside the given one.
 
+    Args:
+        model: the file to fix.
+        runtimes: what it is for.
+        options: options of the command by name; those that are false or None are left out.
+
     Examples:
-        >>> fix_command(Path("my models/m.onnx"), ["onnxruntime"])
-        "splitops fix 'my models/m.onnx' --for onnxruntime -o 'my models/m.fixed.onnx'"
+        >>> fix_command(Path("my models/m.onnx"), ["onnxruntime"], keep_data=True, unbind=None)
+        "splitops fix 'my models/m.onnx' --for onnxruntime --keep-data -o 'my models/m.fixed.onnx'"
     """
     named = [word for runtime in runtimes for word in ("--for", runtime)]
-    more = ["--partial"] if partial else []
+    more = []
+    for name, value in options.items():
+        if value:
+            more += [f"--{name.replace('_', '-')}", *([value] if isinstance(value, str) else [])]
     fixed = model.with_name(f"{model.stem}.fixed{model.suffix}")
     return shlex.join(["splitops", "fix", str(model), *named, *more, "-o", str(fixed)])
 
@@ -150,12 +158,13 @@ def add_weights(model: Path) -> None:
         add_path(path, "the weights of MODEL")
 
 
-def hold(model: Path, out: Path | None, *, openvino: bool) -> None:
+def hold(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
     """Check that the file to write has the ending of its format, and does not replace the model's weights.
 
-    They may be replaced together with the model, whose place the new one takes.
+    They may be replaced together with the model, whose place the new one takes. With ``keep_data``, no file
+    of weights is written.
     """
-    if out is None or not (out.exists() and out.samefile(model)):
+    if not keep_data and (out is None or not (out.exists() and out.samefile(model))):
         add_weights(model)
     if out is not None and is_openvino(out) is not openvino:
         expected = "OpenVINO IR, which ends in .xml" if openvino else "an ONNX model, which ends in .onnx"

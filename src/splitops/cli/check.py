@@ -156,7 +156,8 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
         screen.print(sentence_of(untested), soft_wrap=True)
     for model, fix in fixes.items():
         if fix.fixable:
-            screen.print(f"Fix: {fix_command(model, fix.runtimes, partial=fix.partial)}", soft_wrap=True)
+            command = fix_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)
+            screen.print(f"Fix: {command}", soft_wrap=True)
 
 
 def _explained(finding: Finding) -> Iterator[str]:
@@ -201,7 +202,7 @@ def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: b
         if findings:
             fix = suggest(model, findings, targets, allow_links=allow_links)
             if fix.fixable:
-                command = fix_command(model, fix.runtimes, partial=fix.partial)
+                command = fix_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)
                 click.echo(f"::notice file={_property(_name(model))},title=Fix::{_data(one_line(command))}")
         untested = _untested([found], targets)
         if untested:

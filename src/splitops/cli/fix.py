@@ -137,7 +137,7 @@ def command(
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
     if inputs and not verify:
         raise click.UsageError("--input is for --verify.")
-    hold(model, out, openvino=is_openvino(model))
+    hold(model, out, openvino=is_openvino(model), keep_data=keep_data)
     if keep_data:
         _hold_data(model, out)
     report = fix(
@@ -160,7 +160,9 @@ def command(
         print_json(_json(report, model, files, checks if verify else None))
     else:
         _print(report, checks)
-        _print_end(report, model, targets, out, files, checks, failed=failed)
+        named = ("partial", "unbind", "keep_data", "allow_links")
+        again = fix_command(model, map(str, targets), **{name: ctx.params[name] for name in named})
+        _print_end(report, again, out, files, checks, failed=failed)
     if failed:
         ctx.exit(1)
 
@@ -265,7 +267,8 @@ def _summary(report: FixReport) -> str:
     if not report.splits:
         sentences.append("The model has no split")
     elif rewritten or left or report.findings:
-        run = {0: "breaks a rule", 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
+        breaks = "break a rule" if left > 1 else "breaks a rule"
+        run = {0: breaks, 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
         run = "meets a limit or breaks a rule" if untested and not left else run
         sentences.append(f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}")
     else:
@@ -302,15 +305,14 @@ def _with_release(runtime: str) -> str:
 
 def _print_end(
     report: FixReport,
-    model: Path,
-    targets: Sequence[Target],
+    again: str,
     output: Path | None,
     files: Sequence[Path],
     checks: Sequence[Verification],
     *,
     failed: bool,
 ) -> None:
-    """Say what was written, or how to write it."""
+    """Say what was written, or how to write it: ``again`` is the command."""
     say_model_written(files)
     screen = console()
     if not report.runtimes and report.splits:
@@ -329,7 +331,7 @@ def _print_end(
     elif not files and output is not None:
         screen.print(f"Would write {one_line(str(output))}.", soft_wrap=True)
     elif not files and report.rewritten:
-        screen.print(f"Write it: {fix_command(model, map(str, targets))}", soft_wrap=True)
+        screen.print(f"Write it: {again}", soft_wrap=True)
 
 
 def _lines(group: list[SplitReport]) -> Iterator[str]:
