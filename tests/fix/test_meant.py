@@ -233,3 +233,44 @@ def test_a_remainder_of_an_open_axis_fails_where_nothing_is_left() -> None:
     made = fix(CASES["-1 of an open axis"][0], ())
     with pytest.raises(splitops.SplitError):
         splitops.run(made, {"x": X[:0]}, engine="reference")
+
+
+def called_twice(first: str, second: str) -> onnx.ModelProto:
+    """A function that splits 5 and 9 rows by the lengths that its callers give."""
+    return parse(
+        f"""(float[5, 2] x, float[9, 2] z) => (float[A, 2] a, float[B, 2] b, float[C, 2] c, float[D, 2] d)
+        <{first}, {second}> {{ a, b = own.cut(x, k) c, d = own.cut(z, m) }}
+        <opset_import: ["": 18], domain: "own"> cut (q, l) => (u, v) {{ u, v = Split<axis = 0>(q, l) }}"""
+    )
+
+
+@pytest.mark.parametrize("first", ["int32[2] k = {2, 3}", "float[2] k = {2, 3}", "int8[2] k = {2, 3}"])
+@pytest.mark.parametrize("second", ["int64[2] m = {1, 8}", "int16[2] m = {1, 8}"])
+def test_lengths_of_calls_are_written_for_each_of_them(first: str, second: str) -> None:
+    given = called_twice(first, second)
+    assert all(HELP not in (one.fix or "") for one in splitops.check(given))  # it differs
+    fixed = fix(given)
+    assert splitops.check(fixed) == []
+    found = splitops.run(fixed, {"x": X, "z": np.zeros((9, 2), np.float32)})
+    assert [len(found[name]) for name in "abcd"] == [2, 3, 1, 8]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("int64[2] k = {2, -1}", "int64[2] m = {-1, -1}"),  # the second has no meaning
+        ("int64[2] k = {2, -1}", "int64[2] m = {-1, 8}"),
+        ("int64 k = {3}", "int64[2] m = {1, 8}"),
+        ("int64 k = {3}", "int64 m = {5}"),
+        ("int64[1, 2] k = {2, 3}", "int64[2] m = {1, 8}"),
+    ],
+)
+def test_calls_without_a_common_form_leave_the_split_as_it_is(first: str, second: str) -> None:
+    given = called_twice(first, second)
+    assert all(HELP not in (one.fix or "") for one in splitops.check(given))
+    report = fix(given, "onnxruntime", partial=True, report=True)
+    (split,) = report.unfixable
+    assert split.after == split.before
+    assert report.model.functions[0].SerializeToString() == given.functions[0].SerializeToString()
+    reason = split.reasons[0].text
+    assert reason.count("split has") <= 1, reason

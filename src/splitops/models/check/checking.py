@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -127,8 +128,9 @@ def examine_nodes(
     """Return what is wrong with a model, as it was opened, or as its nodes were rewritten."""
     surroundings, asked = Surroundings.of(model), asked_targets(targets)
     found: list[Finding] = []
-    for site in counted(walked.sites, "check"):
-        found += _rule_findings(site)
+    rules = _with_common_fixes(walked.sites, [list(_rule_findings(site)) for site in walked.sites])
+    for site, broken in counted(list(zip(walked.sites, rules, strict=True)), "check"):
+        found += broken
         found += _limit_findings(site, surroundings, asked, asked=bool(targets))
     found += _baked_findings(model, opened.where, walked.sites)
     found += _fusion_findings(model, walked.found, opened.where, targets)
@@ -163,6 +165,16 @@ def _rule_findings(site: Site) -> Iterator[Finding]:
         rule = error.rule if isinstance(error, RuleError) else None
         severity = Severity.WARNING if site.conditional and rule in _SIZE_RULES else Severity.ERROR
         yield finding_of(error, severity=severity, fix=_fix(site, rule), source=site.schema.source)
+
+
+def _with_common_fixes(sites: Sequence[Site], found: Sequence[list[Finding]]) -> Iterator[list[Finding]]:
+    """Keep the fix of a split node of a function only if it is the same in all calls."""
+    calls: dict[ir.Node | None, list[set[tuple[str, str | None]]]] = {}
+    for site, findings in zip(sites, found, strict=True):
+        calls.setdefault(site.node, []).append({(one.code, one.fix) for one in findings})
+    for site, findings in zip(sites, found, strict=True):
+        common = set.intersection(*calls[site.node]) if findings else set()
+        yield [one if (one.code, one.fix) in common else replace(one, fix=None) for one in findings]
 
 
 def _fix(site: Site, rule: Rule | None) -> str | None:

@@ -56,7 +56,9 @@ def obstacles(
     found: dict[str, Obstacle] = {}
     for site in sites:
         for obstacle in _of_site(site, model, targets, unbind, repair):
-            found.setdefault(obstacle.reason.code, obstacle)
+            before = found.setdefault(obstacle.reason.code, obstacle)
+            if before.forms and not obstacle.forms:  # a repair must be one in every call
+                found[obstacle.reason.code] = obstacle
         told = None if to_open is None else to_open(site)
         if told is not None:
             found.setdefault(baked.CODE, Obstacle(Reason(baked.CODE, told), (FixForm.OPEN,)))

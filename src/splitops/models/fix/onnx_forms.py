@@ -174,6 +174,8 @@ class OnnxForms:
         meant = meant_site(site)
         if meant is not None:
             return self._meant_lengths(node, site, meant)
+        if site.error is not None:
+            raise NoFormError("the calls of its function mean different lengths")
         rewritten = self._way(node, site, Method.ONE_NODE, Method.COMPUTED)
         if rewritten is None:
             raise NoFormError(f"{site.operator} cannot state these lengths")

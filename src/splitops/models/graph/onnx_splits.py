@@ -118,7 +118,8 @@ class _Writer:
         lengths = self._given_lengths()
         kind = rewritten.lengths_type
         given = value_fact(lengths, read=False).type
-        if kind is not None and given is not None and given is not kind:
+        is_unknown = given is None and rewritten.method is not Method.COMPUTED
+        if kind is not None and given is not kind and not is_unknown:
             lengths = pen.cast(lengths, kind, "lengths")
         if self.site.schema.lengths_rule is SizeRule.REMAINDER and rewritten.method is Method.COMPUTED:
             lengths = resolved_lengths(lengths, pen.size(self.data, self._axis()), pen)
