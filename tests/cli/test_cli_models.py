@@ -46,6 +46,7 @@ def test_inspect_lists_the_split_nodes_of_a_model(invoke, tmp_path):
     assert (found[0]["lengths"], found[0]["error"], found[0]["outputs"]) == (None, None, ["p", "q"])
     assert (found[1]["parts"], found[2]["parts"]) == (None, None)
     assert "sums to 5, but axis 1 of data (N, 6) has size 6" in found[1]["error"]
+    assert found[1]["error"].count("[lengths.sum]") == 1
     assert found[3]["parts"] == [["ceil(N/2)", 6], ["N - ceil(N/2)", 6]]
     shown = invoke("inspect", path).output
     for text in ("4 split nodes", "2 of (N, 3)", "[lengths.sum]", "sequence: 2 of (N, 2..4)"):

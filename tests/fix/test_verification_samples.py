@@ -76,6 +76,38 @@ def test_a_repaired_model_that_takes_no_made_input_asks_for_inputs(tmp_path: Pat
     assert "1 same bits; the source cannot run" in done.output
 
 
+GIVEN = "(float[50] x, int64[2] k) => (float[A] a, float[B] b) { a, b = Split(x, k) }"
+
+
+@pytest.mark.parametrize(
+    "command", [("convert", "--to", "onnx:11"), ("convert", "--to", "onnx:13"), ("simplify",), ("fix",)]
+)
+def test_a_model_that_needs_other_inputs_is_not_compared_with_itself(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Slices at opset 11 accept lengths that the split of the source rejects."""
+    path = write(tmp_path, parse(GIVEN))
+    name, *options = command
+    done = run(name, path, *options, "--verify")
+    assert done.exit_code == 1, done.output
+    assert "no input was made that the model takes" in done.output
+    for lengths, same in (([20, 30], True), ([20, 31], False)):
+        np.save(tmp_path / "k.npy", np.array(lengths))
+        inputs = ("--input", "x=ramp", "--input", f"k={tmp_path / 'k.npy'}")
+        done = run(name, path, *options, "--verify", *inputs)
+        assert done.exit_code == (0 if same else 1), done.output
+        assert ("with 1 sample: 1 same bits\n" in done.output) is same
+        assert ("[lengths.sum]" in done.output) is not same
+    assert "--input is for --verify" in run(name, path, *options, *inputs).output
+
+
+def test_a_partial_fix_that_fails_in_its_runtime_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path, parse("(complex64[4] x) => (complex64[A] a) { a = Split<num_outputs = 1>(x) }"))
+    done = run("fix", path, "--for", "onnxruntime", "--verify", "--partial", "-o", tmp_path / "o.onnx")
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1] == "Nothing was written: the fixed model failed in a runtime."
+
+
 def test_a_repair_that_returns_something_else_is_seen() -> None:
     source = REPAIRED["no number"]
     wrong = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 4>(x) }")

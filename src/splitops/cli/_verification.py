@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,21 +19,72 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def verify_option(result: str) -> Callable[[_Function], _Function]:
-    """Return the option ``--verify``, which a command gets as ``verify``. ``result`` names what it writes."""
-    return click.option(
-        "--verify",
-        is_flag=True,
-        help=f"Run MODEL with the reference and {result} in its runtime, in a separate process, and compare "
-        "the bits. The inputs are samples: sizes around those at which the divisions change.",
-    )
+def verify_options(result: str, runtime: str = "its runtime") -> Callable[[_Function], _Function]:
+    """Return the options ``--verify`` and ``--input``, which a command gets as ``verify`` and ``inputs``.
+
+    Args:
+        result: what the command writes.
+        runtime: where it is run.
+    """
+
+    def decorate(command: _Function) -> _Function:
+        command = click.option(
+            "--input",
+            "inputs",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="One input for --verify, as in splitops run, instead of samples. Repeat it for each input.",
+        )(command)
+        return click.option(
+            "--verify",
+            is_flag=True,
+            help=f"Run MODEL with the reference and {result} in {runtime}, in a separate process, and "
+            "compare the bits. The inputs are samples: sizes around those at which the divisions change.",
+        )(command)
+
+    return decorate
 
 
-def verify_in_own_runtime(source: Path, model: ModelInMemory, *, allow_links: bool) -> Verification:
-    """Compare a model with its source in the runtime of its format: onnxruntime or OpenVINO."""
+def hold_inputs(inputs: Sequence[str], *, verify: bool) -> None:
+    """Check that inputs are verified with.
+
+    Raises:
+        click.UsageError: they are not.
+    """
+    if inputs and not verify:
+        raise click.UsageError("--input is for --verify.")
+
+
+def verify_in(
+    runtimes: Iterable[str],
+    source: Path,
+    model: ModelInMemory,
+    inputs: Sequence[str],
+    *,
+    opened: bool = False,
+    allow_links: bool,
+) -> list[Verification]:
+    """Compare a model that was made with its source in each runtime, on samples or the given inputs.
+
+    ``opened`` says that the model accepts sizes that its source rejects.
+    """
+    from splitops.models.sessions import session
     from splitops.models.verify import verify
 
-    return verify(source, model, "openvino" if is_openvino(model) else "onnxruntime", allow_links=allow_links)
+    feeds = None
+    if inputs:
+        from splitops.cli._inputs import read_inputs
+
+        with session(model, "reference") as ready:  # the source may not run
+            feeds = read_inputs(inputs, ready.inputs)
+    return [
+        verify(source, model, name, inputs=feeds, opened=opened, allow_links=allow_links) for name in runtimes
+    ]
+
+
+def runtime_of(model: ModelInMemory) -> str:
+    """Return the runtime of a model's format."""
+    return "openvino" if is_openvino(model) else "onnxruntime"
 
 
 def print_verifications(checks: Iterable[Verification]) -> None:

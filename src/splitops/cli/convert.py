@@ -18,7 +18,14 @@ from splitops.cli._console import (
     table,
 )
 from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option, out_option, print_end
-from splitops.cli._verification import print_failed, print_verifications, verify_in_own_runtime, verify_option
+from splitops.cli._verification import (
+    hold_inputs,
+    print_failed,
+    print_verifications,
+    runtime_of,
+    verify_in,
+    verify_options,
+)
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -47,7 +54,7 @@ _MAX_ROWS: Final = 200
 @out_option(
     "File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done."
 )
-@verify_option("the converted model")
+@verify_options("the converted model")
 @dry_run_option
 @links_option
 @json_option
@@ -60,6 +67,7 @@ def command(
     form: str | None,
     out: Path | None,
     verify: bool,
+    inputs: tuple[str, ...],
     dry_run: bool,
     allow_links: bool,
     as_json: bool,
@@ -81,6 +89,7 @@ def command(
     from splitops.models.convert import convert
     from splitops.models.formats.files import write_model
 
+    hold_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
     report = convert(
         model,
@@ -92,7 +101,8 @@ def command(
     )
     check = None
     if verify and report.complete:
-        check = verify_in_own_runtime(model, report.model, allow_links=allow_links)
+        runtime = runtime_of(report.model)
+        (check,) = verify_in([runtime], model, report.model, inputs, allow_links=allow_links)
     failed = check is not None and not check.holds
     written = None if dry_run or failed else out
     if as_json:

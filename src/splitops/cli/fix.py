@@ -26,7 +26,7 @@ from splitops.cli._models import (
     links_option,
     out_option,
 )
-from splitops.cli._verification import print_verifications
+from splitops.cli._verification import hold_inputs, print_verifications, verify_in, verify_options
 from splitops.errors import ModelError, count_of, shown_path
 from splitops.models import is_openvino
 
@@ -58,19 +58,7 @@ def _opening(ctx: click.Context, parameter: click.Parameter, text: str | None) -
     "see splitops targets. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, if installed]"
 )
 @out_option()
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Run MODEL here and the fixed model in each runtime, in a process of its own, and compare the bits. "
-    "The inputs are samples: sizes around those at which the divisions change.",
-)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="One input for --verify, as in splitops run, instead of samples. Repeat it for each input.",
-)
+@verify_options("the fixed model", "each runtime")
 @click.option("--partial", is_flag=True, help="Write the model even if some of its splits cannot be fixed.")
 @click.option(
     "--unbind",
@@ -135,8 +123,7 @@ def command(
 
     if verify and unbind == "as-pytorch":
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
-    if inputs and not verify:
-        raise click.UsageError("--input is for --verify.")
+    hold_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model), keep_data=keep_data)
     if keep_data:
         _hold_data(model, out)
@@ -184,24 +171,16 @@ def _verified(
 ) -> list[Verification]:
     """Verify the fixed model in each of its runtimes that can run here, or in the one that is installed."""
     from splitops.models.fix import installed_runtimes
-    from splitops.models.sessions import session
-    from splitops.models.verify import VERIFIABLE, verify
+    from splitops.models.verify import VERIFIABLE
 
     named = [name.partition("==")[0] for name in report.runtimes]
     runtimes = [name for name in named if name in VERIFIABLE] or installed_runtimes(model)
     if not runtimes:
         cure = "install onnxruntime or openvino" if named else "name one with --for"
         raise click.UsageError(f"--verify needs a runtime: {cure}.")
-    feeds = None
-    if inputs:
-        from splitops.cli._inputs import read_inputs
-
-        with session(report.model, "reference") as ready:  # the source may not run
-            feeds = read_inputs(inputs, ready.inputs)
-    return [
-        verify(model, report.model, name, inputs=feeds, opened=opened, allow_links=allow_links)
-        for name in dict.fromkeys(runtimes)
-    ]
+    return verify_in(
+        dict.fromkeys(runtimes), model, report.model, inputs, opened=opened, allow_links=allow_links
+    )
 
 
 def _elsewhere(report: FixReport, checks: Sequence[Verification]) -> str:
@@ -317,17 +296,17 @@ def _print_end(
     screen = console()
     if not report.runtimes and report.splits:
         screen.print("Only broken rules were looked for: name a runtime with --for.")
-    if failed and report.error is not None:
+    if any(found.failures for found in checks):
+        screen.print("Nothing was written: the fixed model failed in a runtime.")
+    elif not all(found.holds for found in checks):
+        screen.print("Nothing was written: no sample could be compared. Set inputs with --input.")
+    elif failed:
         splits = count_of(len(report.unfixable), "split") if report.unfixable else ""
         others = (
             count_of(len(report.findings), "other error" if splits else "error") if report.findings else ""
         )
         count = " and ".join(filter(None, (splits, others)))
         screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
-    elif failed and not any(found.failures for found in checks):
-        screen.print("Nothing was written: no sample could be compared. Set inputs with --input.")
-    elif failed:
-        screen.print("Nothing was written: the fixed model failed in a runtime.")
     elif not files and output is not None:
         screen.print(f"Would write {one_line(str(output))}.", soft_wrap=True)
     elif not files and report.rewritten:

@@ -170,16 +170,8 @@ def _split_json(split: Site) -> dict[str, Any]:
         "data": None if data is None else _shape_json(data.shape),
         "outputs": list(split.outputs),
         "parts": None if parts is None else list(map(_shape_json, parts)),
-        "error": _error(split),
+        "error": None if split.error is None else split.error.message,
     }
-
-
-def _error(split: Site) -> str | None:
-    """Return the error of an invalid split node, with its rule and without its place."""
-    if split.error is None:
-        return None
-    rule = getattr(split.error, "rule", None)
-    return split.error.message if rule is None else f"[{rule}] {split.error.message}"
 
 
 def _lengths(split: Site) -> list[int | None] | None:
@@ -212,7 +204,7 @@ def _print_splits(splits: list[Site]) -> None:
 def _parts(split: Site) -> str:
     """Format the shapes of the parts, of the elements of a sequence, or the error of an invalid split."""
     if split.inference is None:
-        return one_line(_error(split) or "", 400)
+        return one_line("" if split.error is None else split.error.message, 400)
     if split.inference.parts is not None:
         return one_line(format_shapes(split.inference.parts), 400)
     count, element = split.inference.count, format_shapes([split.inference.element])

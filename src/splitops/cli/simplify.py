@@ -27,7 +27,14 @@ from splitops.cli._models import (
     print_end,
 )
 from splitops.cli._options import BYTES, did_you_mean
-from splitops.cli._verification import print_failed, print_verifications, verify_in_own_runtime, verify_option
+from splitops.cli._verification import (
+    hold_inputs,
+    print_failed,
+    print_verifications,
+    runtime_of,
+    verify_in,
+    verify_options,
+)
 from splitops.errors import count_of
 from splitops.ground.records import picked
 from splitops.models import is_openvino
@@ -65,7 +72,7 @@ _MAX_ROWS = 40
     help="Allow rewrites that change the last bits of floats (numerics).",
 )
 @click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
-@verify_option("the simplified model")
+@verify_options("the simplified model")
 @dry_run_option
 @links_option
 @json_option
@@ -79,6 +86,7 @@ def command(
     allow: tuple[str, ...],
     limit: int,
     verify: bool,
+    inputs: tuple[str, ...],
     dry_run: bool,
     as_list: bool,
     allow_links: bool,
@@ -116,6 +124,7 @@ def command(
                 f"No such rewrite {name!r}.{did_you_mean(name, REWRITES)} --list shows all.",
                 param_hint="--rewrite",
             )
+    hold_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model))
     # What undoes a fix may be applied where the result is fixed again.
     names = rewrites or ([row.name for row in REWRITES.values() if row.default] if targets else None)
@@ -124,8 +133,10 @@ def command(
     if fixed is not None:
         found = with_model(found, fixed.model)
     unfixable = fixed is not None and fixed.error is not None
-    runs = verify and not unfixable
-    check = verify_in_own_runtime(model, found.model, allow_links=allow_links) if runs else None
+    check = None
+    if verify and not unfixable:
+        runtime = runtime_of(found.model)
+        (check,) = verify_in([runtime], model, found.model, inputs, allow_links=allow_links)
     failed = check is not None and not check.holds
     written = None if dry_run or failed or unfixable else out
     files = () if written is None else write_model(found, written)

@@ -221,12 +221,13 @@ def _meaning(
     try:
         return *opened(source, allow_links=allow_links), ""
     except SplitError as error:
-        rejected = error
-    # Of a model that no input fits, the cause is the rule that a split broke.
-    cause = rejected if isinstance(rejected, RuleError) else rejected.__cause__
-    if not isinstance(cause, RuleError):
-        raise rejected
-    return *opened(fixed, allow_links=False), cause.message
+        # If no input could make a split valid, a fix has repaired it. Else other inputs are needed.
+        model = NodeModel.opened(source, weights=False, allow_links=allow_links)
+        faults = (site.error for site in walk_model(model.nodes, model.where).sites)
+        broken = next((fault for fault in faults if isinstance(fault, RuleError)), None)
+        if broken is None or not (isinstance(error, RuleError) or isinstance(error.__cause__, RuleError)):
+            raise
+    return *opened(fixed, allow_links=False), broken.message
 
 
 @contextmanager
