@@ -297,3 +297,38 @@ def test_a_check_finds_no_error_in_what_a_fix_makes_of_damaged_models() -> None:
             continue  # no model, which a check says as well
         fixed += 1
     assert fixed > 100
+
+
+# Wrong declarations of parts that get another form
+
+
+@pytest.mark.parametrize("declared", ["int32[A]", "float[2]", "int64[4]"])
+@pytest.mark.parametrize(
+    ("split", "opset", "target"),
+    [
+        ("a, b, c = Split<split = [0, 3, 1]>(x)", 2, "slices"),
+        ("a, b, c = Split<split = [-1, 3, 1]>(x)", 2, "slices"),  # broken, and then Slices
+        ("a, b, c = Split<axis = -1>(x, k)", 18, "slices"),
+        ("a, b, c = Split<axis = -1>(x, k)", 18, ()),
+    ],
+)
+@pytest.mark.parametrize("axis", ["4", "N"])
+def test_wrong_declarations_of_parts_in_another_form(
+    declared: str, split: str, opset: int, target: str | tuple[()], axis: str, tmp_path: Path
+) -> None:
+    if axis == "N" and "-1, 3" in split:
+        pytest.skip("a remainder of an open axis has no form at opset 2")
+    source = parse(
+        f"(float[{axis}] x) => (float[A] a, {declared} b, float[C] c) "
+        f"<int64[3] k = {{0, 3, 1}}> {{ {split} }}",
+        opset,
+    )
+    limits = tmp_path / "npu.toml"
+    limits.write_text('[[limits]]\ncode = "c"\nwhen = "uneven"\nforms = ["slices"]\n')
+    named = limits if target else ()
+    report = fix(source, named, report=True)
+    assert left_unsaid(source, named) == []
+    assert not [one for one in splitops.check(report.model, named) if one.code.startswith("stated")]
+    onnx.checker.check_model(report.model, full_check=True)
+    assert "output 'b' declared as float32[3" in report.splits[0].after
+    assert report.splits[0].reasons[-1].code in ("stated.type", "stated.shape")

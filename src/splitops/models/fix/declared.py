@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
 from splitops.models.check.checking import Contradiction, Walked, contradicted_outputs, contradiction
 from splitops.models.fix.report import Reason
 from splitops.models.graph.openvino import LayerNode
+from splitops.models.graph.sites import is_split
 from splitops.models.infer.layers import declare_ports
+from splitops.models.infer.walk import Found
 from splitops.models.known import Known, SequenceOf, meet_shapes
 from splitops.models.sites import Site
 
@@ -17,20 +19,41 @@ Repair = tuple[Site, str, Reason]
 """A split, what its output is declared as now, and what was wrong."""
 
 
-def declare_outputs(walked: Walked) -> list[Repair]:
-    """Declare the outputs of splits as they are, and all values behind them that were declared to fit.
+class Declarations:
+    """Repairs what splits, and what was written in their places, are declared as."""
 
-    A part that is declared with a wrong type or size usually makes the declarations behind it wrong too.
-    """
-    wrong = list(contradicted_outputs(walked))
-    if not wrong:
-        return []
-    others = (contradiction(walked.found, value) for value in walked.found.values)
-    _declare([one for one in others if one is not None])
-    return [
-        (site, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
-        for site, one in wrong
-    ]
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+        self._parts: dict[tuple[str | None, str | None], Site] = {}
+        """The outputs of all splits seen, by the path of their graph and their name."""
+
+    def repair(self, walked: Walked) -> None:
+        """Declare the outputs of splits as they are, and all values behind them that were declared to fit.
+
+        A part that is declared with a wrong type or size usually makes the declarations behind it wrong too.
+        """
+        wrong = [*contradicted_outputs(walked), *self._replaced(walked.found)]
+        for site in walked.sites:
+            named = ((site.where.graph, value.name) for value in site.node.outputs if value.name)
+            self._parts.update(dict.fromkeys(named, site))
+        if not wrong:
+            return
+        others = (contradiction(walked.found, value) for value in walked.found.values)
+        _declare([one for one in others if one is not None])
+        self.repairs += [
+            (site, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
+            for site, one in wrong
+        ]
+
+    def _replaced(self, found: Found) -> Iterator[tuple[Site, Contradiction]]:
+        """Yield what is wrong with values that a split had as outputs, and another node makes now."""
+        for value in found.values if self._parts else ():
+            site, maker = self._parts.get((found.paths.get(value), value.name)), value.producer()
+            if site is None or maker is None or is_split(maker):
+                continue
+            one = contradiction(found, value)
+            if one is not None:
+                yield site, one
 
 
 def _declare(wrong: Iterable[Contradiction]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,11 +11,11 @@ from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
 from splitops.models.check import baked
-from splitops.models.check.checking import examine_nodes, walk_model
+from splitops.models.check.checking import Walked, examine_nodes, walk_model
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.targets import Target
-from splitops.models.fix.declared import Repair, declare_outputs
+from splitops.models.fix.declared import Declarations, Repair
 from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.onnx_forms import OnnxForms
@@ -48,11 +48,13 @@ def fix_model(
         if "openvino" not in target.formats:
             told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
             raise ModelError(told, model.where)
-    edited, splits, _ = fix_nodes(model, targets, unbind, opening=opening)
+    declarations = Declarations()
+    edited, splits, _ = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
         declare_loosened(edited, model.where)
     walked = walk_model(edited, model.where)
-    splits = _with_repairs(splits, declare_outputs(walked))
+    declarations.repair(walked)
+    splits = _with_repairs(splits, declarations.repairs)
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
     runtimes = tuple(target.label for target in targets)
     made = model.result(edited, changed=changed)
@@ -102,13 +104,14 @@ def fix_nodes(
     *,
     repair: bool = True,
     opening: Opening | None = None,
+    on_look: Callable[[Walked], None] | None = None,
 ) -> tuple[ir.Model, tuple[SplitReport, ...], Round]:
     """Return a model fixed for some targets, what happened to its splits, and the last look at it.
 
-    Without ``repair``, splits that break a rule stay.
+    Without ``repair``, splits that break a rule stay. ``on_look`` is called before each round.
     """
     edited = model.editable(name_unread=False)
-    look = partial(look_at, edited, model.where, targets, unbind, opening)
+    look = partial(look_at, edited, model.where, targets, unbind, opening, on_look)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
     return edited, splits, last
 
@@ -119,6 +122,7 @@ def look_at(
     targets: Sequence[Target],
     unbind: Unbind | None = None,
     opening: Opening | None = None,
+    on_look: Callable[[Walked], None] | None = None,
 ) -> Round:
     """Return a model as a round of fixes for some targets sees it; what is known of its values is noted."""
     most = most_outputs(targets)
@@ -130,6 +134,8 @@ def look_at(
     # What a split proves of its own input is not known before it has run.
     sizes = None if opening is None else baked.OpenSizes.of(model)
     found = Upstream(model, where, on_site, given=None if sizes is None else sizes.given).run()
+    if on_look is not None:
+        on_look(Walked(found, [site for sites in calls.values() for site in sites]))
     found.note()
     to_open = None if sizes is None else sizes.baked
     surroundings = Surroundings.of(model)

@@ -27,7 +27,7 @@ class FixStatus(StrEnum):
     REWRITTEN = "rewritten"
     """It has another form now, which the runtimes execute correctly."""
     UNFIXABLE = "unfixable"
-    """It is as it was: no form is known that the runtimes execute correctly."""
+    """No form is known that the runtimes execute correctly. Rules that it broke may still be repaired."""
 
 
 class Unbind(StrEnum):
