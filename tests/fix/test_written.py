@@ -66,6 +66,8 @@ DECLARED = {
     ),
     "the type of a sequence": parse("""(float[6] x) => (seq(float16) s, int64 n) {
         s = SplitToSequence(x) n = SequenceLength(s) }"""),
+    "the size of the elements of a sequence": parse("""(float[6] x) => (seq(float[5]) s, int64 n) {
+        s = SplitToSequence(x) n = SequenceLength(s) }"""),
     "a sequence as a tensor": parse("(float[6] x) => (float[6] s) { s = SplitToSequence(x) }"),
     "a part as a sequence": parse(
         "(float[6] x) => (seq(float[3]) a, float[3] b) { a, b = Split<num_outputs = 2>(x) }"

@@ -302,14 +302,14 @@ class Contradiction(NamedTuple):
     @property
     def message(self) -> str:
         """What is declared and what the value is, in one line."""
-        before, after = str(self.declared), str(self.found)
-        if self.code == "stated.type":
-            before, after = _type_words(self.declared), _type_words(self.found)
+        before, after = (
+            f"a sequence of {self._words(one.element)}" if isinstance(one, SequenceOf) else self._words(one)
+            for one in (self.declared, self.found)
+        )
         return f"output {self.value.name!r} is declared as {before}, but it is {after}"
 
-
-def _type_words(known: Tensor | SequenceOf) -> str:
-    return f"a sequence of {known.element.type}" if isinstance(known, SequenceOf) else str(known.type)
+    def _words(self, tensor: Tensor) -> str:
+        return str(tensor.type if self.code == "stated.type" else tensor)
 
 
 def contradiction(found: Found, value: ir.Value) -> Contradiction | None:
@@ -317,13 +317,15 @@ def contradiction(found: Found, value: ir.Value) -> Contradiction | None:
     before, after = found.declared(value), found.values.get(value)
     if not isinstance(before, Tensor | SequenceOf) or not isinstance(after, Tensor | SequenceOf):
         return None
-    if isinstance(before, SequenceOf) or isinstance(after, SequenceOf):
-        kinds = [one.element.type if isinstance(one, SequenceOf) else None for one in (before, after)]
-        is_wrong = type(before) is not type(after) or (None not in kinds and kinds[0] is not kinds[1])
-        return Contradiction(value, "stated.type", before, after) if is_wrong else None
-    if before.type is not None and after.type is not None and before.type != after.type:
+    if type(before) is not type(after):
         return Contradiction(value, "stated.type", before, after)
-    if not may_be(before.shape, after.shape):
+    one, other = (known.element if isinstance(known, SequenceOf) else known for known in (before, after))
+    if one.type is not None and other.type is not None and one.type != other.type:
+        return Contradiction(value, "stated.type", before, after)
+    # An empty sequence has no shape to compare, and PyTorch declares elements without the axis of a split.
+    ranks = {len(known.shape) for known in (one, other) if known.shape is not None}
+    is_open = isinstance(after, SequenceOf) and (after.length == 0 or len(ranks) > 1)
+    if not is_open and not may_be(one.shape, other.shape):
         return Contradiction(value, "stated.shape", before, after)
     return None
 
