@@ -164,6 +164,10 @@ def test_the_command_that_is_proposed_keeps_the_options(path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     line = run("fix", path, "--unbind", "as-pytorch").output.splitlines()[-1]
     assert line == f"Write it: splitops fix {path} --unbind as-pytorch -o {fixed}"
+    baked = "(float[N] x) => (float[A] a, float[B] b) <int64[2] k = {3, 3}> { a, b = Split(x, k) }"
+    path.write_bytes(parse(baked).SerializeToString())
+    line = run("fix", path, "--open", "even").output.splitlines()[-1]
+    assert line == f"Write it: splitops fix {path} --open even -o {fixed}"
 
 
 def test_kept_data_may_have_the_name_that_written_data_would_have(path: Path) -> None:

@@ -147,8 +147,8 @@ def command(
         print_json(_json(report, model, files, checks if verify else None))
     else:
         _print(report, checks)
-        named = ("partial", "unbind", "keep_data", "allow_links")
-        again = fix_command(model, map(str, targets), **{name: ctx.params[name] for name in named})
+        options = {name: ctx.params[name] for name in ("partial", "unbind", "keep_data", "allow_links")}
+        again = fix_command(model, map(str, targets), open=opening, **options)
         _print_end(report, again, out, files, checks, failed=failed)
     if failed:
         ctx.exit(1)
