@@ -132,6 +132,8 @@ _NAMES: Final[Mapping[str, str]] = {
     "VariadicSplit": "Split",
 }
 """Names in OpenVINO of operators that ONNX has too."""
+_NOT_FOLDED: Final = frozenset({"CumSum", "GatherElements", "GatherND"})
+"""Operators whose results are known, but which OpenVINO leaves to the device."""
 _CASTS: Final = frozenset({"Cast", "CastLike"})
 _OF_ANY_NUMBER: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 _NEUTRAL: Final[Mapping[str, int]] = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
@@ -348,12 +350,25 @@ class _Reader:
         if data is None or shape is None or self.editor.role(node) is not Role.SLICE:
             return None
         bounds = self.editor.bounds(node, len(shape))
-        if bounds is None or len(bounds) != 1:
+        if bounds is None or len(bounds) != 1 or not all(map(self._is_folded, node.inputs[1:])):
             return None
         ((axis, taken),) = bounds.items()
         size = shape[axis]
         known_size = size if isinstance(size, int) else None
         return _Slice(node, self.source(data), axis, taken, known_size) if taken.step == 1 else None
+
+    def _is_folded(self, value: ir.Value | None) -> bool:
+        """Return whether OpenVINO folds the layers that compute a known number."""
+        left, seen = [value], {value}
+        while left:
+            node = None if (found := left.pop()) is None else found.producer()
+            if node is None or node.op_type in ("Shape", "ShapeOf", "Size"):
+                continue
+            if self.name(node) in _NOT_FOLDED:
+                return False
+            left += [one for one in node.inputs if one not in seen]
+            seen.update(node.inputs)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

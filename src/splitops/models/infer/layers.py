@@ -20,7 +20,7 @@ from splitops.models.movers.elementwise import ELEMENTWISE
 from splitops.models.sites import Site
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
-_FOLLOWED: Final = frozenset({"bool", "float32", "float64"})
+_FOLLOWED: Final = frozenset({"bool", "float16", "float32", "float64"})
 
 
 def known_before(layer: Layer, where: Where) -> Tensor:
@@ -40,12 +40,14 @@ def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
     ports = [port.declared for port in layer.outputs]
     found = _inferred(layer, inputs, ports)
-    if len(found) != 1 or found[0].is_whole or not layer.version.startswith("opset"):
+    if all(tensor.is_whole for tensor in found) or not layer.version.startswith("opset"):
         return found
-    constant = folded(layer, inputs, ports[0])
-    if constant is None or not may_be(found[0].shape, constant.shape):
+    constants = folded(layer, inputs, ports)
+    if constants is None or not all(
+        may_be(tensor.shape, constant.shape) for tensor, constant in zip(found, constants, strict=True)
+    ):
         return found
-    return [constant]
+    return constants
 
 
 def _inferred(layer: Layer, inputs: Sequence[Tensor], ports: list[Tensor]) -> list[Tensor]:

@@ -33,7 +33,7 @@ from splitops.models.movers.followed import numbers
 from splitops.models.movers.mover import OnnxNode
 from splitops.models.movers.numbers import ARITHMETIC, apply
 from splitops.models.movers.shapes import broadcast, counted, joined, size_of
-from splitops.spec.elements.types import from_onnx
+from splitops.spec.elements.types import ElementType, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 
@@ -52,29 +52,40 @@ def followed(
             pass  # too little is known, or the numbers do not fit one another: the node fails then
         else:
             kind = None if node.op_type in BY_OPERATOR else told.type
-            outputs = [_with_shape(output or Tensor(kind), told.shape) for output in outputs]
-    if len(outputs) != 1 or not isinstance(output := outputs[0], Tensor) or not _is_followed(output):
-        return outputs
+            outputs = [_completed(output or Tensor(), kind, told.shape) for output in outputs]
     if node.op_type not in _FROM_SHAPES and not any(map(_has_numbers, inputs)):
         return outputs
-    value = told.value
-    if value is None and node.op_type in _FOLDED:
-        value = _folded(node, attributes, opset, inputs, output)
-    if value is None or value.size > MAX_ELEMENTS:
+    values: Sequence[Value | None] = [told.value]
+    if told.value is None and node.op_type in _FOLDED:
+        values = _folded(node, attributes, opset, inputs, outputs)
+    if len(values) != len(outputs):
         return outputs
-    return [replace(output, value=_compact(value, output), shape=tuple(value.shape))]
+    return [
+        replace(output, value=_compact(value, output), shape=tuple(value.shape))
+        if value is not None
+        and isinstance(output, Tensor)
+        and _is_followed(output)
+        and value.size <= MAX_ELEMENTS
+        else output
+        for output, value in zip(outputs, values, strict=True)
+    ]
 
 
-def _with_shape(known: Known, shape: Shape | None) -> Known:
-    return replace(known, shape=meet_shapes(known.shape, shape)) if isinstance(known, Tensor) else known
+def _completed(known: Known, kind: ElementType | None, shape: Shape | None) -> Known:
+    if not isinstance(known, Tensor):
+        return known
+    return replace(known, type=known.type or kind, shape=meet_shapes(known.shape, shape))
 
 
 def _has_numbers(known: Known) -> bool:
     return isinstance(known, Tensor) and known.value is not None
 
 
+_FOLLOWED: Final = frozenset({"bool", "float16", "float32", "float64"})
+
+
 def _is_followed(output: Tensor) -> bool:
-    if output.type is None or not (output.type.integer or output.type.name in ("bool", "float32", "float64")):
+    if output.type is None or not (output.type.integer or output.type.name in _FOLLOWED):
         return False
     sizes = output.shape
     exact = sizes is not None and all(isinstance(size, int) for size in sizes)
@@ -132,7 +143,9 @@ def _range(node: OnnxNode) -> Tensor:
 def _one_hot(node: OnnxNode) -> Tensor:
     shape = list(node.shape())
     axis = range(len(shape) + 1)[node.attributes.get("axis", -1)]
-    return Tensor(shape=(*shape[:axis], size_of(node.entry(1)), *shape[axis:]))
+    values = node.inputs[2]
+    kind = values.type if isinstance(values, Tensor) else None
+    return Tensor(kind, (*shape[:axis], size_of(node.entry(1)), *shape[axis:]))
 
 
 def _top_k(node: OnnxNode) -> Tensor:
@@ -235,10 +248,15 @@ _FOLDED: Final = frozenset(
     [
         "Abs",
         "And",
+        "ArgMax",
+        "ArgMin",
         "Ceil",
+        "Clip",
         "ConstantOfShape",
         "CumSum",
+        "Div",
         "Expand",
+        "Exp",
         "Flatten",
         "Floor",
         "GatherElements",
@@ -247,14 +265,20 @@ _FOLDED: Final = frozenset(
         "GreaterOrEqual",
         "Less",
         "LessOrEqual",
+        "Log",
+        "MatMul",
         "Mod",
         "Neg",
+        "NonZero",
         "Not",
         "OneHot",
         "Or",
         "Pow",
         "Range",
+        "ReduceL1",
+        "ReduceL2",
         "ReduceMax",
+        "ReduceMean",
         "ReduceMin",
         "ReduceProd",
         "ReduceSum",
@@ -262,7 +286,9 @@ _FOLDED: Final = frozenset(
         "ScatterElements",
         "ScatterND",
         "Sign",
+        "Sqrt",
         "Tile",
+        "TopK",
         "Trilu",
         "Xor",
     ]
@@ -271,30 +297,37 @@ _FOLDED: Final = frozenset(
 
 
 def _folded(
-    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], output: Tensor
-) -> Value | None:
-    """Run a node of which every input is known, where its output is known to be small."""
-    if output.shape is None:
-        return None
-    if not all(isinstance(size, int) for size in output.shape):
-        return None
+    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], outputs: Sequence[Known]
+) -> Sequence[Value | None]:
+    """Run a node of which every input is known, if its outputs are known to be small; else return nothing."""
+    for output in outputs:
+        if not isinstance(output, Tensor) or output.type is None or not _is_followed(output):
+            return ()
+        if node.op_type == "Div" and output.type.integer:
+            return ()  # the rule knows it, or it divides by 0
+        is_small = output.shape is not None and all(isinstance(size, int) for size in output.shape)
+        if not is_small and node.op_type != "NonZero":  # which is as small as its input
+            return ()
     arrays: dict[str, Any] = {}
     asked = node_proto(node, attributes)
     for name, known in zip(asked.input, inputs, strict=True):
         if not name:
             continue
         if not isinstance(known, Tensor) or not known.is_whole or known.type is None:
-            return None
+            return ()
         arrays[name] = numbers(known).astype(known.type.numpy, copy=False)
     from onnx.reference import ReferenceEvaluator
 
     empty = helper.make_empty_tensor_value_info
-    graph = helper.make_graph([asked], "g", [empty(name) for name in arrays], [empty(asked.output[0])])
+    results = [name for name in asked.output if name]
+    graph = helper.make_graph(
+        [asked], "g", [empty(name) for name in arrays], [empty(name) for name in results]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore"):
-            found: Any = ReferenceEvaluator(model).run(None, arrays)
-            result = found[0]
+            found = dict(zip(results, ReferenceEvaluator(model).run(None, arrays), strict=True))
     except Exception:
-        return None
-    return np.asarray(result) if isinstance(result, np.ndarray | np.generic) else None
+        return ()
+    values = [found.get(name) for name in asked.output]
+    return [np.asarray(one) if isinstance(one, np.ndarray | np.generic) else None for one in values]

@@ -16,17 +16,20 @@ import numpy.typing as npt
 
 from splitops.models.formats.openvino.model import Layer
 from splitops.models.known import MAX_ELEMENTS, Tensor
-from splitops.spec.elements.types import element_type_of
+from splitops.models.movers.conversion import convert, is_convertible
+from splitops.spec.elements.types import element_type_of, from_openvino
 
 _Array = npt.NDArray[Any]
 _Evaluate = Callable[..., Any]
 _MOST_BITS: Final = 64
+_FOLLOWED: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
+"""OpenVINO folds no arithmetic of float64, and narrow integers sometimes wrap and sometimes saturate."""
 
 
-def folded(layer: Layer, inputs: Sequence[Tensor], declared: Tensor) -> Tensor | None:
-    """Return the output of a layer whose inputs are all known; None where it is not known.
+def folded(layer: Layer, inputs: Sequence[Tensor], declared: Sequence[Tensor]) -> list[Tensor] | None:
+    """Return the outputs of a layer whose inputs are all known; None if they are not known.
 
-    ``declared`` is what the layer says of it.
+    ``declared`` is what the layer says of them.
     """
     evaluate = _FOLDED.get(layer.type)
     if evaluate is None or not inputs:
@@ -36,23 +39,28 @@ def folded(layer: Layer, inputs: Sequence[Tensor], declared: Tensor) -> Tensor |
         if tensor.type is None or tensor.value is None or not tensor.is_whole or not _is_followed(tensor):
             return None
         arrays.append(tensor.value.astype(tensor.type.numpy))
-    kind = declared.type or inputs[0].type
     try:
         with np.errstate(all="raise"):
-            found = np.asarray(evaluate(layer, *arrays))
+            found = evaluate(layer, *arrays)
+        results = [np.asarray(one) for one in (found if isinstance(found, tuple) else (found,))]
+        return [_known(*pair, arrays[0]) for pair in zip(results, declared, strict=True)]
     except (ValueError, IndexError, TypeError, KeyError, ArithmeticError, MemoryError):
         return None  # the layer fails when it runs, or says what is not known here
-    if kind is None or found.size > MAX_ELEMENTS or element_type_of(found.dtype) is not kind:
-        return None
-    return Tensor(kind, found.shape, found)
+
+
+def _known(array: _Array, declared: Tensor, data: _Array) -> Tensor:
+    kind = declared.type or element_type_of(data.dtype)
+    if array.size > MAX_ELEMENTS or element_type_of(array.dtype) is not kind:
+        raise ValueError("another type than is declared, or too large")
+    return Tensor(kind, array.shape, array)
 
 
 def _is_followed(tensor: Tensor) -> bool:
-    return tensor.type is not None and tensor.type.name in ("bool", "int32", "int64", "float32")
+    return tensor.type is not None and tensor.type.name in _FOLLOWED
 
 
 def _numpy(operation: _Evaluate) -> _Evaluate:
-    """Evaluate an elementwise layer; only integers of 32 bits and wider, and floats of 32, come here."""
+    """Evaluate an elementwise layer."""
 
     def evaluate(layer: Layer, *arrays: _Array) -> Any:
         if layer.attribute("auto_broadcast") not in (None, "numpy"):
@@ -61,6 +69,28 @@ def _numpy(operation: _Evaluate) -> _Evaluate:
         return operation(*arrays)
 
     return evaluate
+
+
+def _rounded(operation: Callable[[Any], Any]) -> _Evaluate:
+    """Evaluate a function of floats, rounded once to their type."""
+
+    def evaluate(layer: Layer, data: _Array) -> Any:
+        found = np.asarray(operation(data.astype(np.float64)))
+        if data.dtype.kind != "f" and (found != np.floor(found)).any():
+            raise ValueError("some layers round it, and some cut it off")
+        return found.astype(data.dtype)
+
+    return evaluate
+
+
+def _convert(layer: Layer, data: _Array, *like: _Array) -> Any:
+    source = element_type_of(data.dtype)
+    target = (
+        element_type_of(like[0].dtype) if like else from_openvino(layer.attribute("destination_type") or "")
+    )
+    if source is None or target is None or not is_convertible(source, target):
+        raise ValueError("not converted")
+    return convert(data, source, target)
 
 
 def _check_size(shape: Sequence[int]) -> None:
@@ -76,7 +106,7 @@ def _divide(layer: Layer, left: _Array, right: _Array) -> Any:
     down = left // right
     if layer.attribute("m_pythondiv") != "false":
         return down
-    return down + ((left % right != 0) & ((left < 0) != (right < 0)))
+    return down + ((left % right != 0) & ((left < 0) != (right < 0))).astype(down.dtype)
 
 
 def _broadcast(layer: Layer, data: _Array, target: _Array, *mapping: _Array) -> Any:
@@ -99,26 +129,25 @@ def _tile(layer: Layer, data: _Array, repeats: _Array) -> Any:
 
 
 def _range(layer: Layer, start: _Array, stop: _Array, step: _Array) -> Any:
-    numbers = start, stop, step
-    if any(one.dtype.kind != "i" or one.size != 1 for one in numbers):
+    numbers = [one.reshape(()).item() for one in (start, stop, step)]
+    if any(one != int(one) for one in numbers):
         raise ValueError("fractions are counted in another way")
-    counted = range(*(int(one.reshape(())) for one in numbers))
+    counted = range(*map(int, numbers))
     if len(counted) > MAX_ELEMENTS:
         raise ValueError("too large")
-    kinds: dict[str | None, Any] = {"i32": np.int32, "i64": np.int64, None: start.dtype}
-    return np.array(counted, kinds[layer.attribute("output_type")])
+    return np.array(counted, _numpy_type(layer.attribute("output_type"), start.dtype))
+
+
+def _numpy_type(precision: str | None, default: Any = np.int64) -> Any:
+    """Return the type that an attribute names."""
+    named = None if precision is None else from_openvino(precision)
+    return default if named is None else named.numpy
 
 
 def _reduce(operation: _Evaluate, layer: Layer, data: _Array, axes: _Array) -> Any:
     kept = (layer.attribute("keep_dims") or "false").lower() in ("true", "1")
-    return operation(
-        data, axis=tuple(int(axis) for axis in axes.reshape(-1)), keepdims=kept, dtype=data.dtype
-    )
-
-
-def _extreme(operation: _Evaluate, layer: Layer, data: _Array, axes: _Array) -> Any:
-    kept = (layer.attribute("keep_dims") or "false").lower() in ("true", "1")
-    return operation(data, axis=tuple(int(axis) for axis in axes.reshape(-1)), keepdims=kept)
+    found = operation(data, axis=tuple(int(axis) for axis in axes.reshape(-1)), keepdims=kept)
+    return np.asarray(found).astype(data.dtype)  # sums of integers wrap, means of them lose the fraction
 
 
 def _strided_slice(layer: Layer, data: _Array, begin: _Array, end: _Array, *strides: _Array) -> Any:
@@ -130,6 +159,8 @@ def _strided_slice(layer: Layer, data: _Array, begin: _Array, end: _Array, *stri
     keys: list[Any] = []
     for index, bounds in enumerate(zip(begin.tolist(), end.tolist(), steps.tolist(), strict=True)):
         first, last, step = bounds
+        if sum(index in mask for mask in masks[2:]) > 1:
+            raise ValueError("what wins is not specified")
         if index in masks[4]:
             keys.append(...)
         elif index in masks[2]:
@@ -147,22 +178,30 @@ def _clamp(layer: Layer, data: _Array) -> Any:
     low, high = layer.number("min"), layer.number("max")
     if data.dtype.kind == "i":
         low, high = math.ceil(low), math.floor(high)
+    if low > high:
+        raise ValueError("no number is between them")
     return np.clip(data, low, high).astype(data.dtype)
 
 
 def _pad(layer: Layer, data: _Array, begin: _Array, end: _Array, *value: _Array) -> Any:
-    if layer.attribute("pad_mode") != "constant" or min(*begin, *end) < 0:
-        raise ValueError("pads otherwise")
+    if min(*begin, *end) < 0:
+        raise ValueError("crops")
     _check_size([size + int(a) + int(b) for size, a, b in zip(data.shape, begin, end, strict=True)])
-    return np.pad(data, list(zip(begin, end, strict=True)), constant_values=value[0] if value else 0)
+    widths, mode = list(zip(begin, end, strict=True)), layer.attribute("pad_mode")
+    if mode == "constant":
+        return np.pad(data, widths, constant_values=value[0] if value else 0)
+    return np.pad(data, widths, "edge") if mode == "edge" else None
 
 
 def _power(layer: Layer, data: _Array, exponent: _Array) -> Any:
-    if data.dtype.kind != "i" or ((exponent < 0) | (exponent > _MOST_BITS)).any():
+    if data.dtype.kind == "f":
+        return _numpy(np.power)(layer, data.astype(np.float64), exponent.astype(np.float64)).astype(
+            data.dtype
+        )
+    if ((exponent < 0) | (exponent > _MOST_BITS)).any():
         raise ValueError("rounded in another way, or too large")
     _check_size(np.broadcast_shapes(data.shape, exponent.shape))
-    exact = np.power(data.astype(object), exponent.astype(object))
-    return exact.astype(data.dtype)
+    return np.asarray(np.power(data.astype(object), exponent.astype(object))).astype(data.dtype)
 
 
 def _one_hot(layer: Layer, indices: _Array, depth: _Array, on: _Array, off: _Array) -> Any:
@@ -183,9 +222,11 @@ def _scatter(layer: Layer, data: _Array, indices: _Array, updates: _Array, axis:
 
 
 def _scatter_elements(layer: Layer, data: _Array, indices: _Array, updates: _Array, axis: _Array) -> Any:
-    made = data.copy()
+    made, at = data.copy(), int(axis.reshape(())) % data.ndim
     _check_positions(layer, indices)
-    np.put_along_axis(made, indices, updates, int(axis.reshape(())))
+    # Other axes may be shorter than those of the data.
+    part = made[tuple(slice(None if axis == at else size) for axis, size in enumerate(indices.shape))]
+    np.put_along_axis(part, indices, updates, at)
     return made
 
 
@@ -197,9 +238,45 @@ def _scatter_nd(layer: Layer, data: _Array, indices: _Array, updates: _Array) ->
 
 
 def _round(layer: Layer, data: _Array) -> Any:
-    if layer.text("mode", "half_to_even") != "half_to_even":
-        raise ValueError("rounded in another way")
-    return np.round(data)
+    if layer.text("mode", "half_to_even") == "half_to_even" or data.dtype.kind != "f":
+        return np.round(data)
+    wide = data.astype(np.float64)
+    return np.copysign(np.floor(np.abs(wide) + 0.5), wide).astype(data.dtype)
+
+
+def _top_k(layer: Layer, data: _Array, count: _Array) -> Any:
+    (axis,), number = layer.integers("axis"), int(count.reshape(()))
+    if np.isnan(data).any() or not 0 < number <= data.shape[axis]:
+        raise ValueError("not ordered, or more than there are")
+    order = layer.text("sort", "none")
+    if order == "none" and number > 1:
+        raise ValueError("their order is not specified")
+    ranks = np.unique(data, return_inverse=True)[1].reshape(data.shape)
+    positions = np.argsort(-ranks if layer.text("mode", "max") == "max" else ranks, axis, kind="stable")
+    positions = positions.take(range(number), axis)
+    if order == "index":
+        positions = np.sort(positions, axis)
+    kind = _numpy_type(layer.attribute("index_element_type"), np.int32)
+    return np.take_along_axis(data, positions, axis), positions.astype(kind)
+
+
+def _matmul(layer: Layer, *factors: _Array) -> Any:
+    left, right = (
+        np.swapaxes(factor, -1, -2) if factor.ndim > 1 and layer.attribute(name) in ("true", "1") else factor
+        for factor, name in zip(factors, ("transpose_a", "transpose_b"), strict=True)
+    )
+    _check_size([*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.size, right.size])
+    return np.matmul(left, right)
+
+
+def _eye(layer: Layer, rows: _Array, columns: _Array, shift: _Array) -> Any:
+    sizes = [int(one.reshape(())) for one in (rows, columns, shift)]
+    _check_size(sizes[:2])
+    return np.eye(*sizes, dtype=_numpy_type(layer.attribute("output_type")))
+
+
+def _norm(data: _Array, **options: Any) -> Any:
+    return np.sqrt(np.sum(np.square(data.astype(np.float64)), **options))
 
 
 def _check_positions(layer: Layer, indices: _Array) -> None:
@@ -208,52 +285,94 @@ def _check_positions(layer: Layer, indices: _Array) -> None:
 
 
 def _non_zero(layer: Layer, data: _Array) -> Any:
-    kind = np.int32 if layer.attribute("output_type") == "i32" else np.int64
-    return np.stack(np.nonzero(data)).astype(kind)
+    return np.stack(np.nonzero(data)).astype(_numpy_type(layer.attribute("output_type")))
 
 
 _FOLDED: Final[Mapping[str, _Evaluate]] = {
-    "Abs": _numpy(np.abs),
-    "Add": _numpy(np.add),
+    **{
+        name: _numpy(operation)
+        for name, operation in {
+            "Abs": np.abs,
+            "Add": np.add,
+            "BitwiseLeftShift": np.left_shift,
+            "BitwiseRightShift": np.right_shift,
+            "Equal": np.equal,
+            "FloorMod": np.mod,
+            "Greater": np.greater,
+            "GreaterEqual": np.greater_equal,
+            "Less": np.less,
+            "LessEqual": np.less_equal,
+            "LogicalAnd": np.logical_and,
+            "LogicalNot": np.logical_not,
+            "LogicalOr": np.logical_or,
+            "LogicalXor": np.logical_xor,
+            "Maximum": np.maximum,
+            "Minimum": np.minimum,
+            "Mod": np.fmod,
+            "Multiply": np.multiply,
+            "Negative": np.negative,
+            "NotEqual": np.not_equal,
+            "ReLU": lambda data: np.maximum(data, np.zeros((), data.dtype)),
+            "Select": np.where,
+            "Sign": np.sign,
+            "Subtract": np.subtract,
+        }.items()
+    },
+    **{
+        name: _rounded(operation)
+        for name, operation in {
+            "Acos": np.arccos,
+            "Acosh": np.arccosh,
+            "Asin": np.arcsin,
+            "Asinh": np.arcsinh,
+            "Atan": np.arctan,
+            "Atanh": np.arctanh,
+            "Ceiling": np.ceil,
+            "Cos": np.cos,
+            "Cosh": np.cosh,
+            "Erf": np.vectorize(math.erf, otypes=[np.float64]),
+            "Exp": np.exp,
+            "Floor": np.floor,
+            "Log": np.log,
+            "Sigmoid": lambda data: 1 / (1 + np.exp(-data)),
+            "Sin": np.sin,
+            "Sinh": np.sinh,
+            "Sqrt": np.sqrt,
+            "Tan": np.tan,
+            "Tanh": np.tanh,
+        }.items()
+    },
+    **{
+        f"Reduce{name}": partial(_reduce, operation)
+        for name, operation in {
+            "L1": lambda data, **options: np.sum(np.abs(data), **options),
+            "L2": _norm,
+            "LogicalAnd": np.all,
+            "LogicalOr": np.any,
+            "Max": np.max,
+            "Mean": np.mean,
+            "Min": np.min,
+            "Prod": np.prod,
+            "Sum": np.sum,
+        }.items()
+    },
     "Broadcast": _broadcast,
-    "Ceiling": _numpy(np.ceil),
     "Clamp": _clamp,
+    "Convert": _convert,
+    "ConvertLike": _convert,
     "Divide": _divide,
-    "Equal": _numpy(np.equal),
-    "Floor": _numpy(np.floor),
-    "FloorMod": _numpy(np.mod),
-    "Greater": _numpy(np.greater),
-    "GreaterEqual": _numpy(np.greater_equal),
-    "Less": _numpy(np.less),
-    "LessEqual": _numpy(np.less_equal),
-    "LogicalAnd": _numpy(np.logical_and),
-    "LogicalNot": _numpy(np.logical_not),
-    "LogicalOr": _numpy(np.logical_or),
-    "LogicalXor": _numpy(np.logical_xor),
-    "Maximum": _numpy(np.maximum),
-    "Minimum": _numpy(np.minimum),
-    "Mod": _numpy(np.fmod),
-    "Multiply": _numpy(np.multiply),
-    "Negative": _numpy(np.negative),
+    "Eye": _eye,
+    "MatMul": _matmul,
     "NonZero": _non_zero,
-    "NotEqual": _numpy(np.not_equal),
     "OneHot": _one_hot,
     "Pad": _pad,
     "Power": _power,
     "Range": _range,
-    "ReLU": _numpy(lambda data: np.maximum(data, np.zeros((), data.dtype))),
-    "ReduceMax": partial(_extreme, np.max),
-    "ReduceMin": partial(_extreme, np.min),
-    "ReduceProd": partial(_reduce, np.prod),
-    "ReduceSum": partial(_reduce, np.sum),
     "Round": _round,
     "ScatterElementsUpdate": _scatter_elements,
     "ScatterNDUpdate": _scatter_nd,
     "ScatterUpdate": _scatter,
-    "Select": _numpy(np.where),
-    "Sign": _numpy(np.sign),
-    "Sqrt": _numpy(np.sqrt),
     "StridedSlice": _strided_slice,
-    "Subtract": _numpy(np.subtract),
     "Tile": _tile,
+    "TopK": _top_k,
 }
