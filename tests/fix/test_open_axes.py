@@ -145,8 +145,10 @@ def test_lengths_follow_the_axis_as_is_chosen(
     assert {size: sizes_of(report.model, size) for size in wanted} == wanted
     assert baked(report.model) == []
     for size, parts in wanted.items():
-        if parts is not None:
-            kind, found = on(runtime, report.model, rows(size))
+        kind, found = on(runtime, report.model, rows(size))
+        if parts is None:  # in OpenVINO, a -1 for which too little is left reads foreign memory
+            assert kind != "outputs", (size, found)
+        else:
             assert (kind, [len(part) for part in found.values()]) == ("outputs", parts)
 
 

@@ -23,10 +23,12 @@ from splitops.models.simplify.constants import fold_constants
 from splitops.models.sites import Site
 from splitops.models.sites.operands import describe
 from splitops.spec.operators import schema
+from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.spec.sizes.rules import SizeRule
 
 _ANY_SIZE: Final = 1 << 62
+_INT32_MAX: Final = (1 << 31) - 1
 
 
 class OpenVINOForms:
@@ -103,21 +105,22 @@ class OpenVINOForms:
         if self.editor.keeps_parts(node):
             raise NoFormError("its ports name outputs of the model")
         division, pen, cost = self.opening.division(lengths), self.editor.pen(node), ""
-        name = "Split" if division.rule is SizeRule.EVEN else "VariadicSplit"
-        bound, row = site.bind(), schema(name, domain=DOMAIN)
+        is_even = division.rule is SizeRule.EVEN
+        bound, row = site.bind(), schema("Split" if is_even else "VariadicSplit", domain=DOMAIN)
         at, count = bound.axis, len(lengths)
         assert at is not None
-        if division.rule is SizeRule.CHUNK:
-            inputs = [data, axis, pen.chunk_lengths(data, at, division.chunk, count)]
+        if is_even:
+            made = pen.split_as(row, division, data, at, [UNKNOWN] * count)
+        else:
+            # Of a -1, OpenVINO does not check that anything is left.
+            inputs = [data, axis, pen.clamped_lengths(data, at, *_clamps(division))]
             made, cost = pen.multi(row.name, inputs, outputs=count), "a few layers that compute the lengths"
             pen.told(made, type_of(data), *[shape_like(data, {at: UNKNOWN})] * count)
-        else:
-            made = pen.split_as(row, division, data, at, [UNKNOWN] * count)
         split = made[0].producer()
         assert split is not None
         self.editor.substitute(node, list(made))
         loosen_behind(self.editor.model, split)
-        shown = None if cost else division
+        shown = division if is_even else None
         return Written(describe(row, at, shown, count).replace("at run time", "computed"), cost)
 
     def _constants(self, node: ir.Node) -> Written:
@@ -149,3 +152,13 @@ class OpenVINOForms:
         moved = pen.told(pen.multi("Gather", inputs), type_of(inputs[0]), (len(rank),))[0]
         nothing = pen.constant(np.zeros((), kind.numpy), "nothing", kind)
         editor.substitute(transpose, [pen.fill(nothing, moved, None)])
+
+
+def _clamps(division: Division) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return what is taken from the size of an axis for each length, and the bounds of the length."""
+    if division.rule is SizeRule.CHUNK:
+        chunk, count = division.chunk, division.count
+        return [index * chunk for index in range(count)], [(0, chunk)] * count
+    others = sum(length for length in division.lengths if length >= 0)
+    bounds = [(0, _INT32_MAX) if length < 0 else (length, length) for length in division.lengths]
+    return [others if length < 0 else 0 for length in division.lengths], bounds

@@ -327,10 +327,12 @@ class OpenVINOPen(Pen):
         """Add a tensor of some sizes, each element of which is a value."""
         return self.told(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
 
-    def chunk_lengths(self, data: ir.Value, axis: int, chunk: int, count: int) -> ir.Value:
-        """Add layers that divide the size of an axis into chunks, of which the last ones may be empty.
+    def clamped_lengths(
+        self, data: ir.Value, axis: int, before: Sequence[int], bounds: Sequence[tuple[int, int]]
+    ) -> ir.Value:
+        """Add layers that compute what the size of an axis exceeds numbers by, each within its bounds.
 
-        Where the axis is longer, the lengths do not add up.
+        Where the size does not fit, the lengths do not add up, which OpenVINO rejects.
         """
         inputs = [
             self.sizes(data),
@@ -338,11 +340,11 @@ class OpenVINOPen(Pen):
             self.constant(np.array(0), "first"),
         ]
         size = self.told(self.multi("Gather", inputs), _INT64, (1,))[0]
-        starts = self.constant(np.arange(count) * chunk, "starts")
-        lengths = self.told(self.multi("Subtract", [size, starts]), _INT64, (count,))[0]
-        for operator, bound in (("Maximum", 0), ("Minimum", chunk)):
-            bounds = self.constant(np.full(count, bound), operator.lower())
-            lengths = self.told(self.multi(operator, [lengths, bounds]), _INT64, (count,))[0]
+        shape = (len(before),)
+        lengths = self.told(self.multi("Subtract", [size, self.constant(np.array(before))]), _INT64, shape)[0]
+        for operator, limits in zip(("Maximum", "Minimum"), np.array(bounds).T, strict=True):
+            limit = self.constant(limits, operator.lower())
+            lengths = self.told(self.multi(operator, [lengths, limit]), _INT64, shape)[0]
         return lengths
 
     def equal_lengths(self, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
