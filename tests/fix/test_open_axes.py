@@ -92,7 +92,8 @@ def test_lengths_of_one_size_are_found_where_the_axis_is_open(model: Any, size: 
     assert str(finding.severity) == "warning"
     assert finding.message.endswith(f"which accept only the size {size}")
     assert finding.fix is not None
-    assert "--open rest=INDEX" in finding.fix
+    assert "splitops fix MODEL --open" in finding.fix
+    assert "rest=0" in finding.fix
 
 
 def test_each_split_of_one_open_size_is_found() -> None:
@@ -259,6 +260,22 @@ def test_the_command_verifies_sizes_that_the_source_rejects(tmp_path: Path) -> N
         assert "lengths.baked" not in run("check", fixed).output
 
 
-def test_a_fix_without_a_choice_leaves_the_lengths() -> None:
-    report: FixReport = fix(parse(HALVES), "onnxruntime", report=True)
-    assert not report.rewritten
+def test_a_fix_without_a_choice_leaves_the_lengths_and_says_so(tmp_path: Path) -> None:
+    for model, path in ((parse(HALVES), tmp_path / "m.onnx"), (layers(2, 2), tmp_path / "m.xml")):
+        report: FixReport = fix(model, report=True)
+        assert not report.rewritten
+        (split,) = report.possible
+        assert [reason.code for reason in split.possible] == ["lengths.baked"]
+        assert not fix(model, open="even", report=True).possible
+        splitops.save(model, path)
+        result = run("fix", path)
+        assert result.exit_code == 0
+        assert "No problems found" not in result.output
+        assert "splitops fix MODEL --open even (or chunk, or rest=0 to rest=1)" in result.output
+
+
+def test_the_command_that_writes_the_model_has_the_choice(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    splitops.save(parse(HALVES), path)
+    shown = run("fix", path, "--open", "rest=1").output.replace("\n", " ")
+    assert f"Write it: splitops fix {path} --open rest=1 -o " in shown

@@ -95,11 +95,13 @@ def may_be_baked(site: Site) -> bool:
 def cures(site: Site) -> str:
     """Return what to do about baked lengths: the values of ``--open`` that the split can have."""
     lengths = baked_lengths(site) or ()
-    ways = ["--open even"] if is_even(lengths) else []
-    ways += ["--open chunk"] if chunk_of(lengths) is not None else []
-    ways += [f"--open rest=INDEX (0 to {len(lengths) - 1})"] if lengths else []
-    declare = f"declare the size of the axis as {sum(lengths)}"
-    return f"splitops fix {', '.join(ways)}; or {declare}" if ways else declare
+    ways = ["even"] if is_even(lengths) else []
+    ways += ["chunk"] if chunk_of(lengths) is not None else []
+    last = len(lengths) - 1
+    ways += [f"rest=0 to rest={last}" if last else "rest=0"] if lengths else []
+    declare = f"declare sizes of the inputs with which the axis has the size {sum(lengths)}"
+    others = f" (or {', or '.join(ways[1:])})" if ways[1:] else ""
+    return f"splitops fix MODEL --open {ways[0]}{others}; or {declare}" if ways else declare
 
 
 def is_even(lengths: tuple[int, ...]) -> bool:

@@ -21,7 +21,7 @@ from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.openvino_forms import OpenVINOForms
-from splitops.models.fix.report import FixReport, FixStatus, SplitReport, Unbind
+from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.rounds import Round, ValueName, fix_splits
 from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.graph.model import NodeModel
@@ -62,6 +62,7 @@ def fix_model(
     # What is written is checked as a stranger would check it: nothing is left unsaid.
     now = replace(model, source=made) if isinstance(made, ModelProto) else model
     found = examine_nodes(now, edited, walked, targets)
+    splits = _with_baked(splits, [one for one in found if one.code == baked.CODE])
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
     return FixReport(runtimes, made, splits, left, untested, keep_data)
@@ -84,6 +85,20 @@ def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> t
             reasons=(*one.reasons, reason) if fixable else one.reasons,
         )
     return tuple(reports)
+
+
+def _with_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[SplitReport, ...]:
+    """Add to the reports what is left of constant lengths on open axes: no input is known to be wrong."""
+    warnings = {(one.where.graph, one.where.node): one for one in found}
+    return tuple(
+        split
+        if warning is None
+        else replace(
+            split, possible=(*split.possible, Reason(warning.code, f"{warning.message}; help: {warning.fix}"))
+        )
+        for split in splits
+        for warning in (warnings.get((split.where.graph, split.where.node)),)
+    )
 
 
 def _beside(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Finding, ...]:
