@@ -81,6 +81,14 @@ def layers(*lengths: int, rows: int = -1) -> Any:
         (parse(ATTRIBUTE, opset=11), 4, "Split-11"),
         (parse(ATTRIBUTE, opset=2), 4, "Split-2"),
         (parse(IN_BRANCH), 4, "Split-18"),
+        (
+            parse(
+                "(float[B,N,2] x) => (float[B,2] a, float[B,4] b) <int64[2] k = {2, 4}> "
+                "{ f = Flatten(x)  a, b = Split<axis = 1>(f, k) }"
+            ),
+            6,
+            "Split-18",
+        ),
         (onnx.parser.parse_model(IN_FUNCTION), 4, "Split-18"),
         (parse(SEQUENCE), 4, "SplitToSequence-11"),
         (layers(1, 2, 4), 7, "VariadicSplit-1"),

@@ -155,6 +155,13 @@ def _top_k(node: OnnxNode) -> Tensor:
     return Tensor(shape=tuple(shape))
 
 
+def _flatten(node: OnnxNode) -> Tensor:
+    shape = node.shape()
+    axis = node.attributes.get("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    return Tensor(shape=(size_of(_product(shape[:axis])), size_of(_product(shape[axis:]))))
+
+
 def _resize(node: OnnxNode) -> Tensor:
     """Resize by declared sizes, or by whole factors."""
     shape = node.shape()
@@ -173,13 +180,18 @@ def _resize(node: OnnxNode) -> Tensor:
 
 
 def _size(node: OnnxNode) -> Tensor:
-    shape = value_of_shape(node.shape())
-    if shape is None:
-        return Tensor()
+    return Tensor(value=np.asarray(_product(node.shape()), object))
+
+
+def _product(shape: Shape) -> Entry:
+    sizes = value_of_shape(shape)
+    if sizes is None:
+        raise ValueError("too many sizes")
     total: Any = partial_value(1)
-    for entry in shape:
-        total = apply(ARITHMETIC["Mul"], total, partial_value(entry))
-    return Tensor(value=np.asarray(total, object))
+    for size in sizes:
+        total = apply(ARITHMETIC["Mul"], total, partial_value(size))
+    found: Entry = np.asarray(total, object).item()
+    return found
 
 
 def _same(node: OnnxNode) -> Tensor:
@@ -226,6 +238,7 @@ _RULES: Final[Mapping[str, Callable[[OnnxNode], Tensor]]] = {
     "ConcatFromSequence": _concat_from_sequence,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
+    "Flatten": _flatten,
     # Functions in the schemas of some versions, which onnx does not look into for one node.
     "GreaterOrEqual": _compared,
     "Identity": _same,
