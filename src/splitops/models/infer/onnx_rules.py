@@ -55,10 +55,10 @@ def followed(
             outputs = [_completed(output or Tensor(), kind, told.shape) for output in outputs]
     if node.op_type not in _FROM_SHAPES and not any(map(_has_numbers, inputs)):
         return outputs
-    values: Sequence[Value | None] = [told.value]
+    results: Sequence[Value | None] = [told.value]
     if told.value is None and node.op_type in _FOLDED:
-        values = _folded(node, attributes, opset, inputs, outputs)
-    if len(values) != len(outputs):
+        results = _folded(node, attributes, opset, inputs, outputs)
+    if len(results) != len(outputs):
         return outputs
     return [
         replace(output, value=_compact(value, output), shape=tuple(value.shape))
@@ -67,7 +67,7 @@ def followed(
         and _is_followed(output)
         and value.size <= MAX_ELEMENTS
         else output
-        for output, value in zip(outputs, values, strict=True)
+        for output, value in zip(outputs, results, strict=True)
     ]
 
 
