@@ -307,7 +307,7 @@ def test_errors_of_workers_keep_their_place(source, tmp_path):
     """Of workers in this process: those of others are killed with what they have counted."""
 
     def remove(done: int, total: int) -> None:
-        (tmp_path / ".splitops-out-x.part/files/x.1.npy").unlink(missing_ok=True)
+        (tmp_path / ".splitops-out-x.part/files/out/x.1.npy").unlink(missing_ok=True)
 
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"

@@ -55,7 +55,7 @@ def staging(folder: Path) -> Path:
 
 
 def drafts(folder: Path) -> Path:
-    return staging(folder) / "files"
+    return staging(folder) / "files" / folder.name
 
 
 POINTS = 50

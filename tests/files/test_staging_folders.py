@@ -185,6 +185,8 @@ def test_a_file_system_without_owners_and_modes_is_no_stranger(place, tmp_path, 
 DRAFTS = (
     "files",
     "files/x.1.npy",
+    "files/out",
+    "files/out/x.1.npy",
     "x.1.npy",
     "before",
     "before/x.1.npy",
@@ -245,6 +247,92 @@ def test_a_folder_that_takes_its_place_meanwhile_is_not_written_to(place, tmp_pa
     assert safe(tmp_path)
     assert right(out)
     assert hidden.is_symlink()
+
+
+def test_nothing_is_moved_into_a_folder_that_takes_the_place_of_the_one_around_it(place, tmp_path):
+    """Somebody who may rename the folder that is written, or the one that gets it."""
+    out, _ = place
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("no paths of descriptors")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    np.save(shared / "x.npy", ARRAY)
+    (tmp_path / "home" / "x.0.npy").write_bytes(b"of the user")
+    new = not out.exists()
+    if not new:
+        out.rename(shared / "out")
+    exchanged, moved = (shared, tmp_path / "moved") if new else (shared / "out", shared / "moved")
+
+    def exchange(done: int, total: int) -> None:
+        if not moved.exists():
+            exchanged.rename(moved)
+            exchanged.symlink_to(tmp_path / "home")
+
+    with pytest.raises(
+        FileError, match=f"cannot write into '{exchanged}': it was replaced by another folder"
+    ):
+        split(shared / "out", progress=exchange, overwrite=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "home").iterdir()} == {
+        "x.0.npy": b"of the user"
+    }
+    assert os.listdir(moved) == (["x.npy"] if new else [])
+
+
+def test_nothing_is_moved_through_a_link_that_takes_the_place_of_a_new_folder(tmp_path):
+    np.save(tmp_path / "x.npy", ARRAY)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "x.0.npy").write_bytes(b"of the user")
+
+    def plant(done: int, total: int) -> None:
+        if not (tmp_path / "out").is_symlink():
+            (tmp_path / "out").symlink_to(tmp_path / "home")
+
+    with pytest.raises(FileError, match=r"cannot write '.*out': a file of this name is in the way"):
+        split(tmp_path / "out", progress=plant, overwrite=True)
+    assert os.listdir(tmp_path / "home") == ["x.0.npy"]
+    assert (tmp_path / "home" / "x.0.npy").read_bytes() == b"of the user"
+    assert sorted(os.listdir(tmp_path)) == ["home", "out", "x.npy"]
+
+
+@pytest.mark.parametrize("name", ["files", "files/x.0.npy", "files/out", "x.0.npy"])
+@pytest.mark.parametrize("kind", ["link to a folder", "hard link"])
+def test_what_cannot_be_removed_is_never_written_through(place, tmp_path, monkeypatch, name, kind):
+    """As in a hidden folder that an archive has made read-only."""
+    out, hidden = place
+    hidden.mkdir(0o700)
+    (hidden / name).parent.mkdir(exist_ok=True)
+    for number in range(3):
+        (tmp_path / "home" / f"x.{number}.npy").write_bytes(b"of the user")
+    plant(hidden / name, kind, tmp_path)
+    if os.geteuid() == 0:  # who may remove it all the same
+        monkeypatch.setattr(staging, "_remove", lambda path: None)
+    for folder in {hidden, (hidden / name).parent}:
+        folder.chmod(0o500)
+    with pytest.raises(FileError, match=r"'(files|x\.0\.npy)' in it cannot be removed\. Nothing was written"):
+        split(out, overwrite=True)
+    for folder in {hidden, (hidden / name).parent}:
+        folder.chmod(0o700)
+    assert (tmp_path / "victim").read_bytes() == b"of the user"
+    assert {path.read_bytes() for path in (tmp_path / "home").iterdir()} == {b"of the user"}
+
+
+@pytest.mark.parametrize("name", [".journal", "before", "files", ".cluster", ".source-0"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_file_may_have_any_name_of_a_hidden_folder(place, tmp_path, name, beside):
+    out, hidden = place
+    if out.exists():
+        (out / "x.0.npy").write_bytes(b"old")
+    folder = tmp_path if beside else out
+    seen = []
+
+    def look(done: int, total: int) -> None:
+        seen.append((hidden / ".journal").read_bytes().startswith(b'{"plan"'))
+
+    split(out, checksums=folder / name, overwrite=True, progress=look, verify=True)
+    assert all(seen)
+    assert len((folder / name).read_text().splitlines()) == 3
+    assert right(out)
+    assert not hidden.exists()
 
 
 def test_a_chunked_target_is_not_written_elsewhere_either(tmp_path):

@@ -213,7 +213,7 @@ class FolderRun(Run):
         """Return where each target is written."""
         moved = journal.whole
         if self.new:
-            root = staging.root / "files"
+            root = staging.drafts / self.plan.folder.name
             names = [target.name for target in self.plan.targets]
             if not moved or root.is_dir():
                 staged.place_new(self.plan.folder, [n for n in names if not moved or (root / n).exists()])
@@ -222,8 +222,9 @@ class FolderRun(Run):
         paths = iter(self.plan.paths)
         for target in self.plan.targets:
             path = None if target.scratch else next(paths)
-            if path is None or (moved and not (staging.root / target.name).exists()):
-                drafts.append(staging.root / target.name)
+            draft = staging.drafts / target.name
+            if path is None or (moved and not draft.exists()):
+                drafts.append(draft)
             else:
                 drafts.append(staged.place(path, folder=target.folder))
         return drafts

@@ -18,7 +18,9 @@ from splitops.ground.descriptors import Descriptors
 
 LOCK_NAME: Final = ".journal"
 """The file of a folder that a run locks, and in which it may note what it has done."""
-BEFORE: Final = "before"
+_DRAFTS: Final = "files"
+"""The folder in it where files are written. Their names may be any, also those of the others in it."""
+_BEFORE: Final = "before"
 """The folder in it where the files that are replaced wait."""
 _MAX_NAME: Final = 200
 """Maximum bytes of the set's name in a folder name. Most file systems limit names to 255 bytes."""
@@ -49,16 +51,59 @@ def staging_path(folder: Path, name: str) -> Path:
     return folder / f".splitops-{name}.part"
 
 
-class StagingFolder:
-    """A hidden folder that only this user may enter.
+class OpenFolder:
+    """A folder that is open.
 
-    What is in it is opened by paths below :attr:`root`. On Linux they lead through a descriptor of the
+    What is in it is reached by paths below :attr:`root`. On Linux they lead through a descriptor of the
     folder, so that a link or folder that is put in its place meanwhile is never written to. Where the system
     has no such paths, they contain the name of the folder: then the folder around it has to be safe from
     others, as that of any file has to be.
 
     Attributes:
+        root: the beginning of the paths by which this process opens what is in it.
+    """
+
+    def __init__(self, path: Path, flags: int = 0) -> None:
+        """Open a folder that may be unreadable, with more ``flags`` of ``os.open``.
+
+        Raises:
+            OSError: it cannot be opened so.
+        """
+        self._path = path
+        self._opened = Descriptors()
+        if _FOLDERS_OPEN:
+            self._opened.open("folder", path, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | flags)
+        self.root = self._find_root()
+
+    def status(self) -> os.stat_result:
+        """Return the status of the folder."""
+        for descriptor in self._opened.values():
+            return os.fstat(descriptor)
+        return os.lstat(self._path)
+
+    def is_at(self, path: Path) -> bool:
+        """Return whether a path leads to the folder; without descriptors every one does."""
+        return not self._opened or os.path.samestat(os.stat(path), self.status())
+
+    def close(self) -> None:
+        """Close it."""
+        self._opened.close()
+
+    def _find_root(self) -> Path:
+        for descriptor in self._opened.values():
+            root = Path(_DESCRIPTORS, str(descriptor))
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(root), os.fstat(descriptor)):
+                    return root
+        return self._path.absolute()
+
+
+class StagingFolder:
+    """A hidden folder that only this user may enter, in a folder that it keeps open: see :class:`OpenFolder`.
+
+    Attributes:
         path: its name, for messages and for other processes.
+        around: the folder that it is in.
         root: the beginning of the paths by which this process opens what is in it.
         existed: whether it was there before.
         stays: when it stays although its files were not published.
@@ -75,17 +120,18 @@ class StagingFolder:
         self.existed = False
         self.stays = Stays.NEVER
         self._is_closed = False
-        self._opened = Descriptors()
+        self._folder: OpenFolder | None = None
         self._lock: BinaryIO | None = None
+        self.around = OpenFolder(path.parent)
+        self._place = self.around.root / path.name
         try:
-            os.mkdir(path, 0o700)  # whatever others may do in the folders around it
-        except FileExistsError:
-            if not again:
-                raise
-            self.existed = True
-        try:
-            self._open()
-            self.root = self._find_root()
+            try:
+                os.mkdir(self._place, 0o700)  # whatever others may do in the folders around it
+            except FileExistsError:
+                if not again:
+                    raise
+                self.existed = True
+            self.root = self._open()
         except BaseException:
             self.close()
             raise
@@ -122,6 +168,15 @@ class StagingFolder:
         """Whether a run has written anything there."""
         return any(self._others()) or bool(os.fstat(self.lock.fileno()).st_size)
 
+    @property
+    def drafts(self) -> Path:
+        """Where files and folders of the folder around are written, by their names."""
+        return self.root / _DRAFTS
+
+    def before(self, draft: Path) -> Path:
+        """Return where the file that a draft replaces waits."""
+        return self.root / _BEFORE / draft.relative_to(self.drafts)
+
     def name_of(self, path: Path) -> Path:
         """Return a path below the root as other processes and people know it; others as they are."""
         return self.path / path.relative_to(self.root) if path.is_relative_to(self.root) else path
@@ -137,17 +192,24 @@ class StagingFolder:
             for name in (*folders, *files):
                 found = os.lstat(os.path.join(folder, name))
                 # A file that waits to be put back may still have its place, too.
-                again = os.path.basename(folder) != BEFORE and stat.S_ISREG(found.st_mode)
-                kind = _describe(found) or ("a second name of a file" if again and found.st_nlink > 1 else "")
+                own = _BEFORE not in Path(folder).relative_to(self.root).parts[:1]
+                again = own and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+                kind = _describe(found) or ("a second name of a file" if again else "")
                 if not kind and found.st_uid != owner:
                     kind = f"of user {found.st_uid}"
                 if kind:
                     raise self._foreign(f"{shown(name)} in it is {kind}")
 
     def clear(self) -> None:
-        """Remove everything in it but the lock, which becomes empty."""
+        """Remove everything in it but the lock, which becomes empty.
+
+        Raises:
+            ModelError: something in it cannot be removed.
+        """
         for path in self._others():
             _remove(path)
+        for path in self._others():
+            raise self._foreign(f"{shown(path.name)} in it cannot be removed")
         self.lock.truncate(0)
 
     def remove(self) -> None:
@@ -160,28 +222,29 @@ class StagingFolder:
             self.close()
         with contextlib.suppress(OSError):
             (self.root / LOCK_NAME).unlink(missing_ok=True)
-        self.close()
         with contextlib.suppress(OSError):  # another run may have it already
-            self.path.rmdir()
+            self._place.rmdir()
+        self.close()
 
     def close(self) -> None:
         """Close it, unlocked, as it is."""
         self._is_closed = True
         if self._lock is not None:
             self._lock.close()
-        self._opened.close()
+        if self._folder is not None:
+            self._folder.close()
+        self.around.close()
 
-    def _open(self) -> None:
+    def _open(self) -> Path:
         try:
-            if _FOLDERS_OPEN:
-                self._opened.open("folder", self.path, os.O_RDONLY | os.O_DIRECTORY | UNFOLLOWED)
+            self._folder = OpenFolder(self._place, UNFOLLOWED)
         except OSError:
-            kind = _describe(os.lstat(self.path), folder=True)
+            kind = _describe(os.lstat(self._place), folder=True)
             if kind:
                 raise self._foreign(f"it is {kind}") from None
             raise
         if self.existed:
-            found = self._status()
+            found = self._folder.status()
             kind = _describe(found, folder=True)
             if kind:
                 raise self._foreign(f"it is {kind}")
@@ -190,23 +253,15 @@ class StagingFolder:
                 mode = stat.S_IMODE(found.st_mode)
                 open_to_all = f"its mode {mode:03o} lets others write to it"
                 raise self._foreign(open_to_all if mode & 0o022 else f"user {rights[0]} owns it")
-
-    def _find_root(self) -> Path:
-        for descriptor in self._opened.values():
-            root = Path(_DESCRIPTORS, str(descriptor))
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(root), os.fstat(descriptor)):
-                    return root
-        return self.path.absolute()
+        return self._folder.root
 
     def _status(self) -> os.stat_result:
-        for descriptor in self._opened.values():
-            return os.fstat(descriptor)
-        return os.lstat(self.path)
+        assert self._folder is not None  # it was opened
+        return self._folder.status()
 
     def _rights_here(self) -> tuple[int, int]:
         """Return the rights that a new folder has here: some file systems have no owners or modes."""
-        path = staging_path(self.path.parent, secrets.token_hex(8))
+        path = staging_path(self.around.root, secrets.token_hex(8))
         os.mkdir(path, 0o700)
         try:
             return _rights(os.lstat(path))
@@ -231,7 +286,7 @@ class StagingFolder:
         _lock(self._lock.fileno(), self.path)
         try:
             same = os.path.samestat(os.lstat(name), found)
-            return same and os.path.samestat(os.lstat(self.path), self._status())
+            return same and os.path.samestat(os.lstat(self._place), self._status())
         except FileNotFoundError:
             return False
 

@@ -9,14 +9,14 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from splitops.errors import ModelError, shown_path
 from splitops.ground.signals import uninterrupted
-from splitops.ground.staging import BEFORE, StagingFolder, Stays, staging_path
+from splitops.ground.staging import UNFOLLOWED, OpenFolder, StagingFolder, Stays, staging_path
 
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
 """So many files are brought to the disk one by one, milliseconds each; the rest in one step.
@@ -40,17 +40,44 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A file of the set: where it is written, where it belongs, and where the file before it waits."""
+    """A file of the set.
+
+    Attributes:
+        draft: where it is written.
+        place: where it belongs, as this process reaches it.
+        target: the same place, as people know it.
+        before: where the file before it waits.
+        folder: whether it is a folder.
+        names: what is in a new folder, in the order in which it would be moved alone.
+    """
 
     draft: Path
+    place: Path
     target: Path
+    before: Path
     folder: bool = False
     names: tuple[str, ...] | None = None
-    """Of a new folder: what is in it, in the order in which it would be moved alone."""
 
-    @property
-    def before(self) -> Path:
-        return self.draft.parent / BEFORE / self.draft.name
+    def inside(self, name: str, place: Path) -> _Staged:
+        """Return a file of a new folder, which belongs into a folder that is there."""
+        draft = self.draft / name
+        return _Staged(draft, place / name, self.target / name, self.before / name, draft.is_dir())
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafts:
+    """Where files of a folder are written, and where they belong."""
+
+    staging: StagingFolder
+    drafts: Path
+    places: Path
+
+    def stage(self, path: Path, *, folder: bool, names: Sequence[str] | None = None) -> _Staged:
+        draft = self.drafts / path.name
+        before = self.staging.before(draft)
+        return _Staged(
+            draft, self.places / path.name, path, before, folder, None if names is None else tuple(names)
+        )
 
 
 class StagedFiles:
@@ -84,8 +111,9 @@ class StagedFiles:
         self._files: list[_Staged] = []
         self._streamed = 0
         self._folders: list[StagingFolder] = []
-        self._drafts: dict[Path, Path] = {}
+        self._drafts: dict[Path, _Drafts] = {}
         """By folder, where files of it are written."""
+        self._appeared: list[OpenFolder] = []
         self._made: list[Path] = []
         self._unrestored: set[Path] = set()
         self._interrupted = False
@@ -145,13 +173,15 @@ class StagedFiles:
             ModelError: the folder beside its place cannot be made.
         """
         try:
-            draft = self._drafts_in(folder.parent) / "files"
-            draft.mkdir(exist_ok=True)
+            around = self._drafts_in(folder.parent)
+            staged = around.stage(folder, folder=True, names=names)
+            staged.draft.mkdir(exist_ok=True)
         except OSError as error:
             raise _cannot_write(folder, error) from error
-        self._drafts[folder] = draft  # for other files in the folder
-        self._files.append(_Staged(draft, folder, folder=True, names=tuple(names)))
-        return draft
+        # for other files in the folder
+        self._drafts[folder] = _Drafts(around.staging, staged.draft, staged.place)
+        self._files.append(staged)
+        return staged.draft
 
     def take(self, folder: Path, name: str) -> StagingFolder:
         """Take the hidden folder of a name in a folder; files of that folder are then written in it.
@@ -167,17 +197,20 @@ class StagedFiles:
         with uninterrupted():
             staging.remove()
             self._folders.remove(staging)
-            self._drafts.pop(staging.path.parent)
 
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
         _reject_other_kind(path, folder=folder)
-        return _Staged(self._drafts_in(path.parent) / path.name, path, folder)
+        return self._drafts_in(path.parent).stage(path, folder=folder)
 
-    def _drafts_in(self, folder: Path) -> Path:
+    def _drafts_in(self, folder: Path) -> _Drafts:
         """Return where files of a folder are written: in a hidden folder in it, made if it is missing."""
         if folder not in self._drafts:
-            # A folder and not a name of its own for each file: any name that the target may have fits.
-            self._add(folder, lambda: StagingFolder(staging_path(folder, secrets.token_hex(8))))
+            staging = next((each for each in self._folders if each.path.parent == folder), None)
+            if staging is None:
+                # A folder and not a name of its own for each file: any name that the target may have fits.
+                staging = self._add(folder, lambda: StagingFolder(staging_path(folder, secrets.token_hex(8))))
+            staging.drafts.mkdir(exist_ok=True)
+            self._drafts[folder] = _Drafts(staging, staging.drafts, staging.around.root)
         return self._drafts[folder]
 
     def _add(self, folder: Path, make: Callable[[], StagingFolder]) -> StagingFolder:
@@ -192,7 +225,6 @@ class StagedFiles:
                     if not (self._make_folders and others):
                         raise
             self._folders.append(staging)
-            self._drafts[folder] = staging.root
             return staging
 
     def _make(self, folder: Path) -> None:
@@ -205,6 +237,7 @@ class StagedFiles:
     def _publish(self) -> None:
         if self._streamed > _SYNCED_ALONE:
             os.sync()
+        self._reject_other_folders()
         moves = list(self._to_move())
         drafts = []
         for staged in moves:
@@ -214,13 +247,13 @@ class StagedFiles:
                 raise _cannot_write(staged.target, error) from error
         for index, staged in enumerate(moves):
             try:
-                there = _reject_other_kind(staged.target, folder=staged.folder)
+                there = _reject_other_kind(staged.place, folder=staged.folder)
                 # If the last move fails, its target is as it was: alone, a file needs nothing kept. A folder
                 # is never replaced in one step.
                 last = index + 1 == len(moves) and not staged.folder
                 if not last and there:
                     _keep(staged)
-                os.replace(staged.draft, staged.target)
+                os.replace(staged.draft, staged.place)
             except BaseException as error:
                 undone = zip(reversed(moves[: index + 1]), reversed(drafts[: index + 1]), strict=True)
                 kept = [path for path in (_put_back(*each) for each in undone) if path]
@@ -237,18 +270,36 @@ class StagedFiles:
 
     def _to_move(self) -> Iterator[_Staged]:
         """Yield what is moved: a new folder as one, or what is in it where the folder has appeared since."""
-        whole: set[Path] = set()
+        new: dict[Path, Path | None] = {}
+        """By the drafts of new folders: where what is in them is moved, or None if it is moved with them."""
         for staged in self._files:
+            around = staged.draft.parent
             if staged.names is None:
-                if staged.draft.parent not in whole:
-                    yield staged
-            elif not os.path.lexists(staged.target):
-                whole.add(staged.draft)
+                place = new.get(around, staged.place.parent)
+                if place is not None:
+                    yield replace(staged, place=place / staged.place.name)
+            elif not os.path.lexists(staged.place):
+                new[staged.draft] = None
                 yield staged
             else:
-                for name in staged.names:
-                    draft = staged.draft / name
-                    yield _Staged(draft, staged.target / name, draft.is_dir())
+                try:
+                    _reject_other_kind(staged.place, folder=True)
+                    self._appeared.append(OpenFolder(staged.place, UNFOLLOWED))
+                except OSError as error:
+                    raise _cannot_write(staged.target, error) from error
+                new[staged.draft] = place = self._appeared[-1].root
+                yield from (staged.inside(name, place) for name in staged.names)
+
+    def _reject_other_folders(self) -> None:
+        """Reject folders that are not, by their names, those in which the set was begun."""
+        for staging in self._folders:
+            folder = staging.path.parent
+            try:
+                same = staging.around.is_at(folder)
+            except OSError as error:
+                raise _cannot_write(folder, error) from error
+            if not same:
+                raise ModelError(f"cannot write into {shown_path(folder)}: it was replaced by another folder")
 
     def _name_of(self, path: Path) -> Path:
         for staging in self._folders:
@@ -270,6 +321,8 @@ class StagedFiles:
                 if staging.path.exists():
                     continue
             self._folders.remove(staging)
+        while self._appeared:
+            self._appeared.pop().close()
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -277,26 +330,26 @@ class StagedFiles:
 
 def _keep(staged: _Staged) -> None:
     """Keep the file that is replaced; a second link leaves it in its place until the replacement."""
-    staged.before.parent.mkdir(exist_ok=True)
+    staged.before.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(staged.target, staged.before, follow_symlinks=False)
+        os.link(staged.place, staged.before, follow_symlinks=False)
     except (OSError, NotImplementedError):  # a file system or platform without such links
-        os.replace(staged.target, staged.before)
+        os.replace(staged.place, staged.before)
 
 
 def _put_back(staged: _Staged, draft: os.stat_result) -> Path | None:
     """Undo the move of a file; return where the file before it still waits, if it cannot be put back."""
     try:
-        # Its target is removed only if it is the draft, and never what is there if the draft was not moved.
-        moved = os.path.lexists(staged.target) and os.path.samestat(os.lstat(staged.target), draft)
+        # Its place is cleared only if the draft is there, and never if the draft was not moved.
+        moved = os.path.lexists(staged.place) and os.path.samestat(os.lstat(staged.place), draft)
         if moved and staged.folder:
-            os.replace(staged.target, staged.draft)
+            os.replace(staged.place, staged.draft)
         if os.path.lexists(staged.before):
-            os.replace(staged.before, staged.target)
+            os.replace(staged.before, staged.place)
             # Of two links to one file, a replacement leaves both.
             staged.before.unlink(missing_ok=True)
         elif moved and not staged.folder:
-            staged.target.unlink()
+            staged.place.unlink()
     except OSError:
         return staged.before if os.path.lexists(staged.before) else None
     return None
