@@ -25,13 +25,19 @@ from splitops.ground import writing
 engine.tasks.__defaults__, engine._BLOCK, engine._PIECE = (100_000,), 10_000, 10_000
 first, second = ([int(number) for number in sys.argv.pop(1).split(",")] + [0])[:2]
 add, clean = journal.Journal.add, writing.StagedFiles.clean
-left = 3
+at, left = sys.argv.pop(1), 3
+if at == "copy":
+    copy = engine.copy
+    engine.copy = lambda *args, **how: (os.kill(os.getpid(), first), copy(*args, **how))
+if at == "publish":
+    replace = os.replace
+    os.replace = lambda *paths: (replace(*paths), os.kill(os.getpid(), first))
 
 def interrupted(self, task, checksums):
     global left
     add(self, task, checksums)
     left -= 1
-    if left == 0 and first:
+    if left == 0 and first and at == "add":
         os.kill(os.getpid(), first)
 
 def cleaned(self):
@@ -62,11 +68,11 @@ def child(environment, tmp_path):
     """Run a command that gets signals: the first among its tasks, the second while it cleans up."""
     np.save(tmp_path / "x.npy", ARRAY)
 
-    def run(words, *numbers: int, **options):
+    def run(words, *numbers: int, at="add", **options):
         given = ",".join(map(str, numbers)) or "0"
         how = {"capture_output": True, "text": True, "check": False, "timeout": 120, **options}
         return subprocess.run(
-            [sys.executable, "-c", CHILD, given, *words], env=environment, cwd=tmp_path, **how
+            [sys.executable, "-c", CHILD, given, at, *words], env=environment, cwd=tmp_path, **how
         )
 
     return run
@@ -224,11 +230,43 @@ def test_every_command_that_writes_tensor_files_can_be_continued(child, tmp_path
     assert names(tmp_path) == sorted([*before, "out"])
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "ksh"])
+@pytest.mark.parametrize("name", ["a\nb\t'c\\d$e", "\x1b[31m\x7f", "\u202e\udcff\u00a0\u00fc", "$'x"])
+def test_the_command_and_the_folder_can_be_pasted_into_a_shell(child, environment, tmp_path, shell, name):
+    if shutil.which(shell) is None:
+        pytest.skip("there is no such shell")
+    shutil.move(tmp_path / "x.npy", tmp_path / f"{name}.npy")
+    words = ["split", f"{name}.npy", "--axis", "1", "--parts", "2", "-o", f"{name} parts"]
+    [line] = child(words, signal.SIGTERM).stderr.splitlines()
+    assert line.isprintable()
+    folder, _, command = line.partition("kept in ")[2].partition(": delete it, or continue with: ")
+    again = command.replace("splitops", shlex.join([sys.executable, "-c", CHILD, "0", "add"]), 1)
+    how = {"cwd": tmp_path, "env": environment, "check": True, "capture_output": True, "text": True}
+    done = subprocess.run([shell, "-c", f"test -d {folder} && {again} && ! test -e {folder}"], **how)
+    assert "were copied before" in done.stdout
+    assert len(names(tmp_path / f"{name} parts")) == 2
+
+
+def test_an_interrupt_before_the_first_step_is_done_keeps_nothing_and_says_so(child, tmp_path):
+    """The first task is the only one."""
+    np.save(tmp_path / "x.npy", ARRAY[:6])
+    done = child([*SPLIT, "--verify"], signal.SIGTERM, at="copy")
+    assert (done.returncode, done.stderr) == (143, "splitops: interrupted; nothing of 11.7 KiB is kept\n")
+    assert names(tmp_path) == ["x.npy"]
+
+
+def test_an_interrupt_of_files_that_take_their_places_does_not_say_that_nothing_is_kept(child, tmp_path):
+    done = child(SPLIT, signal.SIGTERM, at="publish")
+    assert (done.returncode, done.stderr) == (143, "splitops: interrupted\n")
+    assert names(tmp_path / "out") == ["x.0.npy", "x.1.npy", "x.2.npy"]
+    assert names(tmp_path) == ["out", "x.npy"]
+
+
 def test_what_cannot_be_resumed_is_only_interrupted(child, tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("a", data=ARRAY, chunks=(10, 100))
     (tmp_path / "x.npy").unlink()
     done = child(["split", "x.h5", "--axis", "0", "--parts", "6", "--out", "out"], signal.SIGTERM)
-    assert (done.returncode, done.stderr) == (143, "splitops: interrupted\n")
+    assert (done.returncode, done.stderr) == (143, "splitops: interrupted; nothing of 1.1 MiB is kept\n")
     assert names(tmp_path) == ["x.h5"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pkgutil
 import re
 import sys
@@ -25,7 +26,7 @@ INVALID: Final = 1
 _COMMAND: Final = "splitops.command"
 """The key of a context's ``meta`` with the words of the command."""
 _MAX_COMMAND: Final = 1000
-"""Maximum length of a command that a message repeats."""
+"""Maximum length of a command that a message repeats, with the name of the folder before it."""
 
 _SYNONYMS: Final = {
     "--apply": ("--out",),
@@ -116,20 +117,31 @@ def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
     """Say what an interrupted command has kept, how to continue, and what to delete instead."""
     if not hasattr(error, "__notes__"):
         return "interrupted"
-    import shlex
-
     from splitops.files.planned import Kept
 
     kept = next((note for note in error.__notes__ if isinstance(note, Kept)), None)
     if kept is None:
         return "interrupted"
-    # After the name of the command, because no word is an option after a "--".
-    command = shlex.join(["splitops", words[0], *(["--resume"] * ("--resume" not in words)), *words[1:]])
-    if len(command) > _MAX_COMMAND:
-        command = "the same command with --resume"
     done, total = format_bytes(kept.done), format_bytes(kept.total)
-    folder = shlex.quote(str(kept.folder))
+    if kept.folder is None:
+        return f"interrupted; nothing of {total} is kept"
+    # After the name of the command, because no word is an option after a "--".
+    again = ["splitops", words[0], *(["--resume"] * ("--resume" not in words)), *words[1:]]
+    command, folder = " ".join(map(_quote, again)), _quote(str(kept.folder))
+    if len(command) + len(folder) > _MAX_COMMAND:
+        command = "the same command with --resume"
     return f"interrupted; {done} of {total} are kept in {folder}: delete it, or continue with: {command}"
+
+
+def _quote(word: str) -> str:
+    """Quote a word for a shell; what a terminal cannot show is escaped, as bash, zsh and ksh read it."""
+    import shlex
+
+    if word.isprintable():
+        return shlex.quote(word)
+    octal = "\\{:03o}".format
+    safe = (c if c.isprintable() and c not in "\\'" else "".join(map(octal, os.fsencode(c))) for c in word)
+    return f"$'{''.join(safe)}'"
 
 
 def _no_such_option(error: click.NoSuchOption) -> click.UsageError:

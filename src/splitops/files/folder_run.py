@@ -61,9 +61,14 @@ class FolderRun(Run):
         try:
             return self._run(staged)
         except BaseException as error:
-            if staged.kept and self._journal is not None and not isinstance(error, Exception):
-                done = sum(self.tasks[number].bytes for number in self._journal.done)
-                error.add_note(Kept(staged.kept[0], done, self.plan.bytes))
+            journal = self._journal
+            if (
+                journal is not None
+                and not isinstance(error, Exception)
+                and (staged.kept or not journal.whole)
+            ):
+                done = sum(self.tasks[number].bytes for number in journal.done)
+                error.add_note(Kept(next(iter(staged.kept), None), done, self.plan.bytes))
             raise
 
     def _run(self, staged: StagedFiles) -> Report:

@@ -177,22 +177,24 @@ class Kept(str):
     """What an interrupted run has kept: the note that it adds to the exception that ended it.
 
     Attributes:
-        folder: the hidden folder.
+        folder: the hidden folder, or None if nothing is kept.
         done: the tensor bytes that are copied.
         total: the tensor bytes of the run.
     """
 
-    folder: Path
+    folder: Path | None
     done: int
     total: int
 
-    def __new__(cls, folder: Path, done: int, total: int) -> Kept:
+    def __new__(cls, folder: Path | None, done: int, total: int) -> Kept:
         """Return the note."""
-        made = super().__new__(
-            cls,
-            f"{done} of {total} bytes are kept in {shown_path(folder)}: a run with resume=True continues "
-            "from there, and a run without it starts over",
-        )
+        said = f"nothing of {total} bytes is kept"
+        if folder is not None:
+            said = (
+                f"{done} of {total} bytes are kept in {shown_path(folder)}: a run with resume=True continues "
+                "from there, and a run without it starts over"
+            )
+        made = super().__new__(cls, said)
         made.folder, made.done, made.total = folder, done, total
         return made
 
