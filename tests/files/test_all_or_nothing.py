@@ -283,7 +283,7 @@ def test_what_is_encoded_last_is_made_again_and_compared(tmp_path):
 def test_lines_that_no_run_writes_end_the_journal(source, tmp_path, line):
     folder = tmp_path / "out"
     run(source, folder, 40)
-    path = staging(folder) / journal.FILE_NAME
+    path = staging(folder) / ".journal"
     lines = path.read_bytes().splitlines(keepends=True)
     text = line if isinstance(line, str) else json.dumps(line)
     path.write_bytes(b"".join(lines[:2]) + text.encode() + b"\n" + b"".join(lines[2:]))
@@ -366,7 +366,7 @@ def test_two_runs_at_once_are_rejected(source, tmp_path):
 def test_a_torn_line_of_the_journal_is_ignored(source, tmp_path, end):
     folder = tmp_path / "out"
     run(source, folder, 40)
-    path = staging(folder) / journal.FILE_NAME
+    path = staging(folder) / ".journal"
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 2
     assert all(json.loads(line) for line in lines)
@@ -475,7 +475,7 @@ def test_an_interrupt_before_anything_is_copied_leaves_nothing(source, tmp_path,
 def test_an_interrupt_before_a_run_knows_what_was_left_keeps_it(source, tmp_path, monkeypatch, name):
     folder = tmp_path / "out"
     run(source, folder, 40)
-    before = (staging(folder) / journal.FILE_NAME).read_bytes()
+    before = (staging(folder) / ".journal").read_bytes()
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -487,7 +487,7 @@ def test_an_interrupt_before_a_run_knows_what_was_left_keeps_it(source, tmp_path
         )
         with pytest.raises(KeyboardInterrupt):
             plan(source, folder).run(memory=MEMORY, resume=name != "clear")
-    assert (staging(folder) / journal.FILE_NAME).read_bytes() == before
+    assert (staging(folder) / ".journal").read_bytes() == before
     assert plan(source, folder).run(memory=MEMORY, resume=True).resumed > 0
     assert found(folder) == expected(source)
 

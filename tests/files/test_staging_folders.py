@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import stat
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,8 @@ import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
 from splitops.files import engine, extent_tasks
+from splitops.files.folder_run import FolderRun
+from splitops.files.planned import all_options
 from splitops.ground import staging
 from splitops.ground.staging import StagingFolder
 
@@ -123,6 +127,27 @@ def test_a_planted_journal_is_rejected(place, way, kind, resume, tmp_path):
             split(out, resume=resume)
         assert tree(hidden) == before
         assert safe(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 1000, 1 << 29])
+@pytest.mark.parametrize("begins_right", [False, True])
+def test_a_planted_journal_without_lines_takes_no_memory(place, size, begins_right):
+    out, hidden = place
+    hidden.mkdir(0o700)
+    with (hidden / ".journal").open("wb") as file:
+        if begins_right:
+            plan = splitops.files.plan_split(out.parent / "x.npy", out, axis=1, split=[500, 700, 800])
+            run = FolderRun(plan, all_options({"memory": MEMORY}))
+            file.write(json.dumps(run.identity).encode() + b"\n")
+        file.truncate(file.tell() + size)
+    tracemalloc.start()
+    try:
+        split(out, resume=True)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+    assert right(out)
+    assert not hidden.exists()
 
 
 @pytest.mark.parametrize("resume", [False, True])

@@ -325,12 +325,19 @@ def test_names_that_are_one_on_some_file_systems(model: Path, tmp_path: Path, na
     assert "Rename one of them" in run("split", model, "--max-size", 4000, "--out", tmp_path / "out", code=1)
 
 
-@pytest.mark.parametrize("name", [".journal", "before", ".source-0"])
-def test_a_file_with_the_name_of_one_that_a_run_needs(model: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [".journal", "before", "files", ".source-0"])
+@pytest.mark.parametrize("folder", ["new", "there"])
+def test_a_file_with_the_name_of_one_that_a_run_needs(
+    model: Path, tmp_path: Path, name: str, folder: str
+) -> None:
     (model / name).write_text("mine")
     (tmp_path / "there").mkdir()
-    with pytest.raises(FileError, match="a run has a file of this name itself"):
-        splitops.files.plan_by_size(model, tmp_path / "there", 4000)
+    (tmp_path / "there" / INDEX).write_text("old")
+    (tmp_path / "there" / name).write_text("old")
+    splitops.files.plan_by_size(model, tmp_path / folder, 4000).run(overwrite=True)
+    assert (tmp_path / folder / name).read_text() == "mine"
+    assert (tmp_path / folder / INDEX).read_text() != "old"
+    assert not list(tmp_path.rglob(".splitops-*"))
 
 
 def test_every_plan_of_files_names_its_targets_once(model: Path, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import FileError, shown_path
-from splitops.ground.staging import LOCK_NAME, StagingFolder
+from splitops.ground.staging import StagingFolder
 
-FILE_NAME: Final = LOCK_NAME
+_MAX_LINE: Final = 16 << 20
+"""Maximum bytes of a line beyond those that a line of this run has: a planted journal may be any file."""
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 
@@ -84,7 +85,8 @@ class Journal:
     def _read(self, identity: dict[str, Any], folder: Path) -> None:
         self._file.seek(0)
         end = 0
-        for number, text in enumerate(self._file):
+        limit = _MAX_LINE + len(json.dumps(identity)) + 8 * max(self._counts, default=0)
+        for number, text in enumerate(iter(lambda: self._file.readline(limit), b"")):
             try:
                 line = json.loads(text) if text.endswith(b"\n") else None
             except (ValueError, RecursionError):

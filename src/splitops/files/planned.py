@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,12 @@ from splitops.files.chunks import ChunkCopies
 from splitops.files.extent_tasks import ExtentCopies, ExtentTask
 from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
-from splitops.files.journal import FILE_NAME
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.notebooks import html_table
 
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
-_OWN: Final = re.compile(rf"{re.escape(FILE_NAME)}|before|\.source-\d+")
-"""Names in the hidden folder of a run: its journal, the files before it, and sources that it has fetched."""
 TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
 """What to do about a file that already exists."""
 
@@ -264,7 +260,7 @@ class PlannedFiles:
         return digest.hexdigest()
 
     def reject_doubles(self) -> None:
-        """Reject two targets of one name, a file where a folder is needed, and names that are the run's own.
+        """Reject two targets of one name, and a file where a folder is needed.
 
         Names that differ only in case, or in how an accent is encoded, are one file on some file systems.
 
@@ -274,9 +270,6 @@ class PlannedFiles:
         first: dict[str, int] = {}
         for index, target in enumerate(self.targets):
             key = _file_key(target.name)
-            if _OWN.fullmatch(key):
-                name = shown(target.name)
-                raise FileError(f"{name} is {self._origin(index)}, and a run has a file of this name itself")
             if first.setdefault(key, index) != index:
                 raise self._doubles(first[key], index)
         for index, target in enumerate(self.targets):
