@@ -173,9 +173,10 @@ class StagingFolder:
         """Where files and folders of the folder around are written, by their names."""
         return self.root / _DRAFTS
 
-    def before(self, draft: Path) -> Path:
-        """Return where the file that a draft replaces waits."""
-        return self.root / _BEFORE / draft.relative_to(self.drafts)
+    @property
+    def before(self) -> Path:
+        """Where the files that they replace wait, by their names."""
+        return self.root / _BEFORE
 
     def name_of(self, path: Path) -> Path:
         """Return a path below the root as other processes and people know it; others as they are."""

@@ -9,7 +9,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -58,26 +58,19 @@ class _Staged:
     folder: bool = False
     names: tuple[str, ...] | None = None
 
-    def inside(self, name: str, place: Path) -> _Staged:
-        """Return a file of a new folder, which belongs into a folder that is there."""
-        draft = self.draft / name
-        return _Staged(draft, place / name, self.target / name, self.before / name, draft.is_dir())
-
 
 @dataclass(frozen=True, slots=True)
-class _Drafts:
-    """Where files of a folder are written, and where they belong."""
+class _Folder:
+    """A folder of files: where they are written, where they belong, and where those before them wait."""
 
-    staging: StagingFolder
     drafts: Path
     places: Path
+    before: Path
 
     def stage(self, path: Path, *, folder: bool, names: Sequence[str] | None = None) -> _Staged:
-        draft = self.drafts / path.name
-        before = self.staging.before(draft)
-        return _Staged(
-            draft, self.places / path.name, path, before, folder, None if names is None else tuple(names)
-        )
+        """Return the file of a path in the folder."""
+        name, inside = path.name, None if names is None else tuple(names)
+        return _Staged(self.drafts / name, self.places / name, path, self.before / name, folder, inside)
 
 
 class StagedFiles:
@@ -111,7 +104,7 @@ class StagedFiles:
         self._files: list[_Staged] = []
         self._streamed = 0
         self._folders: list[StagingFolder] = []
-        self._drafts: dict[Path, _Drafts] = {}
+        self._drafts: dict[Path, _Folder] = {}
         """By folder, where files of it are written."""
         self._appeared: list[OpenFolder] = []
         self._made: list[Path] = []
@@ -173,13 +166,11 @@ class StagedFiles:
             ModelError: the folder beside its place cannot be made.
         """
         try:
-            around = self._drafts_in(folder.parent)
-            staged = around.stage(folder, folder=True, names=names)
+            staged = self._drafts_in(folder.parent).stage(folder, folder=True, names=names)
             staged.draft.mkdir(exist_ok=True)
         except OSError as error:
             raise _cannot_write(folder, error) from error
-        # for other files in the folder
-        self._drafts[folder] = _Drafts(around.staging, staged.draft, staged.place)
+        self._drafts[folder] = _Folder(staged.draft, staged.place, staged.before)  # for other files in it
         self._files.append(staged)
         return staged.draft
 
@@ -202,7 +193,7 @@ class StagedFiles:
         _reject_other_kind(path, folder=folder)
         return self._drafts_in(path.parent).stage(path, folder=folder)
 
-    def _drafts_in(self, folder: Path) -> _Drafts:
+    def _drafts_in(self, folder: Path) -> _Folder:
         """Return where files of a folder are written: in a hidden folder in it, made if it is missing."""
         if folder not in self._drafts:
             staging = next((each for each in self._folders if each.path.parent == folder), None)
@@ -210,7 +201,7 @@ class StagedFiles:
                 # A folder and not a name of its own for each file: any name that the target may have fits.
                 staging = self._add(folder, lambda: StagingFolder(staging_path(folder, secrets.token_hex(8))))
             staging.drafts.mkdir(exist_ok=True)
-            self._drafts[folder] = _Drafts(staging, staging.drafts, staging.around.root)
+            self._drafts[folder] = _Folder(staging.drafts, staging.around.root, staging.before)
         return self._drafts[folder]
 
     def _add(self, folder: Path, make: Callable[[], StagingFolder]) -> StagingFolder:
@@ -270,14 +261,14 @@ class StagedFiles:
 
     def _to_move(self) -> Iterator[_Staged]:
         """Yield what is moved: a new folder as one, or what is in it where the folder has appeared since."""
-        new: dict[Path, Path | None] = {}
-        """By the drafts of new folders: where what is in them is moved, or None if it is moved with them."""
+        new: dict[Path, _Folder | None] = {}
+        """New folders by their drafts, or None for those that are moved as one."""
         for staged in self._files:
-            around = staged.draft.parent
             if staged.names is None:
-                place = new.get(around, staged.place.parent)
-                if place is not None:
-                    yield replace(staged, place=place / staged.place.name)
+                if staged.draft.parent not in new:
+                    yield staged
+                elif (around := new[staged.draft.parent]) is not None:
+                    yield around.stage(staged.target, folder=staged.folder)
             elif not os.path.lexists(staged.place):
                 new[staged.draft] = None
                 yield staged
@@ -287,8 +278,9 @@ class StagedFiles:
                     self._appeared.append(OpenFolder(staged.place, UNFOLLOWED))
                 except OSError as error:
                     raise _cannot_write(staged.target, error) from error
-                new[staged.draft] = place = self._appeared[-1].root
-                yield from (staged.inside(name, place) for name in staged.names)
+                new[staged.draft] = around = _Folder(staged.draft, self._appeared[-1].root, staged.before)
+                for name in staged.names:
+                    yield around.stage(staged.target / name, folder=(staged.draft / name).is_dir())
 
     def _reject_other_folders(self) -> None:
         """Reject folders that are not, by their names, those in which the set was begun."""
