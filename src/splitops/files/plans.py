@@ -64,8 +64,8 @@ class FilePlan(PlannedFiles):
         """Write the targets: all of them whole, or none.
 
         What is no error but ends the run (a KeyboardInterrupt, a SystemExit) leaves a hidden folder with the
-        tensors that are copied, for ``resume=True``. A note has its name, or says that nothing is kept. Targets
-        that cannot be resumed leave nothing: those at an address, chunks of HDF5, computed arrays.
+        tensors that are copied, for ``resume=True``. A note has its name, or says that nothing is kept.
+        Targets that cannot be resumed leave nothing: those at an address, chunks of HDF5, computed arrays.
 
         Args:
             **options: the fields of :class:`RunOptions`.
