@@ -142,7 +142,8 @@ def test_models_are_well_formed() -> None:
     for case in CASES.values():
         model = model_of(record_of(case))
         codes = {finding.code for finding in check(model) if "." in finding.code and not finding.runtime}
-        assert codes - {"outputs.count"} <= ({case.error} if case.error else set()), case.id
+        # Lengths that are constants on an open axis are valid, and named in a warning.
+        assert codes - {"outputs.count", "lengths.baked"} <= ({case.error} if case.error else set()), case.id
         if case.valid and isinstance(model, onnx.ModelProto):
             onnx.checker.check_model(model)
 

@@ -367,8 +367,8 @@ def test_the_newest_operation_set_is_that_of_the_newest_release() -> None:
 
 @pytest.mark.parametrize(("size", "count"), [(0, 0), (5000, 5000), (2**40, 2**40)])
 def test_too_many_parts_of_a_sequence_are_counted_to_their_end(size: int, count: int) -> None:
-    body = "{ s = SplitToSequence(x) n = SequenceLength(s) }"
-    text = f"g (float[{size}] x) => (int64 n) {body}"
+    body = "{ s = SplitToSequence(x) e = SequenceEmpty() c = Identity(s) d = SequenceErase(c, i) }"
+    text = f"g (float[{size}] x, int64 i) => (seq(float[k]) d) {body}"
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
     [change] = [change for change in convert(model, "openvino", report=True).changes if change.is_split]
     assert f"the sequence has {count} parts, but a Split gives 1 to 4096" in str(change.error)
