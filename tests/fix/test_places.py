@@ -114,6 +114,108 @@ def test_a_number_that_each_caller_states_is_rejected() -> None:
     assert caught.value.where.graph == "function own.first"
 
 
+def in_function(opset: int, own: int, body: str, outputs: str = "a, b", more: str = "") -> onnx.ModelProto:
+    """A model of one opset whose function, of another one, makes parts of float[6]."""
+    types = ", ".join(f"float[{name.upper()}] {name}" for name in outputs.split(", "))
+    return onnx.parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["": {opset}, "own": 1]>
+        g (float[6] x) => ({types}) {{ {outputs} = own.f(x) }} {more}
+        <domain: "own", opset_import: ["": {own}, "own": 1]>
+        f (x) => ({outputs}) {{ {body} }}""")
+
+
+EVEN, COUNTED = "a, b = Split<axis = 0>(x)", "a, b = Split<num_outputs = 2>(x)"
+LENGTHS = "k = Constant<value_ints = [4, 2]>() a, b = Split(x, k)"
+IN_BRANCHES = """
+    c = Constant<value = bool {1}>()
+    a, b = If(c) <then_branch = t () => (p, q) { p, q = Split(x) },
+                  else_branch = e () => (r, s) { s, r = Split(x) }>"""
+CALLED = """
+    <domain: "own", opset_import: ["": 13]>
+    inner (x) => (a, b) { a, b = Split(x) }"""
+ELEMENT = "i = Constant<value = int64 {1}>() s = SplitToSequence<keepdims = 1>(x) a = SequenceAt(s, i)"
+
+
+@pytest.mark.parametrize(
+    ("model", "rejects", "ort_rejects"),
+    [
+        (in_function(18, 13, EVEN), True, True),
+        (in_function(18, 11, EVEN), True, True),
+        (in_function(13, 11, EVEN), True, False),
+        (in_function(13, 18, COUNTED), True, True),
+        (in_function(11, 18, COUNTED), True, True),
+        (in_function(18, 11, "a, b = Split<split = [4, 2]>(x)"), True, True),
+        (in_function(11, 13, LENGTHS), True, True),
+        (in_function(18, 13, LENGTHS), True, False),
+        (in_function(24, 23, ELEMENT, "a"), True, False),
+        (in_function(18, 17, IN_BRANCHES), False, True),
+        (in_function(18, 18, "a, b = own.inner(x)", more=CALLED), True, True),
+    ],
+)
+def test_a_function_whose_opset_selects_another_version(
+    model: onnx.ModelProto, rejects: bool, ort_rejects: bool
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    feeds = {"x": np.arange(6, dtype=np.float32)}
+
+    def is_rejected(model: onnx.ModelProto) -> tuple[bool, bool]:
+        said = [False, False]
+        try:
+            onnx.checker.check_model(model)
+        except onnx.checker.ValidationError:
+            said[0] = True
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        except Exception:  # each reason has a class of its own
+            said[1] = True
+        return said[0], said[1]
+
+    assert is_rejected(model) == (rejects, ort_rejects)
+    found = [one for one in splitops.check(model) if one.code == "function.opset"]
+    assert {str(one.severity) for one in found} == {"error"}
+    expected = splitops.run(model, feeds, engine="reference")
+    report = fix(model, "onnxruntime", report=True)
+    reasons = [site.reasons[0].code for site in report.rewritten]
+    assert reasons == ["function.opset"] * len(found)
+    fixed: Any = report.model
+    assert is_rejected(fixed) == (False, False)
+    assert not splitops.check(fixed, "onnxruntime")
+    made = onnxruntime.InferenceSession(fixed.SerializeToString()).run(None, feeds)
+    for one, other in zip(made, expected.values(), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize("own", [13, 17])
+def test_a_function_whose_opset_selects_the_same_versions_stays(own: int) -> None:
+    model = in_function(15, own, EVEN)
+    onnx.checker.check_model(model)
+    assert not [one for one in splitops.check(model) if one.code == "function.opset"]
+    assert fix(model) == model
+
+
+def test_a_function_that_cannot_move_is_left_with_the_reason() -> None:
+    model = in_function(13, 18, f"y = Col2Im(x, x, x) {COUNTED}")
+    (left,) = fix(model, report=True, partial=True).unfixable
+    assert left.before == "Split-18(axis=0, num_outputs=2)"
+    assert "function.opset" in str(left)
+    assert "cannot move to that opset: Col2Im-18 in it" in left.reasons[0].text
+    assert fix(model, partial=True) == model
+    with pytest.raises(splitops.ModelError, match=r"\[function.opset\]"):
+        fix(model)
+
+
+def test_other_operators_of_another_version_are_a_warning() -> None:
+    model = in_function(18, 13, "a = Relu(x)", "a")
+    with pytest.raises(onnx.checker.ValidationError):
+        onnx.checker.check_model(model)
+    (found,) = splitops.check(model)
+    assert (found.code, str(found.severity)) == ("function.opset", "warning")
+    assert "'Relu'" in found.message
+    moved = splitops.convert(model, "onnx:18")
+    onnx.checker.check_model(moved)
+    assert not splitops.check(moved)
+
+
 def results(model: Any, target: str, unbind: str | None = None) -> list[str]:
     """The form of each split in the fixed model, or why it is unfixable."""
     sites = fix(model, target, unbind=unbind, partial=True, report=True).splits

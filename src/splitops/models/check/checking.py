@@ -17,7 +17,7 @@ from splitops.models.check import baked
 from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.limits import DEPENDS, Limit
-from splitops.models.check.onnx_form import form_findings, misread_sequences
+from splitops.models.check.onnx_form import form_findings, function_findings, misread_sequences
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
@@ -140,6 +140,7 @@ def examine_nodes(
 def _form(opened: NodeModel, model: ir.Model, found: Found) -> Iterator[Finding]:
     if isinstance(opened.source, ModelProto):
         yield from form_findings(opened.source, opened.where)
+        yield from function_findings(model, opened.where)
         yield from misread_sequences(model, found.values, opened.where)
 
 

@@ -10,6 +10,7 @@ from splitops.models.check.targets import every_limit, names
 
 MODEL_CODES: Final = (
     "model.invalid",
+    "function.opset",
     "lengths.baked",
     "stated.shape",
     "stated.type",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 import onnx_ir as ir
 from onnx import IR_VERSION, ModelProto, TypeProto, ValueInfoProto
@@ -12,7 +13,14 @@ from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
-from splitops.models.graph.onnx import known, label, located_nodes
+from splitops.models.graph.onnx import (
+    OtherVersion,
+    known,
+    label,
+    located_nodes,
+    opset_imports,
+    other_versions,
+)
 from splitops.models.graph.sites import is_split
 from splitops.models.known import NOTHING, Known, SequenceOf, Tensor
 from splitops.spec.operators import schema
@@ -63,6 +71,58 @@ def misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where: 
                 message=text,
                 fix=fix,
             )
+
+
+OTHER_VERSION: Final = "function.opset"
+"""The code of nodes of a function that its opset and that of the model read as two versions."""
+
+
+def function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
+    """Yield the splits of functions of which the model's opset selects another version.
+
+    Of a function without such splits, its other such nodes are one warning.
+    """
+    of_function: dict[str, list[OtherVersion]] = {}
+    for one in other_versions(model):
+        of_function.setdefault(one.function, []).append(one)
+    for path, found in of_function.items():
+        splits = [one for one in found if is_split(one.node)]
+        for one in splits:
+            yield Finding(
+                code=OTHER_VERSION,
+                operator=f"{one.node.op_type}-{one.version}",
+                where=replace(where, graph=one.path, node=label(one.node)),
+                message=other_version_words(one),
+                fix=f"splitops fix moves the function to the opset of the model, {_opset(model)}",
+            )
+        if not splits:
+            names = [shown(name) for name in dict.fromkeys(one.node.op_type for one in found)]
+            more = f" and {len(names) - _MOST_NAMED} more operators" if len(names) > _MOST_NAMED else ""
+            yield Finding(
+                code=OTHER_VERSION,
+                severity=Severity.WARNING,
+                where=replace(where, graph=path),
+                message=f"the opsets of the function and of the model, {_opset(model)}, select other "
+                f"versions of {', '.join(names[:_MOST_NAMED])}{more}",
+                fix=f"splitops convert --to onnx:{_opset(model)} moves the functions to that opset",
+            )
+
+
+def other_version_words(one: OtherVersion) -> str:
+    """Say which two versions of a node a function and its model select."""
+    of_model = "no such operator" if one.of_model is None else f"{one.node.op_type}-{one.of_model}"
+    mine = "no such operator" if one.version is None else f"{one.node.op_type}-{one.version}"
+    return (
+        f"the opset of the function selects {mine} and that of the model {of_model}: such a model is not "
+        "valid, and runtimes that inline the function read the version of the model"
+    )
+
+
+def _opset(model: ir.Model) -> int:
+    return opset_imports(model.graph, model).get("", 0)
+
+
+_MOST_NAMED: Final = 8
 
 
 def is_sequence(value: ir.Value | None) -> bool:

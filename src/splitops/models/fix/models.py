@@ -16,6 +16,7 @@ from splitops.models.check.conditions import Surroundings
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.targets import Target
 from splitops.models.fix.declared import Declarations, Repair
+from splitops.models.fix.functions import MovedFunctions
 from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.onnx_forms import OnnxForms
@@ -125,10 +126,11 @@ def fix_nodes(
 
     Without ``repair``, splits that break a rule stay. ``on_look`` is called before each round.
     """
-    edited = model.editable(name_unread=False)
+    functions = MovedFunctions(model)
+    edited = functions.edited
     look = partial(look_at, edited, model.where, targets, unbind, opening, on_look)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
-    return edited, splits, last
+    return edited, functions.told(splits), last
 
 
 def look_at(

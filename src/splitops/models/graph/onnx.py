@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 import onnx_ir as ir
 from onnx import AttributeProto
 
 from splitops.errors import NOWHERE
+from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
@@ -126,6 +127,37 @@ def located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, int]]:
         opset = opset_imports(owner, model if start is None else None).get("", 1)
         for path, node in nodes_of(owner, start):
             yield path, node, opset
+
+
+class OtherVersion(NamedTuple):
+    """A node of a function, whose opset selects another version of it than the opset of the model."""
+
+    function: str
+    """The path of the function."""
+    path: str
+    """That of the node's graph, the function or one inside it."""
+    node: ir.Node
+    version: int | None
+    """None where the opset has no such operator."""
+    of_model: int | None
+
+
+def other_versions(model: ir.Model) -> Iterator[OtherVersion]:
+    """Yield the nodes of functions of which the model's opset selects another version.
+
+    Such models are not valid, and runtimes that inline functions read the model's version.
+    """
+    imported, functions = opset_imports(model.graph, model), functions_of(model)
+    for function in functions.values():
+        own, start = opset_imports(function), function_path(function)
+        for path, node in nodes_of(function, start) if own != imported else ():
+            domain, assumed = canonical(node.domain), imported.get(canonical(node.domain))
+            if assumed is None or domain not in own or function_key(node) in functions:
+                continue
+            first, second = (version_of(node.op_type, opset, domain) for opset in (own[domain], assumed))
+            since = tuple(None if one is None else one.since for one in (first, second))
+            if since[0] != since[1]:
+                yield OtherVersion(start, path or start, node, *since)
 
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:

@@ -1,0 +1,82 @@
+"""Functions whose opset selects another version of a split than that of their model, moved to the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from splitops.models.check.onnx_form import OTHER_VERSION, other_version_words
+from splitops.models.convert.onnx_to_onnx import Converting
+from splitops.models.convert.report import Change
+from splitops.models.fix.report import FixStatus, Reason, SplitReport
+from splitops.models.graph.model import NodeModel
+from splitops.models.graph.onnx import label, opset_imports, other_versions, owners_of
+from splitops.models.graph.openvino import source_of
+from splitops.models.graph.sites import is_split
+from splitops.models.infer.walk import Upstream
+from splitops.models.sites.forms import Form
+
+_Place = tuple[str | None, str | None]
+
+
+class MovedFunctions:
+    """A model for rewriting, with each function that has splits of another version at the model's opset.
+
+    A function with a node that cannot move stays as it is.
+    """
+
+    def __init__(self, model: NodeModel) -> None:
+        self._befores: dict[_Place, str] = {}
+        self._reasons: dict[_Place, Reason] = {}
+        stuck: dict[str, str] = {}
+        while True:
+            self.edited = model.editable(name_unread=False)
+            found = [] if source_of(self.edited) is not None else list(other_versions(self.edited))
+            splits = [one for one in found if is_split(one.node)]
+            for one in splits:
+                words, why = other_version_words(one), stuck.get(one.function)
+                words += f"; the function cannot move to that opset: {why}" if why else ""
+                self._reasons[one.path, label(one.node)] = Reason(OTHER_VERSION, words)
+            paths = {one.function for one in splits} - stuck.keys()
+            if not paths:
+                return
+            changes = _move(self.edited, model, paths)
+            again = {}
+            for change in changes:
+                of = (path for path in paths if f"{change.where.graph}/".startswith(f"{path}/"))
+                if change.error is not None:
+                    again |= dict.fromkeys(of, f"{change.before} in it: {change.error.message}")
+            if not again:
+                self._befores = {(one.where.graph, one.where.node): one.before for one in changes}
+                return
+            stuck |= again
+
+    def told(self, splits: Iterable[SplitReport]) -> tuple[SplitReport, ...]:
+        """Add to the reports of splits that their functions were moved, or could not be."""
+        return tuple(map(self._told, splits))
+
+    def _told(self, split: SplitReport) -> SplitReport:
+        place = split.where.graph, split.where.node
+        why, before = self._reasons.get(place), self._befores.get(place)
+        if why is None:
+            return split
+        unfixable = before is None or split.status is FixStatus.UNFIXABLE
+        return replace(
+            split,
+            status=FixStatus.UNFIXABLE if unfixable else FixStatus.REWRITTEN,
+            before=before or split.before,
+            reasons=split.reasons if before is not None and unfixable else (why, *split.reasons),
+        )
+
+
+def _move(edited: ir.Model, model: NodeModel, paths: Iterable[str]) -> Sequence[Change]:
+    Upstream(edited, model.where, lambda site: None).run().note()
+    opset = opset_imports(edited.graph, edited)[""]
+    converting = Converting(edited, model.where)
+    for path, owner in owners_of(edited):
+        if path in paths:
+            converting.move(owner, opset_imports(owner)[""], opset, Form.SAME)
+            owner.opset_imports[""] = opset
+    return converting.changes
