@@ -90,9 +90,11 @@ class Opaque:
 
     Attributes:
         type: its type in the format's own form, serialised.
+        element: of an optional, what is known of its element if it has one.
     """
 
     type: bytes
+    element: Tensor | SequenceOf | None = None
 
     def __str__(self) -> str:
         return "no tensor"
@@ -150,6 +152,9 @@ def join(left: Known, right: Known) -> Known:
         total = hull(left.total, right.total)
         assert total is not None
         return SequenceOf(element, length, left.axis if left.axis == right.axis else None, total)
+    if isinstance(left, Opaque) and isinstance(right, Opaque) and left.type == right.type:
+        both = join(left.element, right.element)
+        return Opaque(left.type, both if isinstance(both, Tensor | SequenceOf) else None)
     return left if left == right else None
 
 

@@ -15,7 +15,7 @@ from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
-from splitops.models.infer.onnx_rules import followed
+from splitops.models.infer.onnx_rules import TEXT_OPERATORS, followed, with_text_sizes
 from splitops.models.known import Known, Tensor
 from splitops.spec.elements.types import ElementType, from_onnx
 
@@ -63,6 +63,8 @@ class NodeInference:
             if complete and not node.domain:
                 outputs = followed(node, attributes, opsets.get("", 0), inputs, outputs)
             found = self._found[key] = tuple(outputs)
+        if not node.domain and node.op_type in TEXT_OPERATORS:  # which are no part of the key
+            return with_text_sizes(node, attributes, opsets.get("", 0), found)
         if complete or node.domain:
             return found
         return followed(node, attributes, opsets.get("", 0), inputs, found)
@@ -92,10 +94,15 @@ def _is_fed(known: Tensor) -> bool:
 
 def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
     version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
-    if version is None or version.deprecated or not version.fits(node):
+    if version is None or version.deprecated:
         return [None] * len(node.output)
     types = _types_by_schema(version.schema, node, inputs)
-    found = _inferred(version.schema, node, opsets, inputs)
+    found: list[Known] = [None] * len(node.output)
+    if version.fits(node):
+        if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
+            # onnx takes what is left out for 0, and the default is 1
+            node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))
+        found = _inferred(version.schema, node, opsets, inputs)
     return [
         Tensor(kind, known.shape if isinstance(known, Tensor) else None)
         if kind is not None and (known is None or (isinstance(known, Tensor) and known.type is None))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import node_proto
@@ -29,34 +30,39 @@ from splitops.models.known import (
     value_of_shape,
 )
 from splitops.models.movers import BY_OPERATOR
-from splitops.models.movers.followed import numbers
+from splitops.models.movers.followed import moved, numbers
 from splitops.models.movers.mover import OnnxNode
 from splitops.models.movers.numbers import ARITHMETIC, apply
 from splitops.models.movers.shapes import broadcast, counted, joined, size_of
 from splitops.spec.elements.types import ElementType, from_onnx
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape, dimension
 
 
 def followed(
     node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], outputs: Sequence[Known]
 ) -> Sequence[Known]:
     """Return what is known of a node's outputs, by onnx and by the rules here, with their numbers."""
-    rule, told = _RULES.get(node.op_type), Tensor()
+    rule, told = _RULES.get(node.op_type), [Tensor()]
     if rule is None and node.op_type not in _FOLDED:
         return outputs
     if rule is not None:
         try:
             values = {name: attribute.value for name, attribute in attributes.items()}
-            told = rule(OnnxNode(node.op_type, opset, values, inputs))
+            said = rule(OnnxNode(node.op_type, opset, values, inputs))
         except _UNFIT:
             pass  # too little is known, or the numbers do not fit one another: the node fails then
         else:
-            kind = None if node.op_type in BY_OPERATOR else told.type
-            outputs = [_completed(output or Tensor(), kind, told.shape) for output in outputs]
+            told = [said] * len(outputs) if isinstance(said, Tensor) else list(said)
+            told = [*told, *[Tensor()] * len(outputs)][: len(outputs)]
+            moves = node.op_type in BY_OPERATOR
+            outputs = [
+                _completed(output or Tensor(), None if moves else one.type, one.shape)
+                for output, one in zip(outputs, told, strict=True)
+            ]
     if node.op_type not in _FROM_SHAPES and not any(map(_has_numbers, inputs)):
         return outputs
-    results: Sequence[Value | None] = [told.value]
-    if told.value is None and node.op_type in _FOLDED:
+    results: Sequence[Value | None] = [one.value for one in told]
+    if not any(map(_has_numbers, told)) and node.op_type in _FOLDED:
         results = _folded(node, attributes, opset, inputs, outputs)
     if len(results) != len(outputs):
         return outputs
@@ -135,17 +141,104 @@ def _pad(node: OnnxNode) -> Tensor:
 
 def _range(node: OnnxNode) -> Tensor:
     start, limit, delta = node.entry(0), node.entry(1), node.entry(2)
-    if not isinstance(delta, int) or delta < 1:
-        raise ValueError("only steps forward are followed")
-    return Tensor(shape=(counted(start, limit, delta),))
+    if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
+        return Tensor(shape=(max(0, -((start - limit) // delta)),))
+    if isinstance(delta, int) and delta > 0:
+        return Tensor(shape=(counted(start, limit, delta),))
+    kinds: set[Any] = {tensor.type.numpy for tensor in node.tensors() if tensor.type is not None}
+    # Runtimes divide in the type of the numbers, or in a wider one.
+    counts = {math.ceil((kind(limit) - kind(start)) / kind(delta)) for kind in (*kinds, np.float64)}
+    (count,) = counts
+    return Tensor(shape=(max(0, count),))
 
 
 def _one_hot(node: OnnxNode) -> Tensor:
-    shape = list(node.shape())
+    shape, depth = list(node.shape()), node.entry(1)
     axis = range(len(shape) + 1)[node.attributes.get("axis", -1)]
+    depth = int(depth) if isinstance(depth, float) else depth
     values = node.inputs[2]
     kind = values.type if isinstance(values, Tensor) else None
-    return Tensor(kind, (*shape[:axis], size_of(node.entry(1)), *shape[axis:]))
+    return Tensor(kind, (*shape[:axis], size_of(depth), *shape[axis:]))
+
+
+def _compress(node: OnnxNode) -> Tensor:
+    """Take the positions of an axis, or of all elements, at which a condition is true."""
+    data, condition, axis = node.tensor(), node.tensor(1), node.attributes.get("axis")
+    whole = None if data.shape is None else _product(data.shape) if axis is None else data.shape[axis]
+    if condition.is_whole:
+        count: Dim = int(np.count_nonzero(numbers(condition)))
+    else:
+        count = dimension(0, _lowest_bound(whole, condition.shape[0] if condition.shape else None))
+    if axis is None:
+        shape: Shape = (count,)
+    else:
+        shape = tuple(count if at == axis % len(node.shape()) else dim for at, dim in enumerate(node.shape()))
+
+    def taken() -> Value:
+        chosen = numbers(data) if axis is not None else numbers(data).reshape(-1)
+        return np.compress(_whole(condition).reshape(-1), chosen, axis or 0)
+
+    return moved(data.type, shape, taken)
+
+
+def _non_zero(node: OnnxNode) -> Tensor:
+    """Give the position of each element that is not 0: a row for each axis."""
+    data, shape = node.tensor(), node.shape()
+    if data.is_whole:
+        found = np.array(np.nonzero(np.atleast_1d(numbers(data))), np.int64)
+        return Tensor(shape=tuple(found.shape), value=found)
+    return Tensor(shape=(max(1, len(shape)), dimension(0, _lowest_bound(_product(shape)))))
+
+
+def _unique(node: OnnxNode) -> list[Tensor]:
+    """Give what is unique, where it is first, which of it each one is, and how many there are of each."""
+    data, shape, axis = node.tensor(), node.shape(), node.attributes.get("axis")
+    axis = None if axis is None else range(len(shape))[axis]
+    whole = _product(shape) if axis is None else shape[axis]
+    if data.is_whole and not np.any(numbers(data) != numbers(data)):  # of NaN each one may be unique
+        count: Dim = np.unique(numbers(data), axis=axis).shape[axis or 0]
+    else:
+        most = _lowest_bound(whole)
+        count = dimension(min(1, whole if isinstance(whole, int) else whole.lo), most)
+    made = (count,) if axis is None else (*shape[:axis], count, *shape[axis + 1 :])
+    return [Tensor(shape=made), Tensor(shape=(count,)), Tensor(shape=(whole,)), Tensor(shape=(count,))]
+
+
+def _whole(tensor: Tensor) -> Value:
+    if not tensor.is_whole:
+        raise ValueError("a number is unknown")
+    return numbers(tensor)
+
+
+def _product(shape: Shape) -> Dim:
+    total: Any = 1
+    for size in shape:
+        total = _TIMES(total, size)
+    return size_of(total)
+
+
+def _lowest_bound(*sizes: Dim | None) -> int | None:
+    """Return the most that none of some sizes is below; None where none has a bound."""
+    most = [size if isinstance(size, int) else size.hi for size in sizes if size is not None]
+    return min((one for one in most if one is not None), default=None)
+
+
+def _window(node: OnnxNode) -> Tensor:
+    return Tensor(shape=(size_of(node.entry(0)),))
+
+
+def _mel_weights(node: OnnxNode) -> Tensor:
+    length = node.entry(1)
+    bins = length // 2 + 1 if isinstance(length, int) and length >= 0 else None
+    return Tensor(shape=(size_of(bins), size_of(node.entry(0))))
+
+
+def _as_first(node: OnnxNode) -> Tensor:
+    return Tensor(shape=node.shape())
+
+
+def _max_unpool(node: OnnxNode) -> Tensor:
+    return Tensor(shape=tuple(map(size_of, node.entries(2))))
 
 
 def _top_k(node: OnnxNode) -> Tensor:
@@ -233,16 +326,25 @@ _BOOL: Final = from_onnx(TensorProto.BOOL)
 _PLUS: Final = ARITHMETIC["Add"]
 _TIMES: Final = ARITHMETIC["Mul"]
 
-_RULES: Final[Mapping[str, Callable[[OnnxNode], Tensor]]] = {
+_RULES: Final[Mapping[str, Callable[[OnnxNode], Tensor | Sequence[Tensor]]]] = {
     **{name: mover.infer_node for name, mover in BY_OPERATOR.items()},
+    "Compress": _compress,
     "ConcatFromSequence": _concat_from_sequence,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
     "Flatten": _flatten,
     # Functions in the schemas of some versions, which onnx does not look into for one node.
+    "BlackmanWindow": _window,
     "GreaterOrEqual": _compared,
+    "GroupNormalization": _as_first,
+    "HammingWindow": _window,
+    "HannWindow": _window,
     "Identity": _same,
     "LessOrEqual": _compared,
+    "MaxUnpool": _max_unpool,
+    "MeanVarianceNormalization": _as_first,
+    "MelWeightMatrix": _mel_weights,
+    "NonZero": _non_zero,
     "OneHot": _one_hot,
     "Pad": _pad,
     "Range": _range,
@@ -251,6 +353,7 @@ _RULES: Final[Mapping[str, Callable[[OnnxNode], Tensor]]] = {
     "Size": _size,
     "Tile": _tile,
     "TopK": _top_k,
+    "Unique": _unique,
     "Where": _where,
 }
 """What each operator makes of what is known of its inputs."""
@@ -282,7 +385,6 @@ _FOLDED: Final = frozenset(
         "MatMul",
         "Mod",
         "Neg",
-        "NonZero",
         "Not",
         "OneHot",
         "Or",
@@ -319,7 +421,7 @@ def _folded(
         if node.op_type == "Div" and output.type.integer:
             return ()  # the rule knows it, or it divides by 0
         is_small = output.shape is not None and all(isinstance(size, int) for size in output.shape)
-        if not is_small and node.op_type != "NonZero":  # which is as small as its input
+        if not is_small:
             return ()
     arrays: dict[str, Any] = {}
     asked = node_proto(node, attributes)
@@ -329,17 +431,54 @@ def _folded(
         if not isinstance(known, Tensor) or not known.is_whole or known.type is None:
             return ()
         arrays[name] = numbers(known).astype(known.type.numpy, copy=False)
+    return _evaluated(asked, opset, arrays)
+
+
+def with_text_sizes(
+    node: ir.Node, attributes: Attributes, opset: int, outputs: Sequence[Known]
+) -> Sequence[Known]:
+    """Add the sizes of what an operator makes of constant texts: their elements are not followed."""
+    asked, arrays = node_proto(node, attributes), {}
+    for name, value in zip(asked.input, node.inputs, strict=True):
+        texts = _constant_texts(value)
+        if texts is None:
+            return outputs
+        arrays[name] = texts
+    found = _evaluated(asked, opset, arrays)
+    return [
+        known if one is None else _completed(known, None, tuple(one.shape))
+        for known, one in zip_longest(outputs, found)
+    ]
+
+
+def _constant_texts(value: ir.Value | None) -> Value | None:
+    tensor = None if value is None or value.is_graph_input() else ir.convenience.get_const_tensor(value)
+    if tensor is None or tensor.dtype != ir.DataType.STRING or tensor.size > MAX_ELEMENTS:
+        return None
+    texts = tensor.numpy()
+    if sum(map(len, texts.flat)) > _MOST_TEXT:
+        return None
+    made = np.empty(texts.shape, object)
+    made[...] = np.frompyfunc(lambda text: text.decode("utf-8", "replace"), 1, 1)(texts)
+    return made
+
+
+TEXT_OPERATORS: Final = frozenset({"StringNormalizer", "StringSplit"})
+"""Operators whose outputs have sizes that depend on texts."""
+_MOST_TEXT: Final = 1 << 16
+
+
+def _evaluated(asked: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
+    """Run a node by onnx's reference evaluator; nothing where it fails, None for what is not a tensor."""
     from onnx.reference import ReferenceEvaluator
 
     empty = helper.make_empty_tensor_value_info
     results = [name for name in asked.output if name]
-    graph = helper.make_graph(
-        [asked], "g", [empty(name) for name in arrays], [empty(name) for name in results]
-    )
+    graph = helper.make_graph([asked], "g", list(map(empty, arrays)), list(map(empty, results)))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore"):
-            found = dict(zip(results, ReferenceEvaluator(model).run(None, arrays), strict=True))
+            found = dict(zip(results, ReferenceEvaluator(model).run(None, dict(arrays)), strict=True))
     except Exception:
         return ()
     values = [found.get(name) for name in asked.output]

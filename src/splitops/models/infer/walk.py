@@ -45,7 +45,7 @@ from splitops.models.infer.onnx_loops import (
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_reading import constant, tensor_known
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
-from splitops.models.known import NOTHING, Known, SequenceOf, Tensor, fact, join, meet, with_sizes
+from splitops.models.known import NOTHING, Known, Opaque, SequenceOf, Tensor, fact, join, meet, with_sizes
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
@@ -224,11 +224,8 @@ class Walk:
             rule = _RULES.get(node.op_type)
             if rule is not None:
                 return _filled(rule(self, scope, node, inputs), count)
-        inner = list(subgraphs(node)) if node.attributes.data else ()
-        for step, graph in inner:
+        for step, graph in subgraphs(node) if node.attributes.data else ():
             self._body(scope, step, graph, [None] * len(graph.inputs))
-        if inner:
-            return [None] * count
         return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
 
     def _layer(self, scope: _Frame, node: LayerNode) -> Sequence[Known]:
@@ -284,6 +281,18 @@ class Walk:
         if found is None:  # a sparse tensor, strings, or what a caller of the function gives
             return self.inference.outputs(node, attributes, scope.opsets, [])
         return [found] * len(node.outputs)
+
+    def _optional(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
+        """Keep what is known of the element of an optional, which its type cannot say: names above all."""
+        attributes = resolved(node, scope.attributes)
+        found = self.inference.outputs(node, attributes, scope.opsets, inputs)[0]
+        source = inputs[0] if inputs else None
+        if node.op_type == "Optional":
+            element = source if isinstance(source, Tensor | SequenceOf) else None
+            return [replace(found, element=element) if isinstance(found, Opaque) else found]
+        if isinstance(source, Opaque):
+            return [found if source.element is None else meet(source.element, found)]
+        return [found if source is None else source]
 
     # Subgraphs
 
@@ -386,6 +395,22 @@ class Walk:
         scans = [stacked(known, rounds, axis) for known, axis in zip(outputs[states:], axes, strict=False)]
         return [*carried, *scans]
 
+    def _sequence_map(self, scope: _Frame, node: ir.Node, inputs: list[Known]) -> list[Known]:
+        """Map what holds for every element: the body makes one element of each output."""
+        graphs = list(subgraphs(node))
+        if len(graphs) != 1 or not inputs:
+            return []
+        elements = [
+            without_value(_without_names(known.element)) if isinstance(known, SequenceOf) else known
+            for known in inputs
+        ]
+        made = self._body(scope, *graphs[0], elements)
+        length = inputs[0].length if isinstance(inputs[0], SequenceOf) else UNKNOWN
+        return [
+            SequenceOf(replace(known, value=None), length) if isinstance(known, Tensor) else None
+            for known in made
+        ]
+
     def _fixed_point(
         self, body: Callable[[list[Known]], list[Known]], start: list[Known], *, first: int
     ) -> list[Known]:
@@ -435,7 +460,10 @@ _RULES: Final[Mapping[str, Callable[[Walk, _Frame, ir.Node, list[Known]], Sequen
     "Constant": Walk._constant,
     "If": Walk._if,
     "Loop": Walk._loop,
+    "Optional": Walk._optional,
+    "OptionalGetElement": Walk._optional,
     "Scan": Walk._scan,
+    "SequenceMap": Walk._sequence_map,
 }
 """What the walk itself infers, by operator."""
 

@@ -247,21 +247,66 @@ def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
         >>> sliced(512, 0, Range(name="N"))
         Range(lo=0, hi=512, name=None)
         >>> sliced(5, -1, -99, -2), sliced(Range(2, 9), 0, 9, 2)
-        (3, Range(lo=0, hi=9, name=None))
+        (3, Range(lo=1, hi=5, name=None))
+        >>> sliced(Range(name="N"), 0, (1 << 31) - 1), sliced(Range(name="N"), -1, -(1 << 63), -1)
+        (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=None, name='N'))
         >>> sliced(5, -6, -99, -1), sliced(0, -6, -99, -1)
         (1, 0)
     """
-    if isinstance(start, bool | float) or isinstance(end, bool | float):
+    if isinstance(start, bool | float) or isinstance(end, bool | float) or step == 0:
         return UNKNOWN
-    if step != 1:
-        if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-            return len(positions(size, slice(start, end, step)))
-        return _at_most(UNKNOWN, size)
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        return len(positions(size, slice(start, end, step)))
+    taken = _forward(size, start, end) if step > 0 else _backward(size, start, end)
+    return _ceil_divided(taken, abs(step))
+
+
+def _forward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
+    """Return how many positions there are from a start to an end, one by one."""
+    if _is_endless(end, size):
+        if isinstance(start, int) and start < 0:
+            return _at_most(-start, size)
+        end = _ENDLESS
     distance = _MINUS(_position(size, end), _position(size, start))
     if isinstance(distance, int):
         return max(0, distance)
     found = size_of(distance)
     return found if isinstance(found, Range) and found.name is not None else _at_most(found, size)
+
+
+def _backward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
+    """Return how many positions there are from a start back to an end, or to the first one."""
+    if not isinstance(start, int) or not isinstance(end, int) or not _is_before(end, size):
+        return _at_most(UNKNOWN, size)
+    if start == -1 or _is_endless(start, size):
+        return size
+    if start >= 0:
+        return _at_most(start + 1, size)
+    if start < -_lowest(size):  # of a smaller axis it is the first position
+        return dimension(min(_lowest(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
+    return size_of(_PLUS(size, start + 1))
+
+
+def _is_endless(index: Entry, size: Dim) -> bool:
+    """Return whether an index is behind every axis, or is what ONNX recommends for the end of an open one."""
+    is_open = isinstance(size, Range) and size.hi is None
+    return _lowest(index) >= _highest(size) or (is_open and index == _INT32_MAX)
+
+
+def _is_before(index: int, size: Dim) -> bool:
+    """Return whether an index is before every axis, or is what ONNX recommends for that of an open one."""
+    is_open = isinstance(size, Range) and size.hi is None
+    return index < -_highest(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
+
+
+def _ceil_divided(size: Dim, step: int) -> Dim:
+    if step == 1:
+        return size
+    if isinstance(size, int):
+        return -(-size // step)
+    name = None if size.name is None else symbols.ceil_divide(size.name, step)
+    hi = None if size.hi is None else -(-size.hi // step)
+    return dimension(-(-size.lo // step), hi, name if isinstance(name, str) else None)
 
 
 def _position(size: Dim, index: int | Range | None) -> Entry:
@@ -292,6 +337,8 @@ def _highest(size: Dim) -> int:
     return size if isinstance(size, int) else _ENDLESS if size.hi is None else size.hi
 
 
+_INT32_MAX: Final = (1 << 31) - 1
+_BEFORE: Final = (-_INT32_MAX, -_INT32_MAX - 1)
 _ENDLESS: Final = (1 << 63) - 1
 """The largest 64-bit integer: no axis reaches it, and slices write it for the end."""
 _PLUS: Final = ARITHMETIC["Add"]
