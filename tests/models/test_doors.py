@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,122 @@ def test_a_place_is_the_path_as_it_was_given(tmp_path, monkeypatch):
         splitops.run("deep/m.onnx", {"x": np.zeros(6, np.float32)})
     with pytest.raises(ModelError, match=r"cannot open 'deep/none\.onnx'"):
         splitops.load("deep/none.onnx")
+
+
+def ir_split(path: Path, count: int, size: int, *, variadic: bool = False) -> None:
+    """Write an IR whose Split has so many parts, two of them declared, or whose lengths are so many."""
+    data, lengths = f"<dim>{size}</dim>", f"<dim>{count}</dim>"
+    kind, given = ("VariadicSplit", "") if variadic else ("Split", f'<data num_splits="{count}"/>')
+    extra = (
+        f'''<layer id="9" name="k" type="Parameter" version="opset1">
+        <data shape="{count}" element_type="i64"/><output>
+        <port id="0" precision="I64">{lengths}</port></output></layer>'''
+        if variadic
+        else ""
+    )
+    port = f'<port id="2">{lengths}</port>' if variadic else ""
+    edge = '<edge from-layer="9" from-port="0" to-layer="2" to-port="2"/>' if variadic else ""
+    results = "".join(
+        f'''<layer id="{at}" name="r{at}" type="Result" version="opset1">
+        <input><port id="0">{data}</port></input></layer>'''
+        for at in (3, 4)
+    )
+    path.write_text(f'''<?xml version="1.0"?><net name="m" version="11"><layers>
+        <layer id="0" name="x" type="Parameter" version="opset1"><data shape="{size}" element_type="f32"/>
+        <output><port id="0" precision="FP32">{data}</port></output></layer>
+        <layer id="1" name="axis" type="Const" version="opset1">
+        <data element_type="i64" shape="" offset="0" size="8"/>
+        <output><port id="0" precision="I64"/></output></layer>{extra}
+        <layer id="2" name="s" type="{kind}" version="opset1">{given}
+        <input><port id="0">{data}</port><port id="1"/>{port}</input>
+        <output><port id="3" precision="FP32">{data}</port>
+        <port id="4" precision="FP32">{data}</port></output></layer>{results}</layers><edges>
+        <edge from-layer="0" from-port="0" to-layer="2" to-port="0"/>
+        <edge from-layer="1" from-port="0" to-layer="2" to-port="1"/>{edge}
+        <edge from-layer="2" from-port="3" to-layer="3" to-port="0"/>
+        <edge from-layer="2" from-port="4" to-layer="4" to-port="0"/></edges></net>''')
+    path.with_suffix(".bin").write_bytes(bytes(8))
+
+
+HUGE = 1 << 62
+HUGE_SPLITS = {
+    "few": f"(float[4] x) => (float[2] a, float[2] b) {{ a, b = Split<num_outputs = {HUGE}>(x) }}",
+    "open": f"(float[N] x) => (float[A] a, float[B] b) {{ a, b = Split<num_outputs = {HUGE}>(x) }}",
+    "many": f"(float[{HUGE}] x) => (float[A] a, float[B] b) {{ a, b = Split<num_outputs = {HUGE}>(x) }}",
+    "chunks": f"""(float[{HUGE >> 2}] x) => (float[A] a) <int64 c = {{1}}, int64 i = {{3}}> {{
+        s = SplitToSequence(x, c) a = SequenceAt(s, i) }}""",
+    "sequence": f"(float[{HUGE >> 2}] x) => (seq(float[A]) s) {{ s = SplitToSequence(x) }}",
+}
+HUGE_LAYERS = {
+    "layer": (HUGE, 4, False),
+    "fitting layer": (HUGE, HUGE, False),
+    "open layer": (HUGE, -1, False),
+    "lengths": (HUGE, 4, True),
+}
+ON_MODELS = (
+    *(["check"], ["check", "--for", "openvino"], ["fix", "-o", "made"], ["simplify"], ["infer"], ["inspect"]),
+    *(["fix", "--open", "even", "-o", "made"], ["fix", "--for", "openvino", "--partial", "-o", "made"]),
+    *(["convert", "--to", "openvino"], ["convert", "--to", "onnx:13"], ["run"]),
+)
+
+
+@pytest.mark.parametrize("name", [*HUGE_SPLITS, *HUGE_LAYERS])
+def test_huge_numbers_of_parts_end_every_command_soon(name: str, tmp_path: Path) -> None:
+    if name in HUGE_SPLITS:
+        path = tmp_path / "m.onnx"
+        text = f'<ir_version: 9, opset_import: ["": 18]> g {HUGE_SPLITS[name]}'
+        path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    else:
+        count, size, variadic = HUGE_LAYERS[name]
+        ir_split(path := tmp_path / "m.xml", count, size, variadic=variadic)
+    for first, *options in ON_MODELS:
+        made = [str(tmp_path / f"made{path.suffix}") if one == "made" else one for one in options]
+        began = time.monotonic()
+        result = CliRunner().invoke(cli, [first, str(path), *made])
+        assert isinstance(result.exception, SystemExit | None), (first, options, result.exception)
+        assert time.monotonic() - began < 10, (first, options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--shape", "4", "--parts", str(HUGE)],
+        ["--shape", str(HUGE), "--parts", str(HUGE), "--json"],
+        ["--shape", str(HUGE >> 2), "--chunk", "1"],
+        ["--shape", "4,5", "--parts", str(HUGE), "--op", "openvino"],
+        ["--shape", "4", "--parts", "9" * 26],
+    ],
+)
+def test_huge_numbers_of_parts_are_explained_by_one_line(options: list[str]) -> None:
+    began = time.monotonic()
+    result = CliRunner().invoke(cli, ["explain", *options])
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code in (1, 2)
+    assert time.monotonic() - began < 10
+
+
+HAND_WRITTEN = {
+    "nothing": "<layers/><edges/>",
+    "an input alone": """<layers><layer id="0" name="x" type="Parameter" version="opset1">
+        <data shape="2" element_type="f32"/><output><port id="0" precision="FP32"><dim>2</dim></port></output>
+        </layer></layers><edges/>""",
+    "no layers": "<edges/>",
+    "an input that is the result": """<layers><layer id="0" name="x" type="Parameter" version="opset1">
+        <data shape="2" element_type="f32"/><output><port id="0" precision="FP32"><dim>2</dim></port></output>
+        </layer><layer id="1" name="r" type="Result" version="opset1"><input><port id="0"><dim>2</dim></port>
+        </input></layer></layers>
+        <edges><edge from-layer="0" from-port="0" to-layer="1" to-port="0"/></edges>""",
+}
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_models_without_layers_that_compute_are_one_line_or_a_result(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.xml"
+    path.write_text(f'<?xml version="1.0"?><net name="m" version="11">{HAND_WRITTEN[name]}</net>')
+    path.with_suffix(".bin").write_bytes(b"")
+    for first, *options in ON_MODELS:
+        made = [str(tmp_path / "made.xml") if one == "made" else one for one in options]
+        result = CliRunner().invoke(cli, [first, str(path), *made])
+        assert isinstance(result.exception, SystemExit | None), (first, options, result.exception)
+        said = [line for line in result.output.splitlines() if line.startswith("splitops:")]
+        assert len(said) <= 1

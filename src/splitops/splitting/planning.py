@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Final
 
 from splitops.errors import NOWHERE, ArrayError, Rule, RuleError, Where, rule_error, shown
@@ -53,7 +53,7 @@ def plan_request(request: SplitRequest) -> Plan:
         asked = f"axis {request.axis} of data {request.shape} would be split into {count} parts"
         raise too_many_parts(request.schema, asked, count, request.where)
     sizes = part_sizes(request.division, size, count)
-    offsets = tuple(accumulate(sizes, initial=0))[:-1]
+    offsets = tuple(islice(accumulate(sizes, initial=0), len(sizes)))
     sequence = request.schema.gives_sequence
     try:
         return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)

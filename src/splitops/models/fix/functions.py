@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -43,7 +44,7 @@ class MovedFunctions:
             if not paths:
                 return
             changes = _move(self.edited, model, paths)
-            again = {}
+            again: dict[str, str] = {}
             for change in changes:
                 of = (path for path in paths if f"{change.where.graph}/".startswith(f"{path}/"))
                 if change.error is not None:
@@ -71,7 +72,7 @@ class MovedFunctions:
         )
 
 
-def _move(edited: ir.Model, model: NodeModel, paths: Iterable[str]) -> Sequence[Change]:
+def _move(edited: ir.Model, model: NodeModel, paths: AbstractSet[str]) -> Sequence[Change]:
     Upstream(edited, model.where, lambda site: None).run().note()
     opset = opset_imports(edited.graph, edited)[""]
     converting = Converting(edited, model.where)
