@@ -164,7 +164,9 @@ def _one_hot(node: OnnxNode) -> Tensor:
 def _compress(node: OnnxNode) -> Tensor:
     """Take the positions of an axis, or of all elements, at which a condition is true."""
     data, condition, axis = node.tensor(), node.tensor(1), node.attributes.get("axis")
-    whole = None if data.shape is None else _product(data.shape) if axis is None else data.shape[axis]
+    whole: Dim | None = None
+    if data.shape is not None:
+        whole = size_of(_product(data.shape)) if axis is None else data.shape[axis]
     if condition.is_whole:
         count: Dim = int(np.count_nonzero(numbers(condition)))
     else:
@@ -187,14 +189,14 @@ def _non_zero(node: OnnxNode) -> Tensor:
     if data.is_whole:
         found = np.array(np.nonzero(np.atleast_1d(numbers(data))), np.int64)
         return Tensor(shape=tuple(found.shape), value=found)
-    return Tensor(shape=(max(1, len(shape)), dimension(0, _lowest_bound(_product(shape)))))
+    return Tensor(shape=(max(1, len(shape)), dimension(0, _lowest_bound(size_of(_product(shape))))))
 
 
 def _unique(node: OnnxNode) -> list[Tensor]:
     """Give what is unique, where it is first, which of it each one is, and how many there are of each."""
     data, shape, axis = node.tensor(), node.shape(), node.attributes.get("axis")
     axis = None if axis is None else range(len(shape))[axis]
-    whole = _product(shape) if axis is None else shape[axis]
+    whole = size_of(_product(shape)) if axis is None else shape[axis]
     if data.is_whole and not np.any(numbers(data) != numbers(data)):  # of NaN each one may be unique
         count: Dim = np.unique(numbers(data), axis=axis).shape[axis or 0]
     else:
@@ -208,13 +210,6 @@ def _whole(tensor: Tensor) -> Value:
     if not tensor.is_whole:
         raise ValueError("a number is unknown")
     return numbers(tensor)
-
-
-def _product(shape: Shape) -> Dim:
-    total: Any = 1
-    for size in shape:
-        total = _TIMES(total, size)
-    return size_of(total)
 
 
 def _lowest_bound(*sizes: Dim | None) -> int | None:
