@@ -317,7 +317,10 @@ def test_a_conversion_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("(float[4097] x) => (float p) { s = SplitToSequence(x) p = SequenceAt(s, i) }", "has 4097 parts"),
+        (
+            "(float[4097] x) => (seq(float) r) { s = SplitToSequence(x) r = SequenceErase(s, i) }",
+            "has 4097 parts",
+        ),
         ("(float[0] x) => (float p) { s = SplitToSequence(x) p = SequenceAt(s, i) }", "has 0 parts"),
         (
             "(float[4] x) => (seq(float) r) { s = SplitToSequence(x) r = SequenceErase(s, i) }",
@@ -423,17 +426,35 @@ def test_training_information_stays_or_is_rejected() -> None:
         _ = convert(model, to="onnx:18")
 
 
-def test_a_sequence_with_a_reader_of_a_computed_position_is_rejected_and_left_alone() -> None:
+@pytest.mark.parametrize("target", ["openvino", "onnx:9"])
+def test_a_computed_position_of_parts_of_one_size_is_gathered(target: str) -> None:
     model = parsed("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[5,6] x, int64 i) => (float[a,b] p) {
             parts = SplitToSequence<axis = 1>(x)
             p = SequenceAt(parts, i)
         }""")
-    for target, rule in (("openvino", Rule.OPERATOR_UNKNOWN), ("onnx:9", Rule.OPERATOR_VERSION)):
-        (change,) = convert(model, to=target, report=True).rejections[:1]
-        assert change.rule is rule
-        assert "position" in str(change.error)
+    converted = convert(model, to=target)
+    x = np.arange(30, dtype=np.float32).reshape(5, 6)
+    for position in range(-6, 6):
+        feeds = {"x": x, "i": np.array(position)}
+        for each in (model, converted):
+            np.testing.assert_array_equal(splitops.models.run(each, feeds)["p"], np.split(x, 6, 1)[position])
+
+
+@pytest.mark.parametrize(
+    ("target", "rule"), [("openvino", Rule.OPERATOR_UNKNOWN), ("onnx:9", Rule.OPERATOR_VERSION)]
+)
+def test_a_computed_position_of_parts_of_several_sizes_is_rejected(target: str, rule: Rule) -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x, int64 i) => (float[a,b] p) <int64 four = {4}> {
+            parts = SplitToSequence<axis = 1>(x, four)
+            p = SequenceAt(parts, i)
+        }""")
+    (change,) = convert(model, to=target, report=True).rejections[:1]
+    assert change.rule is rule
+    assert "position" in str(change.error)
 
 
 def test_slice_takes_what_the_decision_says() -> None:
