@@ -260,7 +260,7 @@ def test_a_rank_that_holds_nothing(tmp_path, layout):
 def test_what_is_too_large_or_a_folder_is_left_behind_and_said(tmp_path, monkeypatch):
     from splitops.files import folders
 
-    monkeypatch.setattr(folders, "_SMALL", 100)
+    monkeypatch.setattr(folders, "MAX_SMALL", 100)
     model = save(tmp_path / "model", {"w": numbered(4)}, {})
     (model / "pytorch_model.bin").write_bytes(b"x" * 101)
     (model / "onnx").mkdir()
