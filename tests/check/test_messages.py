@@ -9,8 +9,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from command_line import runner
 from splitops.cli import cli
 from splitops.models.check.codes import every_code
 from splitops.models.check.explanations import explain_message
@@ -25,7 +26,7 @@ SURROUNDINGS = {
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["rule", *arguments])
+    return runner().invoke(cli, ["rule", *arguments])
 
 
 def of_another_model(message: Message) -> list[str]:

@@ -17,6 +17,7 @@ import splitops
 from command_line import runner
 from splitops.cli import cli
 from splitops.errors import FileError
+from splitops.models.engines import is_installed
 
 PLAN = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
 MODEL = """<ir_version: 9, opset_import: ["": 18]> g (float[6] x) => (float[3] y, float[3] z)
@@ -142,6 +143,8 @@ def test_other_names_are_written(folder, monkeypatch, line):
     ],
 )
 def test_a_model_may_take_its_own_place(folder, monkeypatch, line):
+    if "ir.xml" in line and not is_installed("openvino"):
+        pytest.skip("OpenVINO runs what is not a split")
     monkeypatch.chdir(folder)
     heavy = onnx.parser.parse_model(MODEL)
     [weight] = heavy.graph.initializer

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
+from command_line import runner
 from splitops.cli import cli
 
 NAME = "/model/decoder/layers.31/self_attn/rotary_emb/Split_output_0"
@@ -46,7 +46,7 @@ COMMANDS = [
 
 def shown(command: str, columns: str) -> str:
     """Return what a command prints in a terminal of some columns."""
-    return CliRunner(env={"COLUMNS": columns}).invoke(cli, command.split()).output
+    return runner().invoke(cli, command.split(), env={"COLUMNS": columns}).output
 
 
 @pytest.fixture(scope="module")

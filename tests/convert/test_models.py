@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import splitops.models
 from splitops.errors import LengthsError, ModelError, OperatorError, Rule
 from splitops.models.convert import Conversion, Status, convert, parse_target
+from splitops.models.engines import is_installed
 
 X = np.arange(30, dtype=np.float32).reshape(5, 6)
 
@@ -573,6 +574,7 @@ def test_functions_that_call_twice_as_often_at_each_level_are_not_inlined(
         convert(model, "openvino")
 
 
+@pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
 def test_a_model_that_openvino_reads_as_one_without_layers() -> None:
     """Its frontend drops nodes that no output needs, and inputs that no node reads."""
     model = parsed("""

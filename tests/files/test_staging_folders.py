@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 from splitops.errors import FileError
 from splitops.files import engine, extent_tasks
@@ -408,7 +408,7 @@ def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch
     )
     shard = ["shard", "model", "--ranks", "2", "--plan", "plan.toml", "-o"]
     if command in ("reshard", "merge ranks"):
-        assert CliRunner().invoke(cli, [*shard, "ranks"]).exit_code == 0
+        assert runner().invoke(cli, [*shard, "ranks"]).exit_code == 0
     words = {
         "split": ["split", "x.npy", "--parts", "2", "-o", "out"],
         "merge": ["merge", "x.npy", "y.npy", "--axis", "0", "--out", "z.npy"],
@@ -423,14 +423,14 @@ def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch
     monkeypatch.setattr(
         StagingFolder, "take", classmethod(lambda cls, path: taken.append(path) or real(cls, path))
     )
-    done = CliRunner().invoke(cli, words)
+    done = runner().invoke(cli, words)
     assert done.exit_code == 0, done.output
     shutil.rmtree("out", ignore_errors=True)
     Path("z.npy").unlink(missing_ok=True)
     [hidden] = taken
     hidden.mkdir(0o700)
     plant(hidden / ".journal", "link", tmp_path)
-    done = CliRunner().invoke(cli, [*words, *options])
+    done = runner().invoke(cli, [*words, *options])
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
     assert (

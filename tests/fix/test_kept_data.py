@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from fix_helpers import parse
 from onnx import numpy_helper
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 from splitops.models.fix import fix
 from splitops.models.formats.files import write_model
@@ -24,7 +25,7 @@ X = np.arange(5, dtype=np.float32)
 
 
 def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    return runner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

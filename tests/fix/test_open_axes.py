@@ -9,16 +9,22 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from fix_helpers import on, parse
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 from splitops.errors import ModelError, SplitError
 from splitops.models.check import check
+from splitops.models.engines import is_installed
 from splitops.models.fix import FixReport, FixStatus, fix
 from splitops.models.formats.openvino import Builder
 from splitops.models.verify import Verdict, verify
+
+NEEDS_RUNTIMES = pytest.mark.skipif(
+    not (is_installed("onnxruntime") and is_installed("openvino")), reason="it runs both runtimes"
+)
 
 HALVES = """(float[N,4] x) => (float[2,4] a, float[2,4] b) <int64[2] k = {2, 2}> {
     a, b = Split<axis = 0>(x, k) }"""
@@ -42,7 +48,7 @@ SEQUENCE = """(float[N,4] x) => (seq(float[r,4]) s) <int64[2] k = {2, 2}> {
 
 
 def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    return runner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def baked(model: Any) -> list[splitops.Finding]:
@@ -133,6 +139,7 @@ def test_other_lengths_are_not_baked(model: Any) -> None:
     assert not report.rewritten
 
 
+@NEEDS_RUNTIMES
 @pytest.mark.parametrize("ir", [False, True])
 @pytest.mark.parametrize(
     ("text", "lengths", "way", "wanted"),
@@ -161,6 +168,7 @@ def test_lengths_follow_the_axis_as_is_chosen(
             assert (kind, [len(part) for part in found.values()]) == ("outputs", parts)
 
 
+@NEEDS_RUNTIMES
 @pytest.mark.parametrize("opset", [13, 17, 18, 21])
 def test_every_opset_with_lengths_as_an_input_computes_them(opset: int) -> None:
     for way in ("even", "rest=1", "chunk"):
@@ -207,6 +215,7 @@ def test_another_word_is_rejected(way: str, tmp_path: Path) -> None:
     assert "Invalid value for '--open'" in result.output
 
 
+@NEEDS_RUNTIMES
 def test_what_is_declared_behind_the_split_follows() -> None:
     model = parse("""(float[N,4] x, bool c) => (float[2,4] y, float[4,2] z, float[N,4] same, float[2,4] w)
         <int64[2] k = {2, 2}> {
@@ -229,6 +238,7 @@ def test_what_is_declared_behind_the_split_follows() -> None:
         assert (kind, found["w"].shape) == ("outputs", (size - 2, 4))
 
 
+@NEEDS_RUNTIMES
 def test_splits_of_subgraphs_functions_and_sequences_are_opened() -> None:
     for model in (parse(IN_BRANCH), onnx.parser.parse_model(IN_FUNCTION), parse(SEQUENCE)):
         for way in ("even", "rest=0", "chunk"):
@@ -251,6 +261,7 @@ def test_a_function_whose_calls_split_by_other_lengths_stays() -> None:
         fix(model, (), open="rest=0")
 
 
+@NEEDS_RUNTIMES
 def test_the_command_verifies_sizes_that_the_source_rejects(tmp_path: Path) -> None:
     for path, model in ((tmp_path / "m.onnx", parse(CHUNKS)), (tmp_path / "m.xml", layers(3, 3, 1))):
         splitops.save(model, path)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from fix_helpers import parse
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 from splitops.models.fix import fix
 from splitops.models.verify import Verdict, verify
@@ -33,7 +34,7 @@ CHUNKS = """(float[N] x) => (float[A] a) <int64 k = {{{chunk}}}, int64 at = {{{a
 
 
 def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    return runner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def write(folder: Path, model: onnx.ModelProto) -> Path:

@@ -11,11 +11,12 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from fix_helpers import parse
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 from splitops.comparison.cases import listed
 from splitops.comparison.cases.building import model_of
@@ -27,7 +28,7 @@ PAIR = "a, b = Split(x, k)"
 
 
 def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    return runner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def declared(values: str, outputs: str = "float[2, 2] y") -> onnx.ModelProto:

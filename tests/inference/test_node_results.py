@@ -132,7 +132,7 @@ def test_the_results_of_every_node_test_fit() -> None:
         elif element.shape is None or not all(isinstance(size, int) for size in element.shape):
             sizes[reason(model, WITHOUT_SIZE)] += 1
     assert not wrong
-    assert seen > 2000
+    assert seen > 1900
     assert (dict(types), set(sizes)) == ({"Scan": 2, "Loop": 1}, set(WITHOUT_SIZE))
     assert sum(sizes.values()) <= 55, sizes
 

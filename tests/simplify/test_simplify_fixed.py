@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from simplify_helpers import operators, parse
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 from splitops.models.check import check
 from splitops.models.formats.openvino import Builder
@@ -45,7 +46,7 @@ SLICES = """g (float[5] x) => (float[3] y, float[2] z)
 
 
 def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    return runner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

@@ -23,16 +23,22 @@ class WholeWords(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.update(max_width=_ENDLESS)
         ranges = [_range(column, console, wide) for column in self.columns]
-        most = [one.maximum for one in ranges]
+        most, least = [one.maximum for one in ranges], [one.minimum for one in ranges]
+        # Older releases of rich pad columns of a fixed width otherwise than others: measure them so.
+        self._set_widths(most)
         room = options.max_width - (self.__rich_measure__(console, wide).maximum - sum(most))
-        least = [one.minimum for one in ranges]
         if sum(most) > room >= sum(least):
-            for column, width in zip(self.columns, shared_widths(least, most, room), strict=True):
-                column.width = width
+            self._set_widths(shared_widths(least, most, room))
+        else:
+            self._set_widths([None] * len(ranges))
         if sum(least) <= room:
             yield from super().__rich_console__(console, options)
         else:
             yield from self._lines()
+
+    def _set_widths(self, widths: Sequence[int | None]) -> None:
+        for column, width in zip(self.columns, widths, strict=True):
+            column.width = width
 
     def _lines(self) -> Iterator[RenderableType]:
         if self.title:
