@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.check.codes import every_code
 from splitops.models.check.explanations import explain_message
@@ -83,15 +83,15 @@ def test_messages_are_of_many_programs_and_say_what_to_do() -> None:
 @pytest.mark.parametrize("row", TEXTS["real"], ids=lambda row: row["text"][:60])
 def test_a_real_text_is_answered(row: dict[str, str]) -> None:
     done = run(row["text"])
-    assert done.exit_code == 0, done.output
-    assert row["answer"] in done.output
+    assert done.exit_code == 0, printed(done)
+    assert row["answer"] in printed(done)
 
 
 @pytest.mark.parametrize("row", TEXTS["others"], ids=lambda row: row["text"][:60])
 def test_what_is_not_about_a_split_is_said(row: dict[str, str]) -> None:
     done = run(row["text"].replace("FRAMES", TEXTS["frames"]))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "not a message about a split: " in done.output
+    assert "not a message about a split: " in printed(done)
 
 
 def test_a_beginning_that_all_messages_of_a_program_have_is_answered_with_the_general_one() -> None:
@@ -108,7 +108,7 @@ def test_quotes_case_and_line_breaks_do_not_count() -> None:
 
 
 def test_a_message_without_a_code_is_data_too() -> None:
-    (one,) = json.loads(run("--json", "No Adapter From Version $18 for Split").output)
+    (one,) = json.loads(run("--json", "No Adapter From Version $18 for Split").stdout)
     assert one["code"] is None
     assert one["command"] == "splitops convert model.onnx --to onnx:13 -o fixed.onnx"
     assert one["page"] == "runtime-errors.html#message-no-adapter-from-version-18-for-split"

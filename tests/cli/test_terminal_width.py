@@ -14,7 +14,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 
 NAME = "/model/decoder/layers.31/self_attn/rotary_emb/Split_output_0"
@@ -46,7 +46,7 @@ COMMANDS = [
 
 def shown(command: str, columns: str) -> str:
     """Return what a command prints in a terminal of some columns."""
-    return runner().invoke(cli, command.split(), env={"COLUMNS": columns}).output
+    return printed(runner().invoke(cli, command.split(), env={"COLUMNS": columns}))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from fix_helpers import parse
 from onnx import numpy_helper
 
 import splitops
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.fix import fix
 from splitops.models.formats.files import write_model
@@ -64,8 +64,8 @@ def test_the_data_stays_where_it_is(path: Path) -> None:
     out, data = path.with_name("fixed.onnx"), path.with_name("m.onnx.data")
     content, changed = data.read_bytes(), os.stat(data).st_mtime_ns
     done = run("fix", path, "--for", "onnxruntime", "--keep-data", "--verify", "-o", out)
-    assert done.exit_code == 0, done.output
-    assert done.output.endswith(f"Written to {out}\n")
+    assert done.exit_code == 0, printed(done)
+    assert printed(done).endswith(f"Written to {out}\n")
     assert sorted(file.name for file in path.parent.iterdir()) == ["fixed.onnx", "m.onnx", "m.onnx.data"]
     assert (data.read_bytes(), os.stat(data).st_mtime_ns) == (content, changed)
     before = outside(path)
@@ -105,7 +105,7 @@ def test_another_folder_cannot_name_the_data(path: Path, tmp_path: Path) -> None
     other.mkdir()
     done = run("fix", path, "--for", "onnxruntime", "--keep-data", "-o", other / "o.onnx")
     assert done.exit_code == 2
-    assert "is not in the folder of" in done.output
+    assert "is not in the folder of" in printed(done)
     report = fix(path, "onnxruntime", keep_data=True, report=True)
     with pytest.raises(splitops.ModelError, match="write the model into the folder of its data"):
         report.save(other / "o.onnx")
@@ -121,7 +121,7 @@ def test_what_has_no_data_of_its_own_is_rejected(path: Path, tmp_path: Path) -> 
     )
     done = run("fix", tmp_path / "m.xml", "--keep-data")
     assert done.exit_code == 2
-    assert "--keep-data is for ONNX models" in done.output
+    assert "--keep-data is for ONNX models" in printed(done)
     # A model whose data is in itself has nothing to keep.
     inline = tmp_path / "inline.onnx"
     splitops.save(
@@ -134,11 +134,11 @@ def test_the_file_of_the_data_is_named(path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("splitops.models.formats.onnx.storage.MAX_MODEL_BYTES", (1 << 24) + (1 << 17))
     out = path.with_name("fixed.onnx")
     done = run("fix", path, "--for", "onnxruntime", "-o", out)
-    assert done.output.endswith(f"Written to {out} and {out}.data\n")
+    assert printed(done).endswith(f"Written to {out} and {out}.data\n")
     for words in (("infer",), ("simplify",), ("convert", "--to", "onnx:19")):
         other = path.with_name(f"{words[0]}.onnx")
-        assert run(*words, path, "-o", other).output.endswith(f"Written to {other} and {other}.data\n")
-    data = json.loads(run("fix", path, "--for", "onnxruntime", "-o", out, "--json").output)
+        assert printed(run(*words, path, "-o", other)).endswith(f"Written to {other} and {other}.data\n")
+    data = json.loads(run("fix", path, "--for", "onnxruntime", "-o", out, "--json").stdout)
     assert (data["output"], data["files"]) == (str(out), [str(out), f"{out}.data"])
 
 
@@ -156,18 +156,18 @@ def test_data_that_the_model_would_replace_is_kept(path: Path) -> None:
 
 
 def test_the_command_that_is_proposed_keeps_the_options(path: Path) -> None:
-    line = run("fix", path, "--keep-data", "--partial", "--allow-links").output.splitlines()[-1]
+    line = printed(run("fix", path, "--keep-data", "--partial", "--allow-links")).splitlines()[-1]
     fixed = path.with_name("m.fixed.onnx")
     assert line == f"Write it: splitops fix {path} --partial --keep-data --allow-links -o {fixed}"
     model = parse("(float[6] x) => (seq(float[A]) s) { s = SplitToSequence<keepdims = 0>(x) }")
     model.graph.node[0].input.append("one")
     model.graph.initializer.append(numpy_helper.from_array(np.int64(1), "one"))
     path.write_bytes(model.SerializeToString())
-    line = run("fix", path, "--unbind", "as-pytorch").output.splitlines()[-1]
+    line = printed(run("fix", path, "--unbind", "as-pytorch")).splitlines()[-1]
     assert line == f"Write it: splitops fix {path} --unbind as-pytorch -o {fixed}"
     baked = "(float[N] x) => (float[A] a, float[B] b) <int64[2] k = {3, 3}> { a, b = Split(x, k) }"
     path.write_bytes(parse(baked).SerializeToString())
-    line = run("fix", path, "--open", "even").output.splitlines()[-1]
+    line = printed(run("fix", path, "--open", "even")).splitlines()[-1]
     assert line == f"Write it: splitops fix {path} --open even -o {fixed}"
 
 

@@ -13,7 +13,7 @@ from click.testing import Result
 from fix_helpers import on, parse
 
 import splitops
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 from splitops.errors import ModelError, SplitError
 from splitops.models.check import check
@@ -212,7 +212,7 @@ def test_another_word_is_rejected(way: str, tmp_path: Path) -> None:
     onnx.save(parse(HALVES), path)
     result = run("fix", path, "--open", way)
     assert result.exit_code == 2
-    assert "Invalid value for '--open'" in result.output
+    assert "Invalid value for '--open'" in printed(result)
 
 
 @NEEDS_RUNTIMES
@@ -267,16 +267,16 @@ def test_the_command_verifies_sizes_that_the_source_rejects(tmp_path: Path) -> N
         splitops.save(model, path)
         fixed = path.with_stem("fixed")
         result = run("fix", path, "--open", "chunk", "--verify", "-o", fixed, "--json")
-        assert result.exit_code == 0, result.output
-        (checks,) = json.loads(result.output)["verified"]
+        assert result.exit_code == 0, printed(result)
+        (checks,) = json.loads(printed(result))["verified"]
         same = {
             next(iter(trial["sizes"].values()))
             for trial in checks["trials"]
             if trial["verdict"] == "same bits"
         }
         assert {7, 6, 3} <= same
-        assert "lengths.baked" in run("check", path).output
-        assert "lengths.baked" not in run("check", fixed).output
+        assert "lengths.baked" in printed(run("check", path))
+        assert "lengths.baked" not in printed(run("check", fixed))
 
 
 def test_a_fix_without_a_choice_leaves_the_lengths_and_says_so(tmp_path: Path) -> None:
@@ -289,12 +289,12 @@ def test_a_fix_without_a_choice_leaves_the_lengths_and_says_so(tmp_path: Path) -
         splitops.save(model, path)
         result = run("fix", path)
         assert result.exit_code == 0
-        assert "No problems found" not in result.output
-        assert "splitops fix MODEL --open even (or chunk, or rest=0 to rest=1)" in result.output
+        assert "No problems found" not in printed(result)
+        assert "splitops fix MODEL --open even (or chunk, or rest=0 to rest=1)" in printed(result)
 
 
 def test_the_command_that_writes_the_model_has_the_choice(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     splitops.save(parse(HALVES), path)
-    shown = run("fix", path, "--open", "rest=1").output.replace("\n", " ")
+    shown = printed(run("fix", path, "--open", "rest=1")).replace("\n", " ")
     assert f"Write it: splitops fix {path} --open rest=1 -o " in shown

@@ -12,7 +12,7 @@ from click.testing import Result
 from fix_helpers import parse
 
 import splitops
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.fix import fix
 from splitops.models.verify import Verdict, verify
@@ -55,8 +55,8 @@ def test_a_repaired_model_is_compared_with_what_it_means_now(name: str, tmp_path
         done = run(
             "fix", write(tmp_path, source), "--for", "onnxruntime", "--verify", "-o", tmp_path / "o.onnx"
         )
-        assert done.exit_code == 0, done.output
-        assert "the source cannot run (Split-1" in done.output
+        assert done.exit_code == 0, printed(done)
+        assert "the source cannot run (Split-1" in printed(done)
     assert found.holds
     assert "Split-1" in found.source_error
     assert found.source_error in str(found)
@@ -68,13 +68,13 @@ def test_a_repaired_model_that_takes_no_made_input_asks_for_inputs(tmp_path: Pat
     path = write(tmp_path, source)
     done = run("fix", path, "--for", "onnxruntime", "--verify")
     assert done.exit_code == 1
-    assert "no input was made that the model takes: Split-18 [lengths." in done.output
-    assert "set inputs (--input" in done.output
+    assert "no input was made that the model takes: Split-18 [lengths." in printed(done)
+    assert "set inputs (--input" in printed(done)
     np.save(tmp_path / "k.npy", np.array([20, 30], np.int32))
     inputs = ("--input", "x=ramp", "--input", f"k={tmp_path / 'k.npy'}")
     done = run("fix", path, "--for", "onnxruntime", "--verify", *inputs)
-    assert done.exit_code == 0, done.output
-    assert "1 same bits; the source cannot run" in done.output
+    assert done.exit_code == 0, printed(done)
+    assert "1 same bits; the source cannot run" in printed(done)
 
 
 GIVEN = "(float[50] x, int64[2] k) => (float[A] a, float[B] b) { a, b = Split(x, k) }"
@@ -90,23 +90,23 @@ def test_a_model_that_needs_other_inputs_is_not_compared_with_itself(
     path = write(tmp_path, parse(GIVEN))
     name, *options = command
     done = run(name, path, *options, "--verify")
-    assert done.exit_code == 1, done.output
-    assert "no input was made that the model takes" in done.output
+    assert done.exit_code == 1, printed(done)
+    assert "no input was made that the model takes" in printed(done)
     for lengths, same in (([20, 30], True), ([20, 31], False)):
         np.save(tmp_path / "k.npy", np.array(lengths))
         inputs = ("--input", "x=ramp", "--input", f"k={tmp_path / 'k.npy'}")
         done = run(name, path, *options, "--verify", *inputs)
-        assert done.exit_code == (0 if same else 1), done.output
-        assert ("with 1 sample: 1 same bits\n" in done.output) is same
-        assert ("[lengths.sum]" in done.output) is not same
-    assert "--input is for --verify" in run(name, path, *options, *inputs).output
+        assert done.exit_code == (0 if same else 1), printed(done)
+        assert ("with 1 sample: 1 same bits\n" in printed(done)) is same
+        assert ("[lengths.sum]" in printed(done)) is not same
+    assert "--input is for --verify" in printed(run(name, path, *options, *inputs))
 
 
 def test_a_partial_fix_that_fails_in_its_runtime_says_so(tmp_path: Path) -> None:
     path = write(tmp_path, parse("(complex64[4] x) => (complex64[A] a) { a = Split<num_outputs = 1>(x) }"))
     done = run("fix", path, "--for", "onnxruntime", "--verify", "--partial", "-o", tmp_path / "o.onnx")
     assert done.exit_code == 1
-    assert done.output.splitlines()[-1] == "Nothing was written: the fixed model failed in a runtime."
+    assert printed(done).splitlines()[-1] == "Nothing was written: the fixed model failed in a runtime."
 
 
 def test_a_repair_that_returns_something_else_is_seen() -> None:
@@ -164,10 +164,10 @@ def test_what_cannot_be_run_is_verified_on_what_is_installed(name: str, tmp_path
     limits.write_text('[[limits]]\ncode = "number"\nwhen = "num_outputs"\n')
     named = limits if name.endswith(".toml") else name
     done = run("fix", path, "--for", named, "--verify", "-o", tmp_path / "o.onnx")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, printed(done)
     asked = name.removesuffix(".toml").replace("==", " ")
-    assert f"{asked} cannot be run here: the fixed model ran on onnxruntime {RELEASE}" in done.output
-    assert "cannot be run here" not in run("fix", path, "--for", "onnxruntime", "--verify").output
+    assert f"{asked} cannot be run here: the fixed model ran on onnxruntime {RELEASE}" in printed(done)
+    assert "cannot be run here" not in printed(run("fix", path, "--for", "onnxruntime", "--verify"))
 
 
 def test_given_inputs_are_the_sample(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_given_inputs_are_the_sample(tmp_path: Path) -> None:
     np.save(data, np.arange(7, dtype=np.float32))
     for value in (data, "ramp:7"):
         done = run("fix", path, "--for", "onnxruntime", "--verify", "--input", f"x={value}")
-        assert done.exit_code == 0, done.output
-        assert "with 1 sample: 1 same bits" in done.output
+        assert done.exit_code == 0, printed(done)
+        assert "with 1 sample: 1 same bits" in printed(done)
     assert run("fix", path, "--input", "x=ramp:7").exit_code == 2
     assert run("fix", path, "--verify", "--input", "z=ramp:7").exit_code == 2
     assert run("fix", path, "--verify", "--input", "x=ramp:7,2").exit_code == 1

@@ -16,7 +16,7 @@ from fix_helpers import parse
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 import splitops
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 from splitops.comparison.cases import listed
 from splitops.comparison.cases.building import model_of
@@ -127,8 +127,8 @@ def test_wrong_declarations_are_repaired(name: str, tmp_path: Path) -> None:
     assert {one.code for one in before} & {"stated.type", "stated.shape"}
     out = path.with_stem("fixed")
     done = run("fix", path, "--for", runtime, "-o", out)
-    assert done.exit_code == 0, done.output
-    assert "[stated." in done.output
+    assert done.exit_code == 0, printed(done)
+    assert "[stated." in printed(done)
     assert splitops.check(out, runtime) == []
     report = fix(model, runtime, report=True)
     assert FixStatus.UNFIXABLE not in {split.status for split in report.splits}
@@ -154,11 +154,11 @@ def test_every_error_that_is_left_is_listed(name: str, tmp_path: Path) -> None:
     expected = errors(path, "onnxruntime")
     assert expected
     done = run("fix", path, "--for", "onnxruntime", "-o", out)
-    assert (done.exit_code, out.exists()) == (1, False), done.output
-    assert "Nothing was written" in done.output
+    assert (done.exit_code, out.exists()) == (1, False), printed(done)
+    assert "Nothing was written" in printed(done)
     for code, node in expected:
-        assert f"[{code}]" in done.output
-        assert str(node or "the model") in done.output
+        assert f"[{code}]" in printed(done)
+        assert str(node or "the model") in printed(done)
     with pytest.raises(splitops.ModelError, match="|".join(code for code, _ in expected)):
         fix(path, "onnxruntime")
     report = fix(path, "onnxruntime", partial=True, report=True)
@@ -166,10 +166,10 @@ def test_every_error_that_is_left_is_listed(name: str, tmp_path: Path) -> None:
     listed = [(reason.code, split.where.node) for split in report.unfixable for reason in split.reasons]
     listed += [(one.code, one.where.node) for one in report.findings]
     assert sorted(listed, key=str) == sorted(expected, key=str)
-    data = json.loads(run("fix", path, "--for", "onnxruntime", "--json").output)
+    data = json.loads(run("fix", path, "--for", "onnxruntime", "--json").stdout)
     assert len(data["findings"]) == len(report.findings)
     done = run("check", path, "--for", "onnxruntime")
-    assert "splitops fix" not in done.output or "--partial" in done.output
+    assert "splitops fix" not in printed(done) or "--partial" in printed(done)
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x09\x12\xff"])
@@ -190,10 +190,10 @@ def test_a_target_that_was_never_run_says_so(command: str, tmp_path: Path) -> No
     path = written(parse(HALVES), tmp_path)
     done = run(command, path, "--for", "tensorrt")
     assert done.exit_code == 0
-    assert done.output.endswith(LINE)
-    assert "not tested" not in run(command, path, "--for", "onnxruntime").output
-    assert json.loads(run(command, path, "--for", "tensorrt", "--json").output)["untested"] == ["tensorrt"]
-    assert json.loads(run(command, path, "--for", "onnxruntime", "--json").output)["untested"] == []
+    assert printed(done).endswith(LINE)
+    assert "not tested" not in printed(run(command, path, "--for", "onnxruntime"))
+    assert json.loads(run(command, path, "--for", "tensorrt", "--json").stdout)["untested"] == ["tensorrt"]
+    assert json.loads(run(command, path, "--for", "onnxruntime", "--json").stdout)["untested"] == []
 
 
 @pytest.mark.parametrize("name", ["coreml", "dml", "nnapi", "qnn", "webnn", "onnxruntime==99.1", "npu.toml"])
@@ -201,7 +201,7 @@ def test_every_target_without_a_run_says_so(name: str, tmp_path: Path) -> None:
     path, limits = written(parse(HALVES), tmp_path), tmp_path / "npu.toml"
     limits.write_text('title = "NPU 3"\n[[limits]]\ncode = "large"\nwhen = "rank above 4"\n')
     named = limits if name == "npu.toml" else name
-    output = run("check", path, "--for", named).output
+    output = printed(run("check", path, "--for", named))
     assert "none of the " in output
     assert output.endswith("was not tested.\n")
     report = fix(path, str(named), report=True)
@@ -212,18 +212,18 @@ def test_a_limit_that_is_met_is_not_said_to_be_unmet(tmp_path: Path) -> None:
     model = "(float[6] x) => (seq(float) s) { s = SplitToSequence(x) }"
     path = written(parse(model), tmp_path)
     for command in ("check", "fix"):
-        output = run(command, path, "--for", "tensorrt").output
+        output = printed(run(command, path, "--for", "tensorrt"))
         assert "TensorRT was not tested." in output
         assert "none of the" not in output
-    hidden = run("check", path, "--for", "tensorrt", "--ignore", "tensorrt").output
+    hidden = printed(run("check", path, "--for", "tensorrt", "--ignore", "tensorrt"))
     assert hidden.endswith("No problems found (1 split checked): TensorRT was not tested.\n")
 
 
 def test_other_formats_of_a_check_name_untested_targets(tmp_path: Path) -> None:
     path = written(parse(HALVES), tmp_path)
-    sarif = json.loads(run("check", path, "--for", "qnn", "--output-format", "sarif").output)
+    sarif = json.loads(run("check", path, "--for", "qnn", "--output-format", "sarif").stdout)
     assert sarif["runs"][0]["properties"] == {"untested": ["qnn"]}
-    lines = run("check", path, "--for", "tensorrt", "--output-format", "github").output.splitlines()
+    lines = printed(run("check", path, "--for", "tensorrt", "--output-format", "github")).splitlines()
     assert lines == [f"::notice file={path},title=Not tested::{LINE[2:-2]}"]
 
 
@@ -236,8 +236,8 @@ def test_a_limit_without_forms_says_how_to_allow_one(tmp_path: Path) -> None:
     limits.write_text(text)
     done = run("fix", path, "--for", limits)
     assert done.exit_code == 1
-    assert "npu rejects a split if the axis is not 1; the limit allows no form" in done.output
-    assert 'such as forms = ["slices"]' in done.output
+    assert "npu rejects a split if the axis is not 1; the limit allows no form" in printed(done)
+    assert 'such as forms = ["slices"]' in printed(done)
     limits.write_text(text + 'forms = ["slices"]\n')
     assert run("fix", path, "--for", limits).exit_code == 0
 

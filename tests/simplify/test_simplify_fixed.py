@@ -13,7 +13,7 @@ from click.testing import Result
 from simplify_helpers import operators, parse
 
 import splitops
-from command_line import runner
+from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.check import check
 from splitops.models.formats.openvino import Builder
@@ -100,7 +100,7 @@ def test_simplify_for_a_runtime_writes_what_it_executes(
     model = parse(text, 18)
     splitops.save(splitops.fix(model, npu) if fixed_before else model, path)
     result = run("simplify", path, "--for", npu, "-o", out)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0, printed(result)
     made = splitops.load(out)
     assert not [finding for finding in check(made, npu) if finding.runtime == "npu"]
     x = np.arange(model.graph.input[0].type.tensor_type.shape.dim[0].dim_value, dtype=np.float32)
@@ -116,8 +116,8 @@ def test_nothing_is_written_for_a_runtime_that_cannot_run_it(npu: Path, tmp_path
     )
     result = run("simplify", path, "--for", npu, "-o", out)
     assert (result.exit_code, out.exists()) == (1, False)
-    assert "Nothing was written." in result.output
-    assert "npu.no-strings" in result.output
+    assert "Nothing was written." in printed(result)
+    assert "npu.no-strings" in printed(result)
 
 
 def test_ir_says_what_it_was_fixed_for(npu: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_ir_says_what_it_was_fixed_for(npu: Path, tmp_path: Path) -> None:
     assert runtimes_fixed_for(fixed) == ("npu",)
     found = simplify(fixed, report=True)
     assert (found.kept_for, found.changes) == (("npu",), ())
-    result = json.loads(run("simplify", path, "--for", target, "--json").output)
+    result = json.loads(run("simplify", path, "--for", target, "--json").stdout)
     assert (result["runtimes"], len(result["fixed"])) == (["npu"], 1)
     if pytest.importorskip("openvino"):
         x = np.arange(5, dtype=np.float32)
@@ -147,8 +147,8 @@ def test_records_of_several_fixes_add_up() -> None:
 
 
 def test_the_help_says_what_is_left_to_others(tmp_path: Path) -> None:
-    text = " ".join(run("simplify", "--help").output.split())
+    text = " ".join(printed(run("simplify", "--help")).split())
     assert "onnxslim simplifies whole ONNX models" in text
     path = tmp_path / "m.onnx"
     onnx.save(parse("g (float[6] x) => (float[6] y) { y = Relu(x) }", 18), path)
-    assert "Only splits and the nodes around them were looked at" in run("simplify", path).output
+    assert "Only splits and the nodes around them were looked at" in printed(run("simplify", path))

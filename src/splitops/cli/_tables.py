@@ -24,21 +24,20 @@ class WholeWords(Table):
         wide = options.update(max_width=_ENDLESS)
         ranges = [_range(column, console, wide) for column in self.columns]
         most, least = [one.maximum for one in ranges], [one.minimum for one in ranges]
-        # Older releases of rich pad columns of a fixed width otherwise than others: measure them so.
-        self._set_widths(most)
         room = options.max_width - (self.__rich_measure__(console, wide).maximum - sum(most))
-        if sum(most) > room >= sum(least):
-            self._set_widths(shared_widths(least, most, room))
-        else:
-            self._set_widths([None] * len(ranges))
+        excess = 0
+        while sum(most) > room - excess >= sum(least):
+            widths = shared_widths(least, most, room - excess)
+            for column, width, natural in zip(self.columns, widths, most, strict=True):
+                column.width = None if width == natural else width
+            found = self.__rich_measure__(console, wide).maximum
+            if found <= options.max_width:
+                break
+            excess += found - options.max_width  # older releases of rich pad fixed columns at the edges
         if sum(least) <= room:
             yield from super().__rich_console__(console, options)
         else:
             yield from self._lines()
-
-    def _set_widths(self, widths: Sequence[int | None]) -> None:
-        for column, width in zip(self.columns, widths, strict=True):
-            column.width = width
 
     def _lines(self) -> Iterator[RenderableType]:
         if self.title:
