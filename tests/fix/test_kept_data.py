@@ -17,6 +17,7 @@ from onnx import numpy_helper
 import splitops
 from command_line import printed, runner
 from splitops.cli import cli
+from splitops.models.engines import is_installed
 from splitops.models.fix import fix
 from splitops.models.formats.files import write_model
 
@@ -60,6 +61,7 @@ def outside(path: Path) -> dict[str, dict[str, str]]:
     }
 
 
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
 def test_the_data_stays_where_it_is(path: Path) -> None:
     out, data = path.with_name("fixed.onnx"), path.with_name("m.onnx.data")
     content, changed = data.read_bytes(), os.stat(data).st_mtime_ns
@@ -155,6 +157,7 @@ def test_data_that_the_model_would_replace_is_kept(path: Path) -> None:
         write_model(model, link, keep_data=True)
 
 
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
 def test_the_command_that_is_proposed_keeps_the_options(path: Path) -> None:
     line = printed(run("fix", path, "--keep-data", "--partial", "--allow-links")).splitlines()[-1]
     fixed = path.with_name("m.fixed.onnx")

@@ -268,7 +268,7 @@ def test_the_command_verifies_sizes_that_the_source_rejects(tmp_path: Path) -> N
         fixed = path.with_stem("fixed")
         result = run("fix", path, "--open", "chunk", "--verify", "-o", fixed, "--json")
         assert result.exit_code == 0, printed(result)
-        (checks,) = json.loads(printed(result))["verified"]
+        (checks,) = json.loads(result.stdout)["verified"]
         same = {
             next(iter(trial["sizes"].values()))
             for trial in checks["trials"]

@@ -133,7 +133,11 @@ def test_the_results_of_every_node_test_fit() -> None:
             sizes[reason(model, WITHOUT_SIZE)] += 1
     assert not wrong
     assert seen > 1900
-    assert (dict(types), set(sizes)) == ({"Scan": 2, "Loop": 1}, set(WITHOUT_SIZE))
+    assert dict(types) == {"Scan": 2, "Loop": 1}
+    assert set(sizes) <= set(WITHOUT_SIZE)
+    assert not any(map(onnx.defs.has, set(WITHOUT_SIZE) - set(sizes))), (
+        "sizes are known: take it off the list"
+    )
     assert sum(sizes.values()) <= 55, sizes
 
 
