@@ -24,6 +24,7 @@ from splitops.models.convert.onnx_to_onnx import (
 from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
 from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
+from splitops.models.engines.openvino import replace_empty_constants
 from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports, too_many_inlined
@@ -119,6 +120,7 @@ def _through_openvino(
         )
     edited.graph.opset_imports[_DOMAIN] = 1
     proto = written(edited, original)
+    replace_empty_constants(proto)
     rows = [
         (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))
         for row in _rows_of(own)

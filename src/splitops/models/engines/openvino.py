@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import re
 import sys
 import tempfile
@@ -92,7 +91,7 @@ class OpenVINO:
         if binary is None:
             source = _self_contained(content, program) if isinstance(content, bytes) else content
             if self._inside:
-                return _read_onnx(self._core, source)
+                return self._core.read_model(source)
             content, constants = to_ir(source, program.where, what=program.what)
             binary = np.frombuffer(constants, np.uint8)
         weights = binary if binary.size else np.zeros(1, np.uint8)
@@ -106,7 +105,7 @@ class OpenVINO:
             core = self._library.Core()
             for extension in extensions:
                 core.add_extension(_conversion(*extension, where))
-            model = _read_onnx(core, source)
+            model = core.read_model(source)
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.xml"
                 self._library.save_model(model, path, compress_to_fp16=False)
@@ -154,22 +153,13 @@ def _conversion(name: str, version: int, attributes: Sequence[str], where: Where
     return frontend.ConversionExtension(name, "openvino", converted)
 
 
-def _read_onnx(core: Any, source: bytes | os.PathLike[str] | str) -> Any:
-    """Read a serialised ONNX model, or a file, in which OpenVINO looks for external data."""
-    if isinstance(source, bytes):
-        model = ModelProto.FromString(source)
-        if replace_empty_constants(model):
-            source = model.SerializeToString()
-    return core.read_model(source)
-
-
-def replace_empty_constants(model: ModelProto) -> int:
-    """Replace empty constants by ConstantOfShape nodes, and return how many.
+def replace_empty_constants(model: ModelProto) -> None:
+    """Replace the empty constants of a model by ConstantOfShape nodes.
 
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
     support, and defaults of inputs are left unchanged.
     """
-    made: list[str] = []
+    count = 0
     for _, graph in located_graphs(model):  # OpenVINO takes no model with functions
         nodes, initializers = graph.node, graph.initializer
         constants = [node for node in nodes if node.op_type == "Constant" and not node.domain]
@@ -183,15 +173,14 @@ def replace_empty_constants(model: ModelProto) -> int:
         for name, (owner, tensor) in empty.items():
             if 0 not in tensor.dims or tensor.data_type == TensorProto.STRING:
                 continue
-            shape = f"splitops/empty/{len(made)}"
+            shape = f"splitops/empty/{count}"
             zero = np.zeros(1, helper.tensor_dtype_to_np_dtype(tensor.data_type))
             sizes = numpy_helper.from_array(np.array(tensor.dims, np.int64))
             value = helper.make_tensor("", tensor.data_type, [1], zero)
             nodes.insert(0, helper.make_node("ConstantOfShape", [shape], [name], value=value))
             nodes.insert(0, helper.make_node("Constant", [], [shape], value=sizes))
             (nodes if isinstance(owner, NodeProto) else initializers).remove(owner)
-            made.append(name)
-    return len(made)
+            count += 1
 
 
 def _self_contained(content: bytes, program: Program) -> bytes:
@@ -206,6 +195,7 @@ def _self_contained(content: bytes, program: Program) -> bytes:
             tensor.raw_data = pack(array, kind)
     folder = None if program.folder is None else DataFolder(Path(program.folder))
     load_external(model_tensors(model), program.where, folder)
+    replace_empty_constants(model)
     whole: bytes = model.SerializeToString()
     return whole
 
