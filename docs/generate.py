@@ -14,7 +14,7 @@ from typing import Final
 
 import splitops
 from splitops import Rule, RuleError
-from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
+from splitops.backends import ARRAY_API, BACKENDS, DLPACK, format_capability_table
 from splitops.models.check.codes import MODEL_CODES
 from splitops.models.check.explanations import explain, rule_examples
 from splitops.spec import (
@@ -241,7 +241,7 @@ def _rule_anchor(rule: Rule) -> str:
 def backends() -> str:
     """Return the page of the array libraries."""
     entries = (*BACKENDS, ARRAY_API, DLPACK)
-    heading, *rows = capability_rows({entry.name: entry.capabilities for entry in entries})
+    heading, *rows = format_capability_table({entry.name: entry.capabilities for entry in entries})
     text = "# Use array libraries\n\n" + HEADER
     text += (
         "A split takes an array of any library below and gives parts of the same library, on the same "

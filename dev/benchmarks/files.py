@@ -107,7 +107,7 @@ def make_sources(folder: Path, mebibytes: int) -> None:
     for at in range(0, rows, 1024):
         array[at : at + 1024] = generator.standard_normal(array[at : at + 1024].shape, np.float32)
     array.flush()
-    to = splitops.files.format_named("safetensors")
+    to = splitops.files.get_format("safetensors")
     made = splitops.files.plan_split(x, folder, num_outputs=1, to=to).run()
     made.files[0][0].rename(folder / "x.safetensors")
     narrow = np.lib.format.open_memmap(folder / "narrow.npy", "w+", np.uint16, (array.size // 32, 64))

@@ -20,7 +20,7 @@ import onnx.parser
 
 import splitops
 from splitops.errors import Rule, RuleError
-from splitops.files import format_named
+from splitops.files import get_format
 
 Libraries = Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
 
@@ -244,7 +244,7 @@ def files(rng: Random, room: Room) -> None:
     array = _array(rng, cut.shape, rng.choice(("f4", "u1")))
     np.save(folder / "x.npy", array)
     lengths = {"axis": cut.axis, "split": list(cut.sizes)}
-    to = rng.choice((None, format_named("safetensors")))
+    to = rng.choice((None, get_format("safetensors")))
     report = splitops.files.split(folder / "x.npy", folder / "parts", **lengths, to=to, sync=False)
     paths = [path for path, _ in report.files]
     cut.prove([np.asarray(next(iter(splitops.files.open(path).values()))) for path in paths], array)

@@ -23,7 +23,7 @@ import splitops
 
 _ROWS: Final = 12
 _FILES: Final = 8
-_ALLOWED: Final = ("another run writes to", "already exists", "done")
+_ALLOWED: Final = ("another run is writing to", "already exists", "done")
 
 
 def race(rng: Random, folder: Path) -> Counter[str]:

@@ -38,23 +38,23 @@ class Backend:
     capabilities = Capabilities(views=True, copies=True, out=True, read_only=True)
     symbols = ()
 
-    def shape(self, data):
+    def get_shape(self, data):
         return data.array.shape
 
-    def element_type(self, data):
-        return NUMPY.element_type(data.array)
+    def get_element_type(self, data):
+        return NUMPY.get_element_type(data.array)
 
-    def dtype_name(self, data):
-        return NUMPY.dtype_name(data.array)
+    def get_dtype_name(self, data):
+        return NUMPY.get_dtype_name(data.array)
 
-    def numbers(self, data):
+    def to_numpy(self, data):
         return data.array
 
-    def views(self, plan, data):
-        return tuple(map(Boxed, NUMPY.views(plan, data.array)))
+    def make_views(self, plan, data):
+        return tuple(map(Boxed, NUMPY.make_views(plan, data.array)))
 
-    def copies(self, plan, data):
-        return tuple(map(Boxed, NUMPY.copies(plan, data.array)))
+    def make_copies(self, plan, data):
+        return tuple(map(Boxed, NUMPY.make_copies(plan, data.array)))
 
     def fill(self, plan, data, out):
         if not all(isinstance(buffer, Boxed) for buffer in out):
@@ -103,49 +103,51 @@ class TestBoxed(BackendSuite):
 """
 
 DEFECTS = {
-    "the last part is lost": "views = lambda self, plan, data: super().views(plan, data)[:-1]",
-    "parts come in reverse": "views = lambda self, plan, data: super().views(plan, data)[::-1]",
+    "the last part is lost": "make_views = lambda self, plan, data: super().make_views(plan, data)[:-1]",
+    "parts come in reverse": "make_views = lambda self, plan, data: super().make_views(plan, data)[::-1]",
     "parts begin one too late": (
-        "views = lambda self, plan, data: super().views(plan, Boxed(np.roll(data.array, -1, plan.axis)))"
+        "make_views = lambda self, plan, data: "
+        "super().make_views(plan, Boxed(np.roll(data.array, -1, plan.axis)))"
     ),
-    "views are copies": "views = lambda self, plan, data: super().copies(plan, data)",
-    "copies are views": "copies = lambda self, plan, data: super().views(plan, data)",
+    "views are copies": "make_views = lambda self, plan, data: super().make_copies(plan, data)",
+    "copies are views": "make_copies = lambda self, plan, data: super().make_views(plan, data)",
     "copies are not contiguous": (
-        "copies = lambda self, plan, data: tuple("
-        "Boxed(np.array(part.array, order='F')) for part in super().views(plan, data))"
+        "make_copies = lambda self, plan, data: tuple("
+        "Boxed(np.array(part.array, order='F')) for part in super().make_views(plan, data))"
     ),
     "a whole copy is the data": (
-        "copies = lambda self, plan, data: ("
-        "(data,) if len(plan.sizes) == 1 and not plan.squeeze else super().copies(plan, data))"
+        "make_copies = lambda self, plan, data: ("
+        "(data,) if len(plan.sizes) == 1 and not plan.squeeze else super().make_copies(plan, data))"
     ),
-    "parts are of another type": "views = lambda self, plan, data: NUMPY.views(plan, data.array)",
+    "parts are of another type": "make_views = lambda self, plan, data: NUMPY.make_views(plan, data.array)",
     "parts are of another dtype": (
-        "views = lambda self, plan, data: tuple("
-        "Boxed(part.array.astype(object)) for part in super().views(plan, data))"
+        "make_views = lambda self, plan, data: tuple("
+        "Boxed(part.array.astype(object)) for part in super().make_views(plan, data))"
     ),
     "the axis is kept": (
-        "views = lambda self, plan, data: super().views("
+        "make_views = lambda self, plan, data: super().make_views("
         "type(plan)(plan.shape, plan.axis, plan.offsets, plan.sizes, False), data)"
     ),
     "views can be written": (
-        "views = lambda self, plan, data: super().views(plan, Boxed(_writeable(data.array)))"
+        "make_views = lambda self, plan, data: super().make_views(plan, Boxed(_writeable(data.array)))"
     ),
     "nothing is filled": "fill = lambda self, plan, data, out: None",
     "out is not checked": (
         "fill = lambda self, plan, data, out: [np.copyto(o.array, p.array, casting='unsafe') "
-        "for o, p in zip(out, super(Broken, self).views(plan, data)) if o]"
+        "for o, p in zip(out, super(Broken, self).make_views(plan, data)) if o]"
     ),
     "data are overwritten": (
-        "views = lambda self, plan, data: [super(Broken, self).views(plan, data), data.array.fill(0)][0]"
+        "make_views = lambda self, plan, data: "
+        "[super(Broken, self).make_views(plan, data), data.array.fill(0)][0]"
     ),
     "every element is a float": (
-        "element_type = lambda self, data: NUMPY.element_type(np.zeros(1, np.float32))"
+        "get_element_type = lambda self, data: NUMPY.get_element_type(np.zeros(1, np.float32))"
     ),
-    "lengths are rounded away": "numbers = lambda self, data: np.zeros_like(data.array)",
+    "lengths are rounded away": "to_numpy = lambda self, data: np.zeros_like(data.array)",
     "a compiler is declared and not there": (
         "capabilities = Capabilities(views=True, copies=True, out=True, read_only=True, compiled=('jit',))"
     ),
-    "the shape is reversed": "shape = lambda self, data: data.array.shape[::-1]",
+    "the shape is reversed": "get_shape = lambda self, data: data.array.shape[::-1]",
 }
 
 
@@ -177,9 +179,9 @@ from splitops.testing import BackendSuite
 
 
 class Broken(type(BACKEND)):
-    def views(self, plan, data):
+    def make_views(self, plan, data):
         data.compute()
-        return super().views(plan, data)
+        return super().make_views(plan, data)
 
 
 register(dask.array.Array, Broken())

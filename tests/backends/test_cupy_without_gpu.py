@@ -58,7 +58,7 @@ class TestCuPyOnTheCpu(BackendSuite):
         # NumPy's backend would be asked first, and this CuPy's array is a subclass of NumPy's.
         rows = sorted(backends.BACKENDS, key=lambda entry: entry.name != "cupy")
         monkeypatch.setattr(backends, "BACKENDS", tuple(rows))
-        monkeypatch.setattr(backends, "_OF_TYPE", {})
+        monkeypatch.setattr(backends, "_CACHE", {})
         yield CuPy()
         sys.modules.pop("splitops.backends.cupy", None)
 

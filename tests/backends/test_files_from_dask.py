@@ -131,11 +131,14 @@ def test_what_cannot_be_is_one_error(tmp_path, monkeypatch):
     source = da.from_array(ARRAY, chunks=(10, 10))
     for options, problem in (
         ({"tensor": "x"}, "a Dask array is one array"),
-        ({"to": splitops.files.format_named("npy")}, "is written as zarr, not as npy"),
+        ({"to": splitops.files.get_format("npy")}, "is written as zarr, not as npy"),
     ):
         with pytest.raises(FileError, match=problem):
             splitops.files.split(source, tmp_path / "out", num_outputs=2, **options)
-    with pytest.raises(FileError, match="4194304 bytes of memory are too few for chunks of 2000000 bytes"):
+    with pytest.raises(
+        FileError,
+        match="4194304 bytes of memory are not enough for the array, which has chunks of 2000000 bytes",
+    ):
         splitops.files.split(
             da.zeros((4000, 1000), chunks=(2000, 1000), dtype="u1"), tmp_path, num_outputs=2, memory=4 << 20
         )

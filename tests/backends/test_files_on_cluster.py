@@ -55,7 +55,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(engine.tasks, "__defaults__", (30_000,))
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (30_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
     monkeypatch.setattr(engine, "_PIECE", 10_000)
 
@@ -95,7 +95,7 @@ def test_the_files_are_the_same(source, tmp_path, cluster, expected, submitted):
         memory=MEMORY, verify=True, cluster=cluster, progress=lambda done, total: seen.append(done)
     )
     assert found(tmp_path / "out") == expected
-    count = len(plan(source, tmp_path / "out").tasks(MEMORY))
+    count = len(plan(source, tmp_path / "out").make_tasks(MEMORY))
     assert sorted(submitted) == ["copy"] * count + ["read_back"] * count
     assert seen == sorted(seen)
     assert seen[-1] == 2 * 1_200_000
@@ -133,7 +133,7 @@ def test_a_worker_that_dies_costs_its_tasks_alone(source, tmp_path, cluster, exp
     assert len(set(done)) == len(submitted)
     assert len(done) <= len(submitted) + 4  # what it had not yet told is done again, and nothing else
     assert found(tmp_path / "out") == expected
-    assert len(submitted) == len(plan(source, tmp_path / "out").tasks(MEMORY)) > 10
+    assert len(submitted) == len(plan(source, tmp_path / "out").make_tasks(MEMORY)) > 10
     deadline = time.monotonic() + 120
     while killed[0] in (pids := cluster.run(os.getpid, on_error="ignore").values()) or len(pids) < 2:
         assert time.monotonic() < deadline, "the cluster has no new worker"
@@ -144,7 +144,7 @@ BEGUN = """
 import os, signal, sys
 import splitops
 from splitops.files import engine, journal
-engine.tasks.__defaults__, engine._BLOCK, engine._PIECE = (30_000,), 10_000, 10_000
+engine.split_into_tasks.__defaults__, engine._BLOCK, engine._PIECE = (30_000,), 10_000, 10_000
 real = journal.Journal.add
 def add(self, task, checksums):
     real(self, task, checksums)
@@ -176,7 +176,9 @@ def test_a_run_that_was_killed_is_gone_on_with(
     report = plan(source, out).run(memory=MEMORY, resume=True, verify=True, **options)
     assert 0 < report.resumed < report.bytes
     assert found(out) == expected
-    assert submitted.count("copy") == (0 if begun_by_cluster else len(plan(source, out).tasks(MEMORY)) - 6)
+    assert submitted.count("copy") == (
+        0 if begun_by_cluster else len(plan(source, out).make_tasks(MEMORY)) - 6
+    )
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ZeroDivisionError])
@@ -203,7 +205,7 @@ def test_errors_of_workers_are_those_of_this_process(source, tmp_path, cluster):
     def shrink(done: int, total: int) -> None:
         os.truncate(source, 500_000)
 
-    with pytest.raises(FileError, match=r"sees another file as|it ended early"):
+    with pytest.raises(FileError, match=r"has another file at|it ended early"):
         plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=shrink)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
@@ -227,10 +229,10 @@ def test_workers_that_see_other_folders_are_rejected(source, tmp_path, cluster, 
     """As if the workers had another file system: what this process says is there is not."""
     real = by_cluster._place_in
     for changed, value, problem in (
-        ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* does not see the folder .*no such file"),
-        ("text", "another", r"worker tcp://.* does not see the folder"),
+        ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* cannot access the folder .*no such file"),
+        ("text", "another", r"worker tcp://.* cannot access the folder"),
         ("sources", {"/none/x.npy": (1, 1)}, "does not see '/none/x.npy'"),
-        ("sources", {str(source): (1, 1)}, r"sees another file as .*x\.npy"),
+        ("sources", {str(source): (1, 1)}, r"has another file at .*x\.npy"),
         ("version", "0.0.1", "has splitops .* and not 0.0.1"),
     ):
         monkeypatch.setattr(
@@ -269,14 +271,14 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
     with pytest.raises(FileError, match="the chunks of hdf5 are written by one process"):
         splitops.files.split(tmp_path / "x.h5", tmp_path / "out", num_outputs=2, cluster=cluster)
     (tmp_path / "x.h5").unlink()
-    monkeypatch.setattr(by_cluster, "_PATIENCE", 1)
+    monkeypatch.setattr(by_cluster, "_MAX_WAIT", 1)
     monkeypatch.setattr(by_cluster, "_SAID", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         with pytest.raises(FileError, match="cannot reach the cluster at"):
             plan(source, tmp_path / "out").run(cluster=address)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty,
-        pytest.raises(FileError, match="no worker of the cluster has answered for 1 seconds"),
+        pytest.raises(FileError, match="no worker of the cluster has responded for 1 seconds"),
     ):
         plan(source, tmp_path / "out").run(cluster=empty)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
@@ -284,20 +286,20 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
 
 def test_a_cluster_without_workers_says_so_and_ends(source, tmp_path, monkeypatch, caplog):
     """None from the beginning, and none from the middle on."""
-    monkeypatch.setattr(by_cluster, "_PATIENCE", 1.5)
+    monkeypatch.setattr(by_cluster, "_MAX_WAIT", 1.5)
     monkeypatch.setattr(by_cluster, "_SAID", 0.5)
-    said = "no worker of the cluster has answered for 0.5 seconds; the run ends after 1.5"
+    said = "no worker of the cluster has responded for 0.5 seconds; the run fails after 1.5"
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
 
         def leave(done: int, total: int) -> None:
             if done > 0:
                 cluster.scale(0)
 
-        with pytest.raises(FileError, match=r"no worker of the cluster has answered for 1\.5 seconds"):
+        with pytest.raises(FileError, match=r"no worker of the cluster has responded for 1\.5 seconds"):
             plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=leave)
         assert said in [record.getMessage() for record in caplog.records]
         caplog.clear()
-        with pytest.raises(FileError, match=r"no worker of the cluster has answered for 1\.5 seconds"):
+        with pytest.raises(FileError, match=r"no worker of the cluster has responded for 1\.5 seconds"):
             plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
         assert said in [record.getMessage() for record in caplog.records]
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from splitops import backends, onnx
-from splitops.backends import BACKENDS, Capabilities, backend_of, capability_rows
+from splitops.backends import BACKENDS, Capabilities, format_capability_table, get_backend
 from splitops.backends.numpy import BACKEND as NUMPY
 from splitops.errors import ArrayError, RuleError
 
@@ -55,23 +55,23 @@ class ForeignBackend:
     capabilities = Capabilities(views=True, copies=True, out=False)
     symbols: tuple[type, ...] = ()
 
-    def shape(self, array: Any) -> Any:
+    def get_shape(self, array: Any) -> Any:
         return array.array.shape
 
-    def element_type(self, array: Any) -> Any:
-        return NUMPY.element_type(array.array)
+    def get_element_type(self, array: Any) -> Any:
+        return NUMPY.get_element_type(array.array)
 
-    def dtype_name(self, array: Any) -> str:
+    def get_dtype_name(self, array: Any) -> str:
         return str(array.dtype)
 
-    def numbers(self, array: Any) -> Any:
+    def to_numpy(self, array: Any) -> Any:
         return array.array
 
-    def views(self, plan: Any, array: Any) -> Any:
-        return tuple(map(Foreign, NUMPY.views(plan, array.array)))
+    def make_views(self, plan: Any, array: Any) -> Any:
+        return tuple(map(Foreign, NUMPY.make_views(plan, array.array)))
 
-    def copies(self, plan: Any, array: Any) -> Any:
-        return tuple(map(Foreign, NUMPY.copies(plan, array.array)))
+    def make_copies(self, plan: Any, array: Any) -> Any:
+        return tuple(map(Foreign, NUMPY.make_copies(plan, array.array)))
 
     def fill(self, plan: Any, array: Any, out: Any) -> None:
         raise ArrayError("never")
@@ -79,12 +79,12 @@ class ForeignBackend:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "_OF_TYPE", {})
+    monkeypatch.setattr(backends, "_CACHE", {})
     monkeypatch.setattr(backends, "_REGISTERED", {})
 
 
 def test_an_unknown_type_is_rejected_by_name() -> None:
-    with pytest.raises(ArrayError, match=r"Foreign, but the array libraries are numpy, torch, jax"):
+    with pytest.raises(ArrayError, match=r"Foreign: arrays of numpy, torch, jax"):
         onnx.split(Foreign(np.arange(6)), [2, 4])
 
 
@@ -102,7 +102,7 @@ def test_sizes_of_a_type_of_its_own_reach_numpy() -> None:
     class Sized(ForeignBackend):
         symbols = (Size,)
 
-        def shape(self, array: Any) -> Any:
+        def get_shape(self, array: Any) -> Any:
             return tuple(map(Size, array.array.shape))
 
     backends.register(Foreign, Sized())
@@ -123,8 +123,8 @@ def test_an_entry_point_is_loaded_for_its_own_package_alone(monkeypatch: pytest.
             return ForeignBackend()
 
     names = ("elsewhere", __name__.partition(".")[0])
-    monkeypatch.setattr(backends, "_entry_points", lambda: tuple(map(Point, names)))
-    assert backend_of(Foreign(np.arange(3))).name == "foreign"
+    monkeypatch.setattr(backends, "_find_entry_points", lambda: tuple(map(Point, names)))
+    assert get_backend(Foreign(np.arange(3))).name == "foreign"
     assert loaded == [names[1]]
 
 
@@ -134,15 +134,15 @@ def test_entry_points_are_read_from_the_environment(tmp_path: Any, monkeypatch: 
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text("[splitops.backends]\nforeignlib = foreign_backend:BACKEND\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    backends._entry_points.cache_clear()
+    backends._find_entry_points.cache_clear()
     try:
-        assert "foreignlib" in {point.name for point in backends._entry_points()}
+        assert "foreignlib" in {point.name for point in backends._find_entry_points()}
     finally:
-        backends._entry_points.cache_clear()
+        backends._find_entry_points.cache_clear()
 
 
 def test_the_table_of_capabilities() -> None:
-    rows = capability_rows({entry.name: entry.capabilities for entry in BACKENDS})
+    rows = format_capability_table({entry.name: entry.capabilities for entry in BACKENDS})
     assert rows[0][:4] == ("backend", "views", "copies", "out")
     assert [row[0] for row in rows[1:]] == [entry.name for entry in BACKENDS]
     assert len({len(row) for row in rows}) == 1
@@ -164,7 +164,7 @@ class Elsewhere:
 def test_what_dlpack_does_not_give_is_rejected() -> None:
     with pytest.raises(ArrayError, match="data is a Elsewhere on a device of DLPack type 2"):
         onnx.split(Elsewhere(2), [2, 4])
-    with pytest.raises(ArrayError, match="NumPy cannot take the Elsewhere through DLPack: it is in use"):
+    with pytest.raises(ArrayError, match="NumPy cannot import the Elsewhere by DLPack: it is in use"):
         onnx.split(Elsewhere(1), [2, 4])
 
 
@@ -178,7 +178,7 @@ def test_lengths_of_the_standard() -> None:
 def test_lengths_that_have_no_values_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = pytest.importorskip("array_api_strict")
     monkeypatch.setattr(type(strict.asarray(1)), "__int__", lambda _: 1 // 0)
-    with pytest.raises(ArrayError, match="the values of axis or lengths cannot be read: "):
+    with pytest.raises(ArrayError, match="cannot read the values of axis or lengths: "):
         onnx.split(strict.asarray(np.arange(6)), strict.asarray([2, 4]))
 
 

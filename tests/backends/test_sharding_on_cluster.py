@@ -27,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_worker_that_dies_costs_no_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine.tasks, "__defaults__", (30_000,))
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (30_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
     model = tmp_path / "model"
     model.mkdir()

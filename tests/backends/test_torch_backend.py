@@ -273,11 +273,11 @@ class TestRememberedCalls:
     def test_they_end_where_another_backend_is_registered(
         self, copy: bool | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        class Other(type(backends.backend_of(torch.ones(1)))):  # type: ignore[misc]
-            def views(self, plan: Any, array: Any) -> tuple[Any, ...]:
+        class Other(type(backends.get_backend(torch.ones(1)))):  # type: ignore[misc]
+            def make_views(self, plan: Any, array: Any) -> tuple[Any, ...]:
                 return ("other",)
 
-            copies = views
+            make_copies = make_views
 
         data = torch.randn(5, 4)
         monkeypatch.setattr(backends, "_REGISTERED", {})
@@ -288,7 +288,7 @@ class TestRememberedCalls:
             assert onnx.split(data, [2, 3], copy=copy) == ("other",)
         finally:
             backends._REGISTERED.clear()
-            backends._OF_TYPE.clear()
+            backends._CACHE.clear()
 
     def test_what_equals_is_not_the_same(self, copy: bool | None) -> None:
         data = torch.randn(3, 4)
@@ -425,7 +425,7 @@ def test_lengths_that_are_conjugated_are_no_lengths() -> None:
 @pytest.mark.parametrize(
     ("buffer", "problem"),
     [
-        (torch.zeros(2, device="meta"), r"out\[0\] is on meta, but data are on cpu"),
+        (torch.zeros(2, device="meta"), r"out\[0\] is on meta, but data is on cpu"),
         (torch.zeros(2).to_sparse(), r"out\[0\] has layout torch\.sparse_coo, but it must be strided"),
     ],
 )
@@ -631,7 +631,7 @@ def test_other_devices_are_filled_by_torch_itself(layout: str, squeeze: bool) ->
         for begin, size in zip(begins, sizes, strict=True)
     ]
     versions = [buffer._version for buffer in out]
-    copying._fill_anywhere(data, copying._offsets(sizes), sizes, 1, out)  # a prefix of the axis
+    copying._fill_anywhere(data, copying._compute_offsets(sizes), sizes, 1, out)  # a prefix of the axis
     for buffer, part in zip(out, torch.split(data[:, : sum(sizes)], sizes, 1), strict=True):
         assert torch.equal(buffer, part)
     assert all(

@@ -71,7 +71,7 @@ def test_unknown_endings_are_one_line(invoke, tmp_path):
     (tmp_path / "x.pkl").write_bytes(b"\x80\x04N.")
     result = invoke("inspect", tmp_path / "x.pkl")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-    assert "has no ending of a tensor file: .npy" in result.stderr
+    assert "does not end with one of .npy" in result.stderr
 
 
 def test_many_parts_are_told_shortly(invoke, tmp_path):

@@ -22,7 +22,7 @@ import os, signal, sys
 from splitops.files import engine, journal
 from splitops.ground import writing
 
-engine.tasks.__defaults__, engine._BLOCK, engine._PIECE = (100_000,), 10_000, 10_000
+engine.split_into_tasks.__defaults__, engine._BLOCK, engine._PIECE = (100_000,), 10_000, 10_000
 first, second = ([int(number) for number in sys.argv.pop(1).split(",")] + [0])[:2]
 add, clean = journal.Journal.add, writing.StagedFiles.clean
 at, left = sys.argv.pop(1), 3

@@ -22,7 +22,7 @@ from splitops.cli._outputs import describe, statistics
 from splitops.cli._outputs import write as write_outputs
 from splitops.cli._trace import Trace
 from splitops.errors import ModelError
-from splitops.files.formats.npy import header_bytes
+from splitops.files.formats.npy import encode_header
 from splitops.models.formats.openvino import builder, write
 from splitops.spec import ELEMENT_TYPES
 
@@ -315,7 +315,7 @@ def bad_files(folder: Path) -> dict[str, str]:
         TensorProto(data_type=1, dims=[4, 6], raw_data=bytes(8)).SerializeToString()
     )
     (folder / "huge.pb").write_bytes(TensorProto(data_type=1, dims=[1 << 40, 1 << 40]).SerializeToString())
-    header = header_bytes((4, 6), np.dtype("<f4"))
+    header = encode_header((4, 6), np.dtype("<f4"))
     with zipfile.ZipFile(folder / "short.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.npy", header + bytes(88))
     content = bytearray((folder / "short.npz").read_bytes())
@@ -347,7 +347,7 @@ def bad_files(folder: Path) -> dict[str, str]:
 
 def inflating(path: Path, dtype: str, shape: tuple[int, ...]) -> Path:
     """Write a small .npz whose member inflates to the zeros of a large array."""
-    header = header_bytes(shape, np.dtype(dtype))
+    header = encode_header(shape, np.dtype(dtype))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("data.npy", "w") as member:
         member.write(header)
         for _ in range(math.prod(shape) * np.dtype(dtype).itemsize >> 20):
@@ -414,7 +414,7 @@ def test_what_a_header_proves_is_what_a_run_takes(invoke, tmp_path, dims, shape,
 @pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x.npy", "x"), ("y.npy", "y.npy", "x.npy")])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_is_there_twice_is_rejected(invoke, halves, tmp_path, names):
-    content = header_bytes((4, 6), np.dtype("<f4"))
+    content = encode_header((4, 6), np.dtype("<f4"))
     with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
         for number, name in enumerate(names):
             archive.writestr(name, content + np.full(24, number, "<f4").tobytes())

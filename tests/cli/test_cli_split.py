@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitops.errors import FileError
-from splitops.files.formats.npy import header_bytes, mapped, read_header
+from splitops.files.formats.npy import encode_header, map_array, read_header
 
 
 def saved(path: Path, array: np.ndarray) -> Path:
@@ -128,7 +128,7 @@ def test_a_part_never_replaces_its_source(invoke, tmp_path):
     file = saved(tmp_path / "x.0.npy", np.arange(4))
     result = invoke("split", file, "--parts", 2, "--prefix", "x", "--out", tmp_path, "--overwrite")
     assert result.exit_code == 1
-    assert "would replace what it is made from" in result.stderr
+    assert "would replace a source" in result.stderr
     assert np.load(file).tolist() == [0, 1, 2, 3]
 
 
@@ -219,7 +219,7 @@ def test_the_file_that_hostile_ones_are_made_of_is_read(invoke, tmp_path):
 def test_versions_of_the_format(tmp_path, version):
     with (tmp_path / "x.npy").open("wb") as file:
         np.lib.format.write_array(file, np.arange(6).reshape(2, 3), version=version)
-    assert mapped(tmp_path / "x.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert map_array(tmp_path / "x.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @given(st.data())
@@ -231,7 +231,7 @@ def test_no_damage_makes_anything_but_an_array_or_one_error(tmp_path, data):
     content = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
     (tmp_path / "x.npy").write_bytes(content)
     try:
-        found = mapped(tmp_path / "x.npy")
+        found = map_array(tmp_path / "x.npy")
     except FileError:
         return
     header = read_header(io.BytesIO(content), "x.npy", len(content))
@@ -297,7 +297,7 @@ def test_a_folder_that_cannot_be_made(invoke, tmp_path):
 
 def sparse(path: Path, shape: tuple[int, ...]) -> Path:
     """Write a .npy file of zeros that takes no room on the disk."""
-    header = header_bytes(shape, np.dtype(np.float32))
+    header = encode_header(shape, np.dtype(np.float32))
     with path.open("wb") as file:
         file.write(header)
         file.truncate(len(header) + 4 * int(np.prod(shape)))

@@ -17,7 +17,7 @@ from splitops.comparison.cases.building import SPECIALS, model_of
 from splitops.comparison.cases.words import operator_of
 from splitops.comparison.records import Case, Record
 from splitops.errors import Rule
-from splitops.ground.records import read_values, values_of
+from splitops.ground.records import read_values, to_json_values
 from splitops.models.check import check
 from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema
 
@@ -111,7 +111,7 @@ def test_a_change_of_a_record_changes_its_name() -> None:
 
 def test_records_come_back_from_json() -> None:
     for case in LISTED.values():
-        assert read_values(Record, values_of(case.record)) == case.record
+        assert read_values(Record, to_json_values(case.record)) == case.record
 
 
 def test_the_same_record_gives_the_same_model() -> None:

@@ -217,7 +217,7 @@ ROW = '[[expected]]\ncase = "a"\nimplementation = "b"\n'
         ("x.toml", b"\xff\xfe", "is not TOML: "),
         ("x.toml", "", "it lacks 'expected'"),
         ("x.toml", "expected = 3\n", "it is 3, not an array at expected"),
-        ("x.toml", f'{ROW}verdict = "crash"\n[more]\n', "it has 'more', which is none of expected"),
+        ("x.toml", f'{ROW}verdict = "crash"\n[more]\n', "it has the unknown key 'more': use expected"),
         ("x.toml", ROW, r"it lacks 'verdict' at expected\[0\]"),
         (
             "x.toml",
@@ -225,7 +225,7 @@ ROW = '[[expected]]\ncase = "a"\nimplementation = "b"\n'
             r"it is 3, not one of differs, .* at expected\[0\].verdict",
         ),
         ("x.toml", f'{ROW}verdict = "agrees"\n', r"it is 'agrees', not one of differs, "),
-        ("x.toml", f'{ROW}verdict = "crash"\nwhen = "now"\n', r"it has 'when', which is none of case, "),
+        ("x.toml", f'{ROW}verdict = "crash"\nwhen = "now"\n', r"it has the unknown key 'when': use case, "),
         ("x.toml", "expected = [3]\n", r"it is 3, not an object at expected\[0\]"),
         ("x.json", "{", "is not a report of a comparison"),
         ("x.json", "[" * 100_000, "is not a report of a comparison"),

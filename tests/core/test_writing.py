@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from splitops.errors import ModelError
-from splitops.ground.staging import staging_path
+from splitops.ground.staging import make_staging_path
 from splitops.ground.writing import StagedFiles, write_whole
 
 
@@ -59,7 +59,7 @@ def test_a_new_folder_is_put_back_with_the_files(tmp_path):
     (files.place_new(tmp_path / "new", ["a"]) / "a").write_bytes(b"a")
     files.place(tmp_path / "last").write_bytes(b"b")
     (tmp_path / "last").mkdir()
-    with pytest.raises(ModelError, match="a folder of this name is in the way"), files:
+    with pytest.raises(ModelError, match="a folder with this name exists"), files:
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
@@ -98,7 +98,7 @@ def test_folders_in_a_new_folder_that_appears_are_moved_as_folders(tmp_path, blo
 
 @pytest.mark.parametrize("name", ["n" * 255, "\u6570" * 85], ids=["ascii", "wide"])
 def test_the_hidden_folder_of_a_long_name_has_a_shorter_one(tmp_path, name):
-    assert staging_path(tmp_path, name) != staging_path(tmp_path, name + "n")
+    assert make_staging_path(tmp_path, name) != make_staging_path(tmp_path, name + "n")
     with StagedFiles() as files:
         files.take(tmp_path, name)
         write(files, tmp_path, a=b"new")

@@ -12,7 +12,7 @@ import pytest
 
 import splitops
 from splitops.errors import RuleError
-from splitops.files import format_named
+from splitops.files import get_format
 from splitops.files import split as split_file
 from splitops.models.engines import is_installed
 from splitops.models.formats.openvino import Builder
@@ -36,7 +36,7 @@ def engines(*, ir: bool = False) -> list[Any]:
     ]
 
 
-def code_of(model: Any, feeds: dict[str, Any], engine: str) -> str:
+def get_exit_code(model: Any, feeds: dict[str, Any], engine: str) -> str:
     with pytest.raises(RuleError) as caught:
         splitops.run(model, feeds, engine=engine)
     assert caught.value.where.node
@@ -145,7 +145,7 @@ def test_a_type_that_npy_cannot_name_is_not_written(tmp_path):
             "VariadicSplit",
             axis=0,
             split_lengths=[2, 4],
-            to=format_named("npy"),
+            to=get_format("npy"),
         )
     assert [path.name for path in tmp_path.iterdir()] == ["t.safetensors"]
 

@@ -33,7 +33,7 @@ def source(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(engine.tasks, "__defaults__", (100_000,))
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (100_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
     monkeypatch.setattr(engine, "_PIECE", 10_000)
 
@@ -155,9 +155,9 @@ def test_a_folder_that_appears_meanwhile_gets_the_files(source, tmp_path, name):
 
 def test_a_run_of_one_task_has_the_sizes_and_bytes_of_any(source, tmp_path, monkeypatch):
     """Its files are not made in their full size first; an end that nobody writes is there."""
-    monkeypatch.setattr(engine.tasks, "__defaults__", (engine.TASK_BYTES,))
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (engine.TASK_BYTES,))
     done = plan(source, tmp_path / "out")
-    assert len(done.tasks(MEMORY)) == 1
+    assert len(done.make_tasks(MEMORY)) == 1
     ended = replace(done, targets=(*done.targets[:2], replace(done.targets[2], size=600_000)))
     report = ended.run(memory=MEMORY, verify=True)
     assert [path.stat().st_size for path, _ in report.files] == [size for _, size in report.files]
@@ -204,7 +204,7 @@ def test_another_request_is_rejected(source, tmp_path):
     folder = tmp_path / "out"
     run(source, folder, 30)
     other = splitops.files.plan_split(source, folder, axis=1, split=[500, 701, 799])
-    with pytest.raises(FileError, match="another request"):
+    with pytest.raises(FileError, match="belongs to a run with other arguments"):
         other.run(resume=True, memory=MEMORY)
 
 
@@ -341,8 +341,8 @@ def test_work_that_would_be_cut_into_other_tasks_is_rejected(source, tmp_path, m
     """The journal counts tasks: those of another release may be other bytes."""
     folder = tmp_path / "out"
     run(source, folder, 30)
-    monkeypatch.setattr(engine.tasks, "__defaults__", (120_000,))
-    with pytest.raises(FileError, match="another request"):
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (120_000,))
+    with pytest.raises(FileError, match="belongs to a run with other arguments"):
         plan(source, folder).run(resume=True, memory=MEMORY)
 
 
@@ -629,13 +629,13 @@ def test_whichever_sync_fails_it_is_one_error(tmp_path, monkeypatch, save):
 
 
 def test_bytes_that_do_not_read_back_are_found_out(source, tmp_path, monkeypatch):
-    checksums = engine.checksums
+    checksums = engine.compute_checksums
 
     def damaged(task, targets, **options):
         os.pwrite(min(targets.values()), b"\x00\x01\x02\x03", 5000)
         return checksums(task, targets, **options)
 
-    monkeypatch.setattr(engine, "checksums", damaged)
+    monkeypatch.setattr(engine, "compute_checksums", damaged)
     with pytest.raises(FileError, match=r"'x\.0\.npy' does not read back .* CRC-32 [0-9a-f]{8}, not"):
         plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
@@ -645,7 +645,7 @@ def test_what_cannot_be_read_back_is_one_error(source, tmp_path, monkeypatch):
     def unreadable(*_: object, **__: object) -> None:
         raise engine.CopyError(False, 1, 1234, errno.EIO)
 
-    monkeypatch.setattr(engine, "checksums", unreadable)
+    monkeypatch.setattr(engine, "compute_checksums", unreadable)
     with pytest.raises(FileError, match=r"cannot read 'x\.1\.npy' back at byte 1234: input/output error"):
         plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
@@ -736,7 +736,7 @@ def big_file(folder: Path, name: str, like: Path) -> Path:
         path.touch()
         os.truncate(path, array.size)
         return path
-    form = splitops.files.format_named(name)
+    form = splitops.files.get_format(name)
     [file] = form.lay_out([form.taken(array._replace(name="x"))], contents, path.name).files
     with path.open("wb") as target:
         for offset, data in file.literals:
@@ -806,7 +806,7 @@ def test_formats_are_given_by_name(source, tmp_path):
     assert splitops.files.plan_split(raw[0][0], tmp_path, like="safetensors", num_outputs=2).parts
     assert splitops.files.plan_by_size(source, tmp_path / "sized", 1 << 30, to="safetensors").parts
     for to in ("zip", "../npy", ""):
-        with pytest.raises(FileError, match="is not a format; these are npy, npz"):
+        with pytest.raises(FileError, match=r"unknown format '.*': use npy, npz"):
             splitops.files.plan_split(source, tmp_path, num_outputs=2, to=to)
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splitops.files import StoredTensor, engine
-from splitops.files.extents import Extent, compose, contiguous, inverse, joined, rows
-from splitops.files.tensors import BYTE, part_extents
+from splitops.files.extents import Extent, compose, invert, make_contiguous, merge_adjacent, slice_runs
+from splitops.files.tensors import BYTE, make_part_extents
 from splitops.splitting import Plan
 
 
@@ -30,7 +30,7 @@ def splits(draw: st.DrawFn, shape: tuple[int, ...] | None = None) -> tuple[Store
 
 
 def extents_of(tensor: StoredTensor, plan: Plan) -> list[Extent]:
-    return part_extents(tensor, plan, [(index, 3) for index in range(len(plan.sizes))])
+    return make_part_extents(tensor, plan, [(index, 3) for index in range(len(plan.sizes))])
 
 
 def targets_for(extents: list[Extent]) -> dict[int, bytearray]:
@@ -49,16 +49,16 @@ def test_an_inverse_copies_everything_back(drawn):
     parts = targets_for(extents)
     obeyed(extents, {0: data}, parts)
     back = {0: bytearray(data[: tensor.offset]) + bytearray(tensor.size)}
-    obeyed([inverse(e) for e in extents], {k: bytes(v) for k, v in parts.items()}, back)
+    obeyed([invert(e) for e in extents], {k: bytes(v) for k, v in parts.items()}, back)
     assert bytes(back[0]) == data
-    assert [inverse(inverse(e)) for e in extents] == extents
+    assert [invert(invert(e)) for e in extents] == extents
 
 
 @given(st.data())
 @settings(max_examples=300)
 def test_composed_copies_do_what_two_do(data):
     first, plan = data.draw(splits())
-    merge = [inverse(e) for e in extents_of(first, plan)]
+    merge = [invert(e) for e in extents_of(first, plan)]
     second = data.draw(splits(first.shape).filter(lambda drawn: drawn[0].fortran == first.fortran))
     moved = StoredTensor("t", first.shape, "U8", BYTE, first.offset, first.size, fortran=first.fortran)
     split = extents_of(moved, second[1])
@@ -82,16 +82,18 @@ def test_rows_cut_anywhere(drawn, at):
     expected, found = targets_for(extents), targets_for(extents)
     obeyed(extents, data, expected)
     halves = [
-        half for e in extents for half in (rows(e, 0, min(at, e.runs)), rows(e, min(at, e.runs), e.runs))
+        half
+        for e in extents
+        for half in (slice_runs(e, 0, min(at, e.runs)), slice_runs(e, min(at, e.runs), e.runs))
     ]
-    obeyed(list(joined(half for half in halves if half.runs)), data, found)
+    obeyed(list(merge_adjacent(half for half in halves if half.runs)), data, found)
     assert found == expected
 
 
 def test_what_goes_on_is_one_extent():
-    pieces = [contiguous(0, 5 * i, 1, 100 + 5 * i, 5) for i in range(1000)]
-    assert list(joined(pieces)) == [contiguous(0, 0, 1, 100, 5000)]
-    assert list(joined([Extent(0, 0, 4, 0, 8, 4, 4, 100)])) == [contiguous(0, 0, 0, 8, 400)]
+    pieces = [make_contiguous(0, 5 * i, 1, 100 + 5 * i, 5) for i in range(1000)]
+    assert list(merge_adjacent(pieces)) == [make_contiguous(0, 0, 1, 100, 5000)]
+    assert list(merge_adjacent([Extent(0, 0, 4, 0, 8, 4, 4, 100)])) == [make_contiguous(0, 0, 0, 8, 400)]
 
 
 def test_a_reshard_of_many_files_stays_small():
@@ -99,8 +101,8 @@ def test_a_reshard_of_many_files_stays_small():
     tensor = StoredTensor("t", shape, "U8", BYTE, 0, 64 * 4096 * 2)
     eight = Plan(shape, 1, tuple(range(0, 4096, 512)), (512,) * 8)
     three = Plan(shape, 1, (0, 1000, 3000), (1000, 2000, 1096))
-    merge = [inverse(e) for e in part_extents(tensor, eight, [(i, 0) for i in range(8)])]
-    assert len(compose(merge, part_extents(tensor, three, [(i, 0) for i in range(3)]))) == 10
+    merge = [invert(e) for e in make_part_extents(tensor, eight, [(i, 0) for i in range(8)])]
+    assert len(compose(merge, make_part_extents(tensor, three, [(i, 0) for i in range(3)]))) == 10
 
 
 @pytest.mark.small_blocks
@@ -114,7 +116,7 @@ def test_the_engine_obeys(implementation, data, tmp_path_factory):
     sources: dict[int, bytes] = {}
     for number, (tensor, plan) in enumerate(drawn):
         sources[number] = noise(tensor.offset + tensor.size, number)
-        made = part_extents(tensor, plan, [(number * 10 + i, 2) for i in range(len(plan.sizes))])
+        made = make_part_extents(tensor, plan, [(number * 10 + i, 2) for i in range(len(plan.sizes))])
         extents += [e._replace(source=number) for e in made]
     twice = data.draw(st.booleans())  # the same bytes in two targets
     if twice:
@@ -122,14 +124,14 @@ def test_the_engine_obeys(implementation, data, tmp_path_factory):
     elif data.draw(st.booleans()):
         parts = targets_for(extents)
         obeyed(extents, sources, parts)
-        sources, extents = {k: bytes(v) for k, v in parts.items()}, [inverse(e) for e in extents]
+        sources, extents = {k: bytes(v) for k, v in parts.items()}, [invert(e) for e in extents]
     expected = targets_for(extents)
     obeyed(extents, sources, expected)
     patch = pytest.MonkeyPatch()
     with patch.context() as patched:
         patched.setattr(engine, "copy_extents", implementation)
         memory = data.draw(st.sampled_from([16, 64, 256, 4096]))
-        found = run(engine.tasks(engine.passes(extents, memory), 200), sources, expected, folder)
+        found = run(engine.split_into_tasks(engine.passes(extents, memory), 200), sources, expected, folder)
     assert found == {index: bytes(content) for index, content in expected.items()}
 
 
@@ -150,7 +152,7 @@ def run(tasks, sources, expected, folder):
             checksums = engine.copy(task, by_source, by_target)
             scratch = {index: bytearray(len(content)) for index, content in expected.items()}
             assert checksums == obeyed(extents, sources, scratch)
-            assert engine.checksums(task, by_target) == checksums
+            assert engine.compute_checksums(task, by_target) == checksums
         return {index: (folder / f"t{index}").read_bytes() for index in expected}
     finally:
         for file in (*files.values(), *targets.values()):

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import runner
 from splitops.cli import cli
-from splitops.files.formats import FORMATS, WRITTEN, format_named
+from splitops.files.formats import FORMATS, WRITTEN, get_format
 
 PAGE = Path(__file__).parents[2] / "docs" / "files.md"
 WORDS = {
@@ -87,7 +87,7 @@ def test_each_format_has_a_row_with_its_names() -> None:
     assert ROWS.keys() == {*FORMATS, *WRITTEN}
     for name, row in ROWS.items():
         if name in FORMATS and (name not in LIBRARIES or name == "openvino"):
-            assert set(row.suffixes) == set(format_named(name).suffixes) | (
+            assert set(row.suffixes) == set(get_format(name).suffixes) | (
                 {".safetensors.index.json"} if name == "safetensors" else set()
             )
 

@@ -59,7 +59,7 @@ def test_arrays_of_a_zarr_group(tmp_path):
         "a/b": (3, 4),
         "c": (3,),
     }
-    to = splitops.files.format_named("npy")
+    to = splitops.files.get_format("npy")
     report = splitops.files.split(tmp_path / "g.zarr", tmp_path, tensor="a/b", axis=1, num_outputs=2, to=to)
     found = [np.load(path).tolist() for path, _ in report.files]
     assert found == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
@@ -110,7 +110,7 @@ def test_a_zarr_whose_chunk_is_damaged_is_one_error(tmp_path):
 def test_chunked_formats_take_plain_arrays(tmp_path):
     np.save(tmp_path / "x.npy", ARRAY)
     for name in ("hdf5", "zarr"):
-        to = splitops.files.format_named(name)
+        to = splitops.files.get_format(name)
         report = splitops.files.split(tmp_path / "x.npy", tmp_path / name, axis=1, num_outputs=2, to=to)
         for (path, _), want in zip(report.files, np.split(ARRAY, 2, 1), strict=True):
             [tensor] = splitops.files.open(path).values()
@@ -119,7 +119,7 @@ def test_chunked_formats_take_plain_arrays(tmp_path):
 
 def test_an_error_while_a_part_is_encoded_leaves_nothing(tmp_path):
     np.save(tmp_path / "x.npy", ARRAY)
-    to = splitops.files.format_named("zarr")
+    to = splitops.files.get_format("zarr")
     plan = splitops.files.plan_split(tmp_path / "x.npy", tmp_path, axis=1, num_outputs=2, to=to)
     finish, *others = plan.finishes
 
@@ -134,10 +134,10 @@ def test_an_error_while_a_part_is_encoded_leaves_nothing(tmp_path):
 
 
 def test_boxes_cover_any_shape():
-    from splitops.files.boxes import boxes
+    from splitops.files.boxes import iter_boxes
 
     for shape, chunk in itertools.product([(), (5,), (5, 0), (3, 4, 5)], [1, 2, 7]):
         hit = np.zeros(shape, int)
-        for box in boxes(shape, (chunk,) * len(shape)):
+        for box in iter_boxes(shape, (chunk,) * len(shape)):
             hit[box] += 1
         assert (hit == 1).all()

@@ -15,7 +15,7 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files.formats.npy import mapped
+from splitops.files.formats.npy import map_array
 from splitops.files.formats.raw import RawFormat
 from splitops.spec import ELEMENT_TYPES
 from splitops.spec.elements.packing import pack, unpack
@@ -47,13 +47,13 @@ def test_a_merge_of_all_parts_has_the_bytes_of_the_original(tmp_path, name, axis
 
 
 def test_merging_nothing_is_rejected(tmp_path):
-    with pytest.raises(FileError, match="nothing to merge"):
+    with pytest.raises(FileError, match="no files to merge"):
         splitops.files.merge([], tmp_path / "y.npy")
 
 
 def test_too_many_parts_are_too_many_files(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(100_001, np.uint8))
-    with pytest.raises(FileError, match="100001 parts would be as many files; at most 100000 are written"):
+    with pytest.raises(FileError, match="100001 parts need 100001 files; the limit is 100000"):
         splitops.files.split(tmp_path / "x.npy", tmp_path / "out", "SplitToSequence", split=1)
     assert not (tmp_path / "out").exists()
 
@@ -86,10 +86,10 @@ def test_items_of_any_kind_are_merged(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "axis", "problem"),
     [
-        ([np.zeros((2, 3)), np.zeros((2, 4))], 0, "does not go on"),
-        ([np.zeros((2, 3)), np.zeros((2, 3, 1))], 0, "does not go on"),
-        ([np.zeros((2, 3)), np.zeros((2, 3), np.float32)], 0, "is of type"),
-        ([np.zeros((2, 3)), np.zeros((2, 3), ">f8")], 0, "is of type"),
+        ([np.zeros((2, 3)), np.zeros((2, 4))], 0, "they may differ along axis"),
+        ([np.zeros((2, 3)), np.zeros((2, 3, 1))], 0, "they may differ along axis"),
+        ([np.zeros((2, 3)), np.zeros((2, 3), np.float32)], 0, "has type"),
+        ([np.zeros((2, 3)), np.zeros((2, 3), ">f8")], 0, "has type"),
         ([np.zeros((2, 3)), np.zeros((2, 3), order="F")], 0, "Fortran order"),
         ([np.zeros((2, 3))], 2, "rank 2"),
         ([np.zeros((2, 3))], -3, "rank 2"),
@@ -189,10 +189,10 @@ def test_a_file_that_cannot_be_mapped_is_one_error(tmp_path, monkeypatch):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     np.save(tmp_path / "x.npy", np.arange(4))
-    assert mapped(tmp_path / "x.npy").tolist() == [0, 1, 2, 3]
+    assert map_array(tmp_path / "x.npy").tolist() == [0, 1, 2, 3]
     monkeypatch.setattr(mmap, "mmap", reject)
     with pytest.raises(FileError, match=r"x\.npy': it cannot be mapped into memory: .*annot allocate memory"):
-        mapped(tmp_path / "x.npy")
+        map_array(tmp_path / "x.npy")
 
 
 # npz
@@ -349,8 +349,8 @@ def test_a_cut_inside_of_a_packed_unit_is_rejected(tmp_path):
     (tmp_path / "x.bin").write_bytes(bytes(30))
     like = RawFormat((4, 15), ELEMENT_TYPES["uint4"])
     for arguments, problem in (
-        ({"axis": 1, "split_lengths": [3, 12]}, "no cut along this axis"),
-        ({"axis": 0, "split_lengths": [1, 3]}, "cut at multiples of 2"),
+        ({"axis": 1, "split_lengths": [3, 12]}, "cannot be split along this axis"),
+        ({"axis": 0, "split_lengths": [1, 3]}, "split at multiples of 2"),
     ):
         with pytest.raises(FileError, match=problem):
             splitops.files.split(tmp_path / "x.bin", tmp_path / "o", "VariadicSplit", like=like, **arguments)

@@ -163,7 +163,7 @@ def test_a_name_that_would_be_cut_short_is_rejected(tmp_path, name):
             tensor="a",
             keep_others=True,
             num_outputs=2,
-            to=splitops.files.format_named(name),
+            to=splitops.files.get_format(name),
         )
     assert not (tmp_path / "out").exists()
 
@@ -287,7 +287,7 @@ def test_headers_are_accepted_where_the_reference_accepts_them(content, tmp_path
 def tensor_of(name, shape):
     kind = st_format._TYPES["U8"]
     return st_format.StoredTensor(
-        name, shape, "U8", st_format.unit_of(kind), 0, math.prod(shape), kind, kind.numpy
+        name, shape, "U8", st_format.get_unit(kind), 0, math.prod(shape), kind, kind.numpy
     )
 
 
@@ -309,7 +309,7 @@ def test_names_that_are_not_text_are_rejected_where_they_are_read(tmp_path, name
     for to in (None, "safetensors", "gguf", "npz"):
         with pytest.raises(FileError, match=re.escape(name)) as found:
             splitops.files.split(tmp_path / name, tmp_path / "out", num_outputs=2, to=to)
-        assert name == "x.h5" or "is not text in UTF-8" in str(found.value)
+        assert name == "x.h5" or "is not valid UTF-8" in str(found.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -360,17 +360,17 @@ def headers(draw: st.DrawFn) -> bytes:
     ],
 )
 def test_a_wrong_value_of_an_entry_is_not_read_over(text):
-    assert st_format._usual(text.encode(), 8 + len(text)) is None
+    assert st_format._parse_usual(text.encode(), 8 + len(text)) is None
     with pytest.raises(st_format._MalformedError, match=r"appears twice|is not JSON"):
-        st_format._any(text.encode(), 8 + len(text))
+        st_format._parse_any(text.encode(), 8 + len(text))
 
 
 @given(headers())
 @settings(max_examples=200)
 def test_a_header_that_is_read_at_once_is_what_the_careful_reader_finds(text):
-    found = st_format._usual(text, 8 + len(text))
+    found = st_format._parse_usual(text, 8 + len(text))
     if found is not None:
-        careful = st_format._any(text, 8 + len(text))
+        careful = st_format._parse_any(text, 8 + len(text))
         assert found == careful
         assert [list(map(type, tensor)) for tensor in found[0]] == [
             list(map(type, tensor)) for tensor in careful[0]
@@ -382,9 +382,9 @@ def test_a_header_that_is_read_at_once_is_what_the_careful_reader_finds(text):
 def test_usual_headers_are_read_at_once(compact):
     header = {"é": entry("BF16", [], [6, 8]), "a.b": entry("U8", [2, 3], [0, 6])}
     metadata = {"__metadata__": {"config": '{"a": [1, "\\n"]}'}}
-    names = [tensor.name for tensor in st_format._usual(text_of(header, compact, **metadata), 8)[0]]
+    names = [tensor.name for tensor in st_format._parse_usual(text_of(header, compact, **metadata), 8)[0]]
     assert names == ["a.b", "é"]
-    assert st_format._usual(b"{}", 10) == ([], {})
+    assert st_format._parse_usual(b"{}", 10) == ([], {})
 
 
 @pytest.mark.parametrize("name", OURS_ALONE)
@@ -516,7 +516,7 @@ def test_what_no_header_can_say_is_rejected(tmp_path, monkeypatch):
     (tmp_path / "x.safetensors").write_bytes(file_of({}))
     with pytest.raises(FileError, match=r"x\.safetensors' has no tensors"):
         splitops.files.split(tmp_path / "x.safetensors", tmp_path / "out", num_outputs=2)
-    to = splitops.files.format_named("safetensors")
+    to = splitops.files.get_format("safetensors")
     np.savez(tmp_path / "x.npz", __metadata__=np.arange(4), name=np.arange(4))
     with pytest.raises(FileError, match=r"'x\.0\.safetensors' cannot have tensor '__metadata__'"):
         splitops.files.split(

@@ -81,7 +81,7 @@ DESCRIPTORS = """
 import gc, os, signal, sys
 from pathlib import Path
 from splitops import files
-from splitops.files.descriptors import opened
+from splitops.files.descriptors import open_for_sync
 from splitops.files.sources import LocalFile
 from splitops.ground.reading import open_regular
 
@@ -95,7 +95,7 @@ def whole():
     files.split(folder / "x.npy", folder / "out", axis=0, split=[5, 7, 8], **how)
 
 def owned():
-    with opened([folder / "x.npy", folder]):
+    with open_for_sync([folder / "x.npy", folder]):
         pass
 
 def interrupt(what, at):

@@ -28,18 +28,18 @@ def test_processes_that_write_to_one_folder_lose_no_file(tmp_path):
         command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "'another run writes to'" in done.stdout
+    assert "'another run is writing to'" in done.stdout
 
 
 def test_who_does_not_get_the_lock_changes_nothing(tmp_path):
     hidden = tmp_path / ".splitops-x.part"
-    first = StagingFolder.take(hidden)
+    first = StagingFolder.open_locked(hidden)
     first.lock.write(b"a journal")
     first.lock.flush()
     (hidden / "draft").write_bytes(b"at work")
     for _ in range(2):
-        with pytest.raises(splitops.ModelError, match="another run writes to"):
-            StagingFolder.take(hidden)
+        with pytest.raises(splitops.ModelError, match="another run is writing to"):
+            StagingFolder.open_locked(hidden)
         assert (hidden / ".journal").read_bytes() == b"a journal"
         assert (hidden / "draft").read_bytes() == b"at work"
     first.remove()
@@ -49,7 +49,7 @@ def test_who_does_not_get_the_lock_changes_nothing(tmp_path):
 @pytest.mark.parametrize("when", ["before it is opened", "before it is locked"])
 def test_a_folder_that_its_run_removes_meanwhile_is_made_again(tmp_path, monkeypatch, when):
     hidden = tmp_path / ".splitops-x.part"
-    ended = [StagingFolder.take(hidden)]
+    ended = [StagingFolder.open_locked(hidden)]
     name = "_open" if when == "before it is opened" else "_take_lock"
     real = getattr(StagingFolder, name)
 
@@ -59,7 +59,7 @@ def test_a_folder_that_its_run_removes_meanwhile_is_made_again(tmp_path, monkeyp
         return real(self)
 
     monkeypatch.setattr(StagingFolder, name, late)
-    found = StagingFolder.take(hidden)
+    found = StagingFolder.open_locked(hidden)
     assert not ended
     assert os.listdir(hidden) == [".journal"]
     assert os.path.samestat(os.lstat(hidden), os.stat(found.root))
@@ -68,7 +68,7 @@ def test_a_folder_that_its_run_removes_meanwhile_is_made_again(tmp_path, monkeyp
 
 def test_a_lock_that_is_removed_while_one_waits_for_it_is_none(tmp_path, monkeypatch):
     hidden = tmp_path / ".splitops-x.part"
-    ended = [StagingFolder.take(hidden)]
+    ended = [StagingFolder.open_locked(hidden)]
     real = staging._lock
 
     def late(descriptor, folder):
@@ -77,7 +77,7 @@ def test_a_lock_that_is_removed_while_one_waits_for_it_is_none(tmp_path, monkeyp
         real(descriptor, folder)
 
     monkeypatch.setattr(staging, "_lock", late)
-    found = StagingFolder.take(hidden)
+    found = StagingFolder.open_locked(hidden)
     assert os.path.samestat(os.lstat(hidden / ".journal"), os.fstat(found.lock.fileno()))
     found.remove()
 
@@ -88,7 +88,7 @@ def test_a_run_that_ends_while_another_begins(tmp_path, monkeypatch, overwrite):
     np.save(tmp_path / "x.npy", np.arange(12))
     plan = splitops.files.plan_split(tmp_path / "x.npy", tmp_path / "out", split=[4, 8])
     first = splitops.files.plan_split(tmp_path / "x.npy", tmp_path / "out", split=[5, 7])
-    real, begun, taken = StagedFiles.take, [], []
+    real, begun, taken = StagedFiles.open_staging, [], []
 
     def late(self, folder, name):
         if not begun:
@@ -97,7 +97,7 @@ def test_a_run_that_ends_while_another_begins(tmp_path, monkeypatch, overwrite):
         taken.append(folder)
         return real(self, folder, name)
 
-    monkeypatch.setattr(StagedFiles, "take", late)
+    monkeypatch.setattr(StagedFiles, "open_staging", late)
     if overwrite:
         plan.run(sync=False, overwrite=True)
         assert len(np.load(tmp_path / "out" / "x.0.npy")) == 4

@@ -19,7 +19,7 @@ from splitops.cli import cli
 from splitops.errors import FileError
 from splitops.files import engine, extent_tasks
 from splitops.files.folder_run import FolderRun
-from splitops.files.planned import all_options
+from splitops.files.planned import fill_options
 from splitops.ground import staging
 from splitops.ground.staging import StagingFolder
 
@@ -29,7 +29,7 @@ ARRAY = np.random.default_rng(0).integers(0, 256, (600, 2000), np.uint8)
 
 @pytest.fixture(autouse=True)
 def _small_tasks(monkeypatch):
-    monkeypatch.setattr(engine.tasks, "__defaults__", (100_000,))
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (100_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
     monkeypatch.setattr(engine, "_PIECE", 10_000)
 
@@ -137,7 +137,7 @@ def test_a_planted_journal_without_lines_takes_no_memory(place, size, begins_rig
     with (hidden / ".journal").open("wb") as file:
         if begins_right:
             plan = splitops.files.plan_split(out.parent / "x.npy", out, axis=1, split=[500, 700, 800])
-            run = FolderRun(plan, all_options({"memory": MEMORY}))
+            run = FolderRun(plan, fill_options({"memory": MEMORY}))
             file.write(json.dumps(run.identity).encode() + b"\n")
         file.truncate(file.tell() + size)
     tracemalloc.start()
@@ -198,8 +198,8 @@ def test_what_another_user_owns_is_rejected(place, way, whose, resume, tmp_path)
 
 def test_a_file_system_without_owners_and_modes_is_no_stranger(place, tmp_path, monkeypatch):
     """As of a USB stick or a Windows share: every folder there looks open to all."""
-    real = staging._rights
-    monkeypatch.setattr(staging, "_rights", lambda found: (real(found)[0], 0o022))
+    real = staging._read_rights
+    monkeypatch.setattr(staging, "_read_rights", lambda found: (real(found)[0], 0o022))
     out, hidden = place
     hidden.mkdir(0o777)
     split(out, resume=True)
@@ -312,7 +312,7 @@ def test_nothing_is_moved_through_a_link_that_takes_the_place_of_a_new_folder(tm
         if not (tmp_path / "out").is_symlink():
             (tmp_path / "out").symlink_to(tmp_path / "home")
 
-    with pytest.raises(FileError, match=r"cannot write '.*out': a file of this name is in the way"):
+    with pytest.raises(FileError, match=r"cannot write '.*out': a file with this name exists"):
         split(tmp_path / "out", progress=plant, overwrite=True)
     assert os.listdir(tmp_path / "home") == ["x.0.npy"]
     assert (tmp_path / "home" / "x.0.npy").read_bytes() == b"of the user"
@@ -419,9 +419,9 @@ def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch
         "refit": ["refit", "model", "--plan", "refit.toml", "-o", "out"],
     }[command]
     taken = []
-    real = StagingFolder.take.__func__
+    real = StagingFolder.open_locked.__func__
     monkeypatch.setattr(
-        StagingFolder, "take", classmethod(lambda cls, path: taken.append(path) or real(cls, path))
+        StagingFolder, "open_locked", classmethod(lambda cls, path: taken.append(path) or real(cls, path))
     )
     done = runner().invoke(cli, words)
     assert done.exit_code == 0, done.output

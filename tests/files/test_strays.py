@@ -61,10 +61,10 @@ CASES = [
         _shards,
         "extra.safetensors",
         LOST,
-        "its tensor 'stray.x' (and 1 more tensor) is in no file of the model",
+        "no file of the model has its tensor 'stray.x' (and 1 more tensor)",
     ),
-    (_shards, "model.safetensors", LOST, "its tensor 'stray.x' (and 1 more tensor) is in no file"),
-    (_shards, "model.safetensors", OWN, "all its tensors have names of the model's own"),
+    (_shards, "model.safetensors", LOST, "no file of the model has its tensor 'stray.x' (and 1 more tensor)"),
+    (_shards, "model.safetensors", OWN, "the model has tensors with all of its names"),
     (_shards, "model-00001-of-00003.safetensors", LOST, "its tensor 'stray.x'"),
     (_shards, "model-00003-of-00002.safetensors", LOST, "its tensor 'stray.x'"),
     (_shards, "EXTRA.SafeTensors", LOST, "its tensor 'stray.x'"),
@@ -187,7 +187,7 @@ def test_a_stray_beside_a_distributed_checkpoint_without_a_manifest(tmp_path):
     save_file(LOST, ranks / "model.safetensors")
     [stray, *others] = sharding.merge(ranks).checkpoint.warnings
     assert stray.startswith("'model.safetensors' is left out")
-    assert others == ["the folder 'source' is left behind"]
+    assert others == ["the folder 'source' is not copied"]
     with pytest.raises(SplitError, match="is left out"):
         sharding.merge(ranks, strict=True)
 
@@ -263,7 +263,7 @@ def test_a_model_that_is_usual_beside_another_one_is_no_stray(tmp_path, make, na
         "ranks": sharding.plan(folder, PLAN, ranks=2, strict=True).file_plan(tmp_path / "ranks"),
         "refit": sharding.refit(folder, RULES, invert=True, strict=True).file_plan(tmp_path / "refit"),
     }.items():
-        assert plan.warnings == (f"{name!r} is left behind: by its name, it is of another model",)
+        assert plan.warnings == (f"{name!r} is not copied: by its name, it belongs to another model",)
         plan.run()
         assert not [*(tmp_path / where).rglob(name)]
     assert _read(tmp_path / "one").keys() == TENSORS.keys()
@@ -313,7 +313,7 @@ def test_files_of_a_model_in_folders_of_its_folder(tmp_path):
         assert plan() == ()
     (folder / "unet" / "config.json").write_text("{}")
     for plan in plans:
-        assert plan() == ("of the folder 'unet', only the model's files are taken",)
+        assert plan() == ("only the model's files are copied from the folder 'unet'",)
     save_file(LOST, folder / "a.safetensors")  # of the same name, elsewhere
     for plan in plans:
         [stray, _] = plan()

@@ -104,8 +104,8 @@ def test_raw_bytes_state_their_sizes(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        (f"8,{1 << 60}:uint8", "declares 9223372036854775808 bytes, more than a file can have"),
-        (f"8,{1 << 48}:uint8", "2251799813685248 bytes are more than a run copies"),
+        (f"8,{1 << 60}:uint8", "declares 9223372036854775808 bytes, more than any file can have"),
+        (f"8,{1 << 48}:uint8", "the plan copies 2251799813685248 bytes"),
     ],
 )
 def test_more_bytes_than_any_file_has_are_rejected(tmp_path, shape, says):
@@ -121,7 +121,7 @@ def test_a_merge_of_more_than_63_bits_is_rejected(tmp_path):
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': (0, {1 << 62})}}"
     part = tmp_path / "x.npy"
     part.write_bytes(b"\x93NUMPY\1\0" + b"\x76\0" + header.ljust(117).encode() + b"\n")
-    with pytest.raises(FileError, match=f"have size {1 << 63} together along axis 1"):
+    with pytest.raises(FileError, match=f"size along axis 1 would be {1 << 63}"):
         splitops.files.merge([part, part], tmp_path / "y.npy", axis=1)
     assert names(tmp_path) == ["x.npy"]
 
@@ -163,7 +163,7 @@ def test_streams_that_lie_are_rejected(tmp_path, ending, format_):
     source = tmp_path / f"x.{format_}.{ending}"
     for found, problem in {
         compress(content[:-1]): "ends at byte",
-        compress(content + b"\0"): "goes on after",
+        compress(content + b"\0"): "has data after",
         packed[: len(packed) // 2]: "cannot read|ends|not a .npy",
         bytes(damaged): "cannot read|malformed|ends|not a .npy|header|x.safetensors",
         b"": "cannot read|not a .npy|ends",
@@ -192,7 +192,7 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
         for _ in range(256):
             file.write(bytes(1 << 20))
     monkeypatch.setattr(gzip.GzipFile, "read", counted)
-    with pytest.raises(FileError, match="goes on after the 16128 bytes"):
+    with pytest.raises(FileError, match="has data after the 16128 bytes"):
         splitops.files.split(tmp_path / "x.npy.gz", tmp_path / "out", num_outputs=2)
     assert made <= 2 * len(npy()) + 1
     assert names(tmp_path) == ["x.npy.gz"]
@@ -201,17 +201,17 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
 def test_what_needs_random_access_is_rejected(tmp_path):
     for name in ("x.npz.gz", "x.gguf.xz", "x.onnx.bz2"):
         (tmp_path / name).write_bytes(b"x")
-        with pytest.raises(FileError, match="of compressed files npy, safetensors, raw are read"):
+        with pytest.raises(FileError, match="cannot be read, only npy, safetensors, raw: decompress"):
             splitops.files.open(tmp_path / name)
     np.save(tmp_path / "x.npy", ARRAY)
-    with pytest.raises(FileError, match="compressed files are read, and not written"):
+    with pytest.raises(FileError, match="compressed files cannot be written"):
         splitops.files.merge([tmp_path / "x.npy"], tmp_path / "y.npy.gz")
 
 
 def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
     (tmp_path / "x.npy.zst").write_bytes(COMPRESSIONS["zst"](npy()))
     monkeypatch.delitem(fsspec.utils.compressions, "zst")
-    with pytest.raises(FileError, match=r"no library for \.zst; for \.zst install splitops\[zstd\]"):
+    with pytest.raises(FileError, match=r"no library for \.zst is installed; .* splitops\[zstd\]"):
         splitops.files.open(tmp_path / "x.npy.zst")
 
 

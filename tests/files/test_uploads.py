@@ -60,7 +60,9 @@ def names(files) -> list[str]:
 @pytest.mark.parametrize("memory", [MEMORY, 64 << 20])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_split_and_merge(files, source, axis, memory, monkeypatch):
-    monkeypatch.setattr(uploads, "_groups", lambda sizes, _, real=uploads._groups: real(sizes, 3000))
+    monkeypatch.setattr(
+        uploads, "_group_windows", lambda sizes, _, real=uploads._group_windows: real(sizes, 3000)
+    )
     sizes = [7, 0, ARRAY.shape[axis] - 7]
     seen = []
     report = splitops.files.split(
@@ -166,7 +168,7 @@ def test_what_stood_there_before_is_never_removed(files, source, monkeypatch):
     with pytest.raises(FileError) as caught:
         splitops.files.split(source, OUT, num_outputs=4, overwrite=True)
     assert str(caught.value) == (
-        f"cannot write {OUT}/x.3.npy: access denied; new: {OUT}/x.0.npy, {OUT}/x.1.npy; as before: "
+        f"cannot write {OUT}/x.3.npy: access denied; new: {OUT}/x.0.npy, {OUT}/x.1.npy; unchanged: "
         f"{OUT}/x.3.npy"
     )
     assert names(files) == [f"/uploads/parts/x.{index}.npy" for index in (0, 1, 3)]
@@ -184,7 +186,7 @@ def test_a_file_that_does_not_read_back_has_replaced_another_one(files, source, 
 
     monkeypatch.setattr(MemoryFile, "commit", damage)
     with pytest.raises(
-        FileError, match=r"x\.0\.npy does not read back .*; new: .*x\.1\.npy; as before: none"
+        FileError, match=r"x\.0\.npy does not read back .*; new: .*x\.1\.npy; unchanged: none"
     ):
         splitops.files.split(source, OUT, num_outputs=2, verify=True, overwrite=True)
     assert names(files) == ["/uploads/parts/x.1.npy"]
@@ -201,7 +203,7 @@ def test_resume_begins_and_says_that_all_is_there(files, source, monkeypatch):
     content = files.cat_file(f"{OUT}/x.1.npy")
     for other in (content[:-1], content[:-1] + b"!", content + b"!"):
         files.pipe_file("/uploads/parts/x.1.npy", other)
-        with pytest.raises(FileError, match=r"x\.1\.npy already exists, with other bytes"):
+        with pytest.raises(FileError, match=r"x\.1\.npy already exists with other contents"):
             splitops.files.split(source, OUT, num_outputs=2, resume=True)
         assert files.cat_file(f"{OUT}/x.1.npy") == other
 
@@ -221,7 +223,7 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(files, source):
 def test_a_source_is_never_replaced(files, source):
     files.put_file(str(source), "/uploads/x.npy")
     for overwrite in (False, True):
-        with pytest.raises(FileError, match=r"memory://uploads/x\.npy would replace what it is made from"):
+        with pytest.raises(FileError, match=r"memory://uploads/x\.npy would replace a source"):
             splitops.files.merge(["memory://uploads/x.npy"], "memory://uploads/x.npy", overwrite=overwrite)
     assert files.cat_file("/uploads/x.npy") == source.read_bytes()
 
@@ -266,12 +268,12 @@ def test_a_disk_that_fails_meanwhile_is_one_error(files, source, monkeypatch, er
 
 
 def test_what_cannot_be_is_one_error(files, source, tmp_path):
-    with pytest.raises(FileError, match="not made from its beginning to its end"):
-        splitops.files.plan_split(source, OUT, num_outputs=2, to=splitops.files.format_named("npz"))
+    with pytest.raises(FileError, match="not written from start to end"):
+        splitops.files.plan_split(source, OUT, num_outputs=2, to=splitops.files.get_format("npz"))
     with pytest.raises(FileError, match="cannot read nothing://x"):
         splitops.files.split(source, "nothing://x", num_outputs=2)
     uploads._PART = 2 << 20  # the fixture puts it back
-    with pytest.raises(FileError, match="too few for parts of 2097152 bytes: at least 6291456 are needed"):
+    with pytest.raises(FileError, match="not enough for parts of 2097152 bytes: at least 6291456 are needed"):
         splitops.files.split(source, OUT, num_outputs=2, memory=MEMORY)
     assert names(files) == []
 
@@ -287,7 +289,7 @@ def test_a_file_system_that_shows_half_a_file_is_rejected(source):
             return False
 
     fsspec.register_implementation("careless", Careless, clobber=True)
-    with pytest.raises(FileError, match="would be seen before it is whole"):
+    with pytest.raises(FileError, match="has no commits, so incomplete files would be visible"):
         splitops.files.split(source, "careless://x", num_outputs=2)
 
 
@@ -327,7 +329,7 @@ def test_gguf_and_onnx(files, tmp_path):
         location="x.data",
         size_threshold=0,
     )
-    gguf = splitops.files.format_named("gguf")
+    gguf = splitops.files.get_format("gguf")
     splitops.files.merge([tmp_path / "x.npy"], tmp_path / "x.gguf", to=gguf)
     for name in ("x.gguf", "x.onnx"):
         here = splitops.files.split(tmp_path / name, tmp_path / "here", num_outputs=2)
@@ -426,7 +428,7 @@ print((peak() - before) // 1024, sent)
 
 @given(st.integers(0, 5 << 40))
 def test_parts_are_as_s3_takes_them(size):
-    windows = uploads.windows_of(size)
+    windows = uploads.split_into_windows(size)
     assert len(windows) <= 10_000
     assert all(len(window) >= 5 << 20 for window in windows[:-1])
     assert sum(map(len, windows)) == size

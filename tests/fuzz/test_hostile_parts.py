@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splitops import SplitError, files
-from splitops.files import format_named
+from splitops.files import get_format
 
 FORMATS = ["npy", "npz", "safetensors", "gguf", "hdf5", "zarr", "onnx"]
 TYPES = ["f4", "i8", "u1", "f2", "?", ">i4", "c8", "S3", "i4,f8"]
@@ -23,7 +23,7 @@ def written(folder: Path, name: str, array: np.ndarray, kind: str) -> Path:
     np.save(plain, array)
     if kind == "npy":
         return plain
-    made = files.split(plain, folder / f"of-{name}", num_outputs=1, to=format_named(kind), sync=False)
+    made = files.split(plain, folder / f"of-{name}", num_outputs=1, to=get_format(kind), sync=False)
     return made.files[0][0]
 
 
@@ -64,7 +64,7 @@ def test_any_parts(parts: list, alike: bool, axis: int, to: str | None, memory: 
                 written(root, str(number), array, kind)
                 for number, (array, (_, _, kind, _)) in enumerate(zip(arrays, parts, strict=True))
             ]
-            like = format_named(to or parts[0][2])
+            like = get_format(to or parts[0][2])
             merged = root / f"merged{like.suffixes[0]}"
             files.merge(paths, merged, axis=axis, to=None if to is None else like, sync=False, memory=memory)
         except SplitError as error:

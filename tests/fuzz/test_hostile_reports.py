@@ -157,15 +157,15 @@ def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
     ("document", "wrong"),
     [
         ({"message": "started", "protocol": 1}, ("", "lacks 'name'")),
-        ({"message": "hi"}, ("", "is {'message': 'hi'}, an object of no known kind")),
-        (REPLIES[0] | {"formats": ["onnx", "onnx"]}, (".formats", "has an entry twice")),
+        ({"message": "hi"}, ("", "is {'message': 'hi'}, an object of an unknown kind")),
+        (REPLIES[0] | {"formats": ["onnx", "onnx"]}, (".formats", "has a duplicate entry")),
         (REPLIES[0] | {"formats": ["pdf"]}, (".formats[0]", "is 'pdf', not one of onnx, ir")),
         (REPLIES[0] | {"versions": {}}, (".versions", "has 0 entries")),
         (REPLIES[-1] | {"stage": ""}, (".stage", "has 0 characters")),
         (REPLIES[-1] | {"id": True}, (".id", "is True, not an integer")),
         (
             REPLIES[-1] | {"more": 1},
-            ("", "has 'more', which is none of message, id, outcome, stage, type, text"),
+            ("", "has the unknown key 'more': use message, id, outcome, stage, type, text"),
         ),
     ],
 )

@@ -196,8 +196,8 @@ def test_onnx_models_that_are_no_checkpoint(tmp_path):
         (
             [2, 6],
             {"axis": 1, "sections": [3, 3]},
-            "tensor 'w', F4: the array: a cut at 3 of axis 1 goes through a unit of 2 packed elements in 1 "
-            "bytes: cut at multiples of 2",
+            "tensor 'w', F4: the array: a split at 3 of axis 1 is inside a unit of 2 packed elements in 1 "
+            "bytes: split at multiples of 2",
         ),
         ([3, 2], {"axis": 1}, "tensor 'w': 3 F4 elements of rank 0 do not fill a byte"),
     ],

@@ -17,7 +17,7 @@ from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 import splitops
 from splitops import SplitError, sharding
 from splitops.errors import FileError
-from splitops.files.formats import format_named
+from splitops.files.formats import get_format
 from splitops.files.sources import LocalFile
 
 EVERYTHING = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
@@ -54,12 +54,12 @@ def edit(path, change) -> None:
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("../outside.safetensors", "does not name a file inside the folder"),
-        ("/etc/passwd", "does not name a file inside the folder"),
-        ("sub/../../x", "does not name a file inside the folder"),
+        ("../outside.safetensors", "is not the name of a file inside the folder"),
+        ("/etc/passwd", "is not the name of a file inside the folder"),
+        ("sub/../../x", "is not the name of a file inside the folder"),
         ("missing.safetensors", "no such file"),
-        ("", "does not name a file inside the folder"),
-        ("a\0b", "does not name a file inside the folder"),
+        ("", "is not the name of a file inside the folder"),
+        ("a\0b", "is not the name of a file inside the folder"),
         (7, "has no weight_map of names to files"),
     ],
 )
@@ -72,9 +72,7 @@ def test_an_index_and_files_that_do_not_agree(model):
     index = model / INDEX
     text = index.read_text()
     edit(index, lambda found: found["weight_map"].update(nobody=found["weight_map"]["model.norm.weight"]))
-    assert "says that tensor 'nobody' is in 'model-0000" in rejected(
-        sharding.plan, model, EVERYTHING, ranks=2
-    )
+    assert "lists tensor 'nobody' in 'model-0000" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
     index.write_text(text)
     edit(index, lambda found: found["weight_map"].pop("model.norm.weight"))
     assert "does not list it" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
@@ -102,7 +100,7 @@ def test_folders_that_hold_no_checkpoint_or_several(tmp_path):
     for name in ("a.safetensors", "b.safetensors"):
         save(tmp_path, {"w": np.zeros(1)})
         (tmp_path / "model.safetensors").rename(tmp_path / name)
-    assert "It cannot be told which tensors form one model" in rejected(
+    assert "move files of other models to another folder" in rejected(
         sharding.plan, tmp_path, EVERYTHING, ranks=2
     )
 
@@ -122,7 +120,7 @@ def test_numbers_of_ranks_that_cannot_be(model):
 
 def test_an_index_that_is_too_large(model):
     os.truncate(model / INDEX, (256 << 20) + 1)
-    assert "bytes, more than an index can have" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "bytes; the limit for an index is" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
 
 
 def test_an_index_of_pieces_that_says_nothing(model, tmp_path):
@@ -230,7 +228,7 @@ def of_cut(**fields):
         (lambda d: d["tensors"]["kind"].pop(), "tensors have columns of [10, 9, 10, 10] entries"),
         (lambda d: d["tensors"]["file"].append(0), "tensors have columns of [10, 10, 11, 10] entries"),
         (of_tensor(file=9), "is in file 9 of 2"),
-        (of_kind(dtype="F33"), "which safetensors lacks"),
+        (of_kind(dtype="F33"), "which safetensors does not support"),
         (of_kind(shape=[1 << 62, 1 << 62]), "more than 64 bits"),
         (of_whole_kind(shape=[1 << 40]), "extends past the end"),
         (of_tensor(offset=0), "two things are at byte"),
@@ -288,7 +286,7 @@ def test_a_folder_that_exists_is_rejected_and_replaced_on_request(model, ranks, 
 
 def test_a_target_by_another_name_is_what_it_is(model, tmp_path):
     found = rejected(sharding.plan(model, LLAMA_PLAN, ranks=2).run, tmp_path / "new" / "..", overwrite=True)
-    assert "would replace what it is made from" in found
+    assert "would replace a source" in found
 
 
 def test_an_index_whose_total_size_is_wrong_is_said(model):
@@ -318,7 +316,7 @@ def test_a_file_of_an_earlier_run_is_not_taken_for_one_of_this_run(model, tmp_pa
     [
         ("vllm", "source", "'source' and 'source/"),
         ("dcp", "Source", "'Source' and 'source/"),
-        ("hf", "rank.json", "two files would be 'rank-00000-of-00002/rank.json'"),
+        ("hf", "rank.json", "two files would have the name 'rank-00000-of-00002/rank.json'"),
         (
             "hf",
             "Rank.JSON",
@@ -344,7 +342,7 @@ def test_two_files_of_one_name_are_rejected_by_their_sources(model, tmp_path, la
 def test_what_is_read_is_never_replaced(model, ranks):
     before = contents(ranks)
     for plan in (sharding.plan(ranks, ranks=4), sharding.merge(ranks)):
-        with pytest.raises(FileError, match="would replace what it is made from"):
+        with pytest.raises(FileError, match="would replace a source"):
             plan.run(ranks, overwrite=True)
     assert contents(ranks) == before
 
@@ -364,7 +362,7 @@ def test_a_source_that_changes_meanwhile_leaves_nothing(model, tmp_path):
 def test_a_run_that_was_killed_goes_on(model, tmp_path, monkeypatch, at):
     from splitops.files import engine
 
-    monkeypatch.setattr(engine.tasks, "__defaults__", (20_000,))
+    monkeypatch.setattr(engine.split_into_tasks, "__defaults__", (20_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
     plan = sharding.plan(model, LLAMA_PLAN, ranks=2)
     plan.run(tmp_path / "whole", sync=False)
@@ -402,7 +400,7 @@ def test_copies_of_ranks_are_equal_before_one_is_taken(model, tmp_path):
     for name in ("model.norm.weight", "model.layers.0.self_attn.k_proj.weight"):
         path = next(path for path in rank if name.encode() in path.read_bytes()[:4000])
         tensor = next(
-            each for each in format_named("safetensors").read(LocalFile(path)).tensors if each.name == name
+            each for each in get_format("safetensors").read(LocalFile(path)).tensors if each.name == name
         )
         before = path.read_bytes()
         path.write_bytes(

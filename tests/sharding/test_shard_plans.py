@@ -174,7 +174,7 @@ def model(tmp_path_factory):
         ({"match": "*", "axis": 0, "unit": 0}, "rule[0].unit is 0, not "),
         ({"match": "*", "axis": "0"}, "rule[0].axis is '0', not an integer"),
         ({"match": "*", "axis": True}, "rule[0].axis is True, not an integer"),
-        ({"match": "*", "axiz": 0}, "rule[0] has 'axiz', which is none of match, hf, axis"),
+        ({"match": "*", "axiz": 0}, "rule[0] has the unknown key 'axiz': use match, hf, axis"),
         ({"axis": 0}, "rule[0] lacks 'match'"),
         ({"match": "*", "axis": 0, "sections": ["nobody"]}, "neither in the plan's vars nor in config.json"),
         ({"match": "w", "hf": "packed_colwise"}, "no rule matches"),

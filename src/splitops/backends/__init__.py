@@ -1,8 +1,8 @@
-"""One thin adapter per array library, found by the type of the user's own array.
+"""Backends: one thin adapter per array library, chosen by the type of the array.
 
-A library is never imported for being looked for: an array of it proves that it is loaded already. Other
-packages add a backend by an entry point in the group ``splitops.backends``, whose name is the top-level
-package of the array type and whose value is a :class:`Backend`; ``splitops.testing`` proves it.
+Finding a backend never imports its library: if an array of it exists, it is already loaded. Other packages
+add a backend by an entry point in the group ``splitops.backends``. Its name is the top-level package of the
+array type, and its value is a :class:`Backend`, which ``splitops.testing`` can test.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from splitops.backends.capabilities import (
     DLPACK,
     Capabilities,
     Entry,
-    capability_rows,
+    format_capability_table,
 )
-from splitops.backends.slicing import slices
+from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType, element_type_of
@@ -36,118 +36,118 @@ __all__ = [
     "Backend",
     "Capabilities",
     "Entry",
-    "backend_of",
-    "capability_rows",
     "find_backend",
+    "format_capability_table",
+    "get_backend",
     "register",
-    "slices",
+    "slice_parts",
 ]
 
 ENTRY_POINT_GROUP: Final = "splitops.backends"
-"""The entry points of other packages that are backends."""
+"""Group of the entry points by which other packages add backends."""
 
 
 class Backend(Protocol):
-    """Obeys plans on the arrays of one library. It computes no size and knows no operator.
+    """Runs plans on the arrays of one library. It never computes sizes and does not know operators.
 
-    A class that inherits it says only what differs: the methods with a body are those of a library whose
-    arrays have sizes, dtypes of NumPy, slices and ``copy()``.
+    The methods with a body work for libraries whose arrays have known sizes, NumPy dtypes, slices and
+    ``copy()``. A subclass overrides the others.
     """
 
     name: str
     symbols: tuple[type, ...] = ()
-    """The types of the library's symbolic integers, which stand for sizes while it traces; mostly none."""
+    """Types of the symbolic integers that the library uses for sizes while it traces."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it gives: of a library of :data:`BACKENDS`, what its row says."""
-        return _ROWS[self.name].capabilities
+        """What the library supports, as listed in :data:`BACKENDS`."""
+        return _ENTRIES[self.name].capabilities
 
-    def shape(self, array: Any) -> tuple[Any, ...]:
+    def get_shape(self, array: Any) -> tuple[Any, ...]:
         """Return the shape of an array.
 
-        A size is a Python integer; the library's own symbolic integer while it traces (it takes part in
-        arithmetic and comparisons); None where nothing but computing the array would tell.
+        A size is an integer, or the library's symbolic integer while it traces, which supports arithmetic and
+        comparisons. It is None if it is only known after computing the array.
         """
-        # A lazy library may have None or nan for a size that it does not know.
+        # Lazy libraries use None or nan for unknown sizes.
         return tuple(
             None if size is None or (isinstance(size, float) and math.isnan(size)) else int(size)
             for size in array.shape
         )
 
-    def element_type(self, array: Any) -> ElementType | None:
-        """Return the element type of an array; None where it has none of ours."""
+    def get_element_type(self, array: Any) -> ElementType | None:
+        """Return the element type of an array, or None if splitops does not have it."""
         return element_type_of(array.dtype) if isinstance(array.dtype, np.dtype) else None
 
-    def dtype_name(self, array: Any) -> str:
-        """Return the library's own name of an array's dtype."""
+    def get_dtype_name(self, array: Any) -> str:
+        """Return the library's own name for the dtype of an array."""
         return str(array.dtype)
 
-    def numbers(self, array: Any) -> npt.NDArray[Any]:
-        """Read a small array, of axis or lengths, into NumPy. On an accelerator this waits for the device.
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
+        """Read a small array, an axis or lengths, into NumPy. This waits for an accelerator.
 
         Raises:
-            ArrayError: its values are not known yet: it is traced or lazy.
+            ArrayError: the values are unknown, because the array is traced or lazy.
         """
         ...
 
-    def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-        """Return the parts, sharing memory with the array where the library can."""
-        return slices(plan, array)
+    def make_views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+        """Return the parts. They share memory with the array if the library supports it."""
+        return slice_parts(plan, array)
 
-    def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+    def make_copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         """Return the parts as independent contiguous arrays."""
-        return tuple(part.copy() for part in self.views(plan, array))
+        return tuple(part.copy() for part in self.make_views(plan, array))
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
-        """Check every buffer, then write the parts into them.
+        """Check all buffers, then copy the parts into them.
 
         Raises:
-            ArrayError: a buffer does not fit or overlaps; nothing is written then.
+            ArrayError: a buffer does not match its part or overlaps. Nothing is written then.
         """
         ...
 
 
-_ROWS: Final = {row.name: row for row in (*BACKENDS, ARRAY_API, DLPACK)}
-_OF_TYPE: dict[type, Backend] = {}
+_ENTRIES: Final = {row.name: row for row in (*BACKENDS, ARRAY_API, DLPACK)}
+_CACHE: dict[type, Backend] = {}
 _REGISTERED: dict[type, Backend] = {}
 
 
-def backend_of(array: Any) -> Backend:
-    """Return the backend of an array.
+def get_backend(array: Any) -> Backend:
+    """Return the backend for an array.
 
     Raises:
-        ArrayError: no backend knows its type.
+        ArrayError: no backend supports its type.
     """
     backend = find_backend(type(array))
     if backend is None:
         cls = type(array)
         got = f"{cls.__module__}.{cls.__qualname__}"
-        raise ArrayError(f"data is a {got}, but the array libraries are {', '.join(_ROWS)}")
+        raise ArrayError(f"data is a {got}: arrays of {', '.join(_ENTRIES)} are supported")
     return backend
 
 
 def find_backend(cls: type) -> Backend | None:
-    """Return the backend of a type of arrays; None where no backend knows it."""
-    backend = _OF_TYPE.get(cls)
+    """Return the backend for an array type, or None if no backend supports it."""
+    backend = _CACHE.get(cls)
     if backend is None:
         backend = _find(cls)
         if backend is not None:
-            _OF_TYPE[cls] = backend
+            _CACHE[cls] = backend
     return backend
 
 
 def register(cls: type, backend: Backend) -> None:
-    """Use a backend for a type of arrays and its subclasses, in this process, before any other.
+    """Use a backend for an array type and its subclasses in this process, before any other.
 
-    An entry point in the group ``splitops.backends`` does the same for everyone who installs a package.
+    To register it for all users of a package, declare an entry point in the group ``splitops.backends``.
 
     Args:
-        cls: the root of the library's array types.
-        backend: obeys plans on its arrays.
+        cls: root class of the library's array types.
+        backend: the backend.
     """
     _REGISTERED[cls] = backend
-    _OF_TYPE.clear()
+    _CACHE.clear()
 
 
 def _find(cls: type) -> Backend | None:
@@ -155,35 +155,35 @@ def _find(cls: type) -> Backend | None:
         if issubclass(cls, root):
             return backend
     for entry in BACKENDS:
-        if any(issubclass(cls, root) for root in _roots(entry)):
-            return _adapter(entry)
+        if any(issubclass(cls, root) for root in _find_types(entry)):
+            return _import_adapter(entry)
     packages = {base.__module__.partition(".")[0] for base in cls.__mro__} - {"builtins"}
-    for point in _entry_points():
+    for point in _find_entry_points():
         if point.name in packages:
             loaded: Backend = point.load()
             return loaded
     if hasattr(cls, "__array_namespace__"):
-        return _adapter(ARRAY_API)
+        return _import_adapter(ARRAY_API)
     if hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__"):
-        return _adapter(DLPACK)
+        return _import_adapter(DLPACK)
     return None
 
 
-def _roots(entry: Entry) -> list[type]:
-    """Return a library's array types; none where it is not loaded."""
+def _find_types(entry: Entry) -> list[type]:
+    """Return the array types of a library; empty if the library is not loaded."""
     places = (path.rpartition(".") for path in entry.roots)
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in places)
     return [root for root in found if isinstance(root, type)]
 
 
-def _adapter(entry: Entry) -> Backend:
+def _import_adapter(entry: Entry) -> Backend:
     module = entry.name.lower().replace(" ", "_")
     backend: Backend = importlib.import_module(f"{__name__}.{module}").BACKEND
     return backend
 
 
 @cache
-def _entry_points() -> tuple[Any, ...]:
-    from importlib.metadata import entry_points  # only an array of an unknown type needs it
+def _find_entry_points() -> tuple[Any, ...]:
+    from importlib.metadata import entry_points  # slow to import, and only needed for unknown types
 
     return tuple(entry_points(group=ENTRY_POINT_GROUP))

@@ -1,4 +1,4 @@
-"""Any array of the Python array API standard, through its own namespace."""
+"""Backend for any array that follows the Python array API standard."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.slicing import slices
+from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
-# The standard's own dtypes, found by equality: libraries are free in what they print.
+# The dtypes of the standard. They are compared, because libraries print them differently.
 _STANDARD: Final = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
@@ -24,39 +24,39 @@ _STANDARD: Final = (
 class _ArrayApi(Backend):
     name = "array API"
 
-    def element_type(self, array: Any) -> ElementType | None:
+    def get_element_type(self, array: Any) -> ElementType | None:
         namespace = array.__array_namespace__()
         for name in _STANDARD:
             if hasattr(namespace, name) and array.dtype == getattr(namespace, name):
                 return ELEMENT_TYPES[name]
-        return ELEMENT_TYPES.get(self.dtype_name(array))
+        return ELEMENT_TYPES.get(self.get_dtype_name(array))
 
-    def dtype_name(self, array: Any) -> str:
+    def get_dtype_name(self, array: Any) -> str:
         return str(array.dtype).rpartition(".")[2]
 
-    def numbers(self, array: Any) -> npt.NDArray[Any]:
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
         try:
-            return np.array(_nested(array), dtype=self.dtype_name(array))
+            return np.array(_read_values(array), dtype=self.get_dtype_name(array))
         except Exception as error:  # a lazy library raises its own errors
-            raise ArrayError(f"the values of axis or lengths cannot be read: {error}") from error
+            raise ArrayError(f"cannot read the values of axis or lengths: {error}") from error
 
-    def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+    def make_copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         namespace = array.__array_namespace__()
-        return tuple(namespace.asarray(part, copy=True) for part in slices(plan, array))
+        return tuple(namespace.asarray(part, copy=True) for part in slice_parts(plan, array))
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
         raise ArrayError(
-            f"out= needs buffers whose overlap can be seen, which {type(array).__module__} does not tell: "
-            "use copy=True"
+            f"out= is not supported for {type(array).__module__}, because overlaps of its buffers cannot be "
+            "checked: use copy=True"
         )
 
 
-def _nested(array: Any) -> Any:
-    """Return the values of an array of rank 0 or 1, or zeros of any other rank, which binding rejects."""
+def _read_values(array: Any) -> Any:
+    """Return the values of an array of rank 0 or 1, or zeros of another rank, which binding rejects."""
     if len(array.shape) > 1:
         return np.zeros((1,) * len(array.shape)).tolist()
     if len(array.shape) == 1:
-        return [_nested(array[index]) for index in range(array.shape[0])]
+        return [_read_values(array[index]) for index in range(array.shape[0])]
     kind = array.__array_namespace__()
     if kind.isdtype(array.dtype, "bool"):
         return bool(array)

@@ -1,4 +1,4 @@
-"""What each array library gives: the one source of the documentation's table, proved by the tests."""
+"""What each array library supports. The tables in the documentation are generated from here and tested."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend gives.
+    """What a backend supports.
 
     Attributes:
-        views: ``copy=None`` gives parts that share memory with the data.
-        copies: ``copy=True`` gives independent parts; contiguous ones where the library has such a notion.
-        out: ``out=`` fills the caller's buffers.
-        lazy: nothing is computed before the user asks for it.
-        read_only: read-only data give read-only views.
-        gradients: derivatives flow through the parts.
-        compiled: the library's tracers and compilers that a split works inside.
-        devices: where the arrays may live.
-        element_types: which element types the arrays may have.
+        views: whether parts share memory with the data for ``copy=None``.
+        copies: whether ``copy=True`` returns independent parts, contiguous if the library has that property.
+        out: whether ``out=`` is supported.
+        lazy: whether nothing is computed until the user requests it.
+        read_only: whether views of read-only data are read-only.
+        gradients: whether derivatives propagate through the parts.
+        compiled: tracers and compilers of the library that support splits.
+        devices: devices of the arrays.
+        element_types: element types of the arrays.
     """
 
     views: bool
@@ -35,7 +35,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the table: a library's name, which its adapter has too, and the roots of its array types."""
+    """An array library: its name, which its adapter has too, and the root classes of its array types."""
 
     name: str
     roots: tuple[str, ...]
@@ -118,7 +118,7 @@ BACKENDS: Final = (
         ),
     ),
 )
-"""Every backend that has a library of its own, in the order in which they are asked."""
+"""Libraries with a backend of their own, in the order in which types are matched."""
 
 ARRAY_API: Final = Entry(
     "array API",
@@ -131,7 +131,7 @@ ARRAY_API: Final = Entry(
         element_types="those of the array API standard, and others by NumPy's names",
     ),
 )
-"""Any other array with ``__array_namespace__``; whether its slices are views is the library's affair."""
+"""Any other array with ``__array_namespace__``. Whether its slices are views depends on the library."""
 
 DLPACK: Final = Entry(
     "DLPack",
@@ -144,27 +144,28 @@ DLPACK: Final = Entry(
         element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
     ),
 )
-"""Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
+"""Any other array with ``__dlpack__``. On the CPU, its memory is split as a NumPy array."""
 
 
-def capability_rows(named: dict[str, Capabilities]) -> tuple[tuple[str, ...], ...]:
-    """Return a table of capabilities as text: a heading, then one row for each backend.
+def format_capability_table(named: dict[str, Capabilities]) -> tuple[tuple[str, ...], ...]:
+    """Return a table of capabilities as text: a header row, then one row per backend.
 
     Examples:
-        >>> heading, row = capability_rows({"numpy": Capabilities(views=True, copies=True, out=False)})
+        >>> capabilities = Capabilities(views=True, copies=True, out=False)
+        >>> heading, row = format_capability_table({"numpy": capabilities})
         >>> dict(zip(heading, row))["out"]
         'no'
     """
     names = [field.name for field in fields(Capabilities)]
     rows = [("backend", *(name.replace("_", " ") for name in names))]
     rows += [
-        (name, *(_cell(getattr(capabilities, column)) for column in names))
+        (name, *(_format_cell(getattr(capabilities, column)) for column in names))
         for name, capabilities in named.items()
     ]
     return tuple(rows)
 
 
-def _cell(value: bool | str | tuple[str, ...]) -> str:
+def _format_cell(value: bool | str | tuple[str, ...]) -> str:
     match value:
         case bool():
             return "yes" if value else "no"

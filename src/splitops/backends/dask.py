@@ -1,4 +1,4 @@
-"""Dask: lazy parts by Dask's own slicing, which keeps whole chunks as they are. Nothing is computed here."""
+"""Backend for Dask: lazy parts by Dask's slicing, which keeps whole chunks. Nothing is computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dask.array import Array
 
 from splitops.backends import Backend
-from splitops.backends.slicing import slices
+from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 
@@ -18,18 +18,24 @@ from splitops.native import SplitPlan
 class _Dask(Backend):
     name = "dask"
 
-    def numbers(self, array: Array) -> npt.NDArray[Any]:
-        raise ArrayError("axis or lengths are a Dask array: compute() them first, no split does so by itself")
+    def to_numpy(self, array: Array) -> npt.NDArray[Any]:
+        raise ArrayError("axis or lengths are a lazy Dask array: call compute() on it first")
 
-    def copies(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
-        return tuple(part.map_blocks(_own, dtype=part.dtype, meta=part._meta) for part in slices(plan, array))
+    def make_copies(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
+        return tuple(
+            part.map_blocks(_copy_chunk, dtype=part.dtype, meta=part._meta)
+            for part in slice_parts(plan, array)
+        )
 
     def fill(self, plan: SplitPlan, array: Array, out: Sequence[Any]) -> None:
-        raise ArrayError("out= would compute a lazy Dask array: split it, and dask.array.store() the parts")
+        raise ArrayError(
+            "out= is not supported for Dask arrays: split without out= and write the parts with "
+            "dask.array.store()"
+        )
 
 
-def _own(block: Any) -> Any:
-    """Return a chunk in memory of its own, contiguous where its library says so."""
+def _copy_chunk(block: Any) -> Any:
+    """Copy a chunk, contiguously if its library supports it."""
     return block.copy(order="C") if isinstance(block, np.ndarray) else block.copy()
 
 

@@ -1,6 +1,6 @@
-"""Arrays that have nothing but DLPack: on the CPU, their memory is split as a NumPy array.
+"""Backend for arrays that only have DLPack. On the CPU, their memory is split as a NumPy array.
 
-Such a type has no namespace to slice it by, so that the parts are NumPy arrays on the producer's memory.
+Such an array cannot be sliced by its library, so the parts are NumPy arrays that share its memory.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType
 
 _CPU: Final = 1
-"""``kDLCPU``."""
+"""The device type ``kDLCPU``."""
 
 
 class _DLPack(Backend):
     name = "DLPack"
 
-    def shape(self, array: Any) -> tuple[int, ...]:
-        return self.numbers(array).shape
+    def get_shape(self, array: Any) -> tuple[int, ...]:
+        return self.to_numpy(array).shape
 
-    def element_type(self, array: Any) -> ElementType | None:
-        return NUMPY.element_type(self.numbers(array))
+    def get_element_type(self, array: Any) -> ElementType | None:
+        return NUMPY.get_element_type(self.to_numpy(array))
 
-    def dtype_name(self, array: Any) -> str:
-        return NUMPY.dtype_name(self.numbers(array))
+    def get_dtype_name(self, array: Any) -> str:
+        return NUMPY.get_dtype_name(self.to_numpy(array))
 
-    def numbers(self, array: Any) -> npt.NDArray[Any]:
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
         device, _ = array.__dlpack_device__()
         if device != _CPU:
             raise ArrayError(
-                f"data is a {type(array).__name__} on a device of DLPack type {int(device)}: hand it to the "
-                "library that should split it, such as torch.from_dlpack or cupy.from_dlpack"
+                f"data is a {type(array).__name__} on a device of DLPack type {int(device)}: convert it "
+                "first, for example with torch.from_dlpack or cupy.from_dlpack"
             )
         try:
             return np.from_dlpack(array)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            text = f"NumPy cannot take the {type(array).__name__} through DLPack: {error}"
+            text = f"NumPy cannot import the {type(array).__name__} by DLPack: {error}"
             raise ArrayError(text) from error
 
-    def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-        return NUMPY.views(plan, self.numbers(array))
+    def make_views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+        return NUMPY.make_views(plan, self.to_numpy(array))
 
-    def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-        return NUMPY.copies(plan, self.numbers(array))
+    def make_copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+        return NUMPY.make_copies(plan, self.to_numpy(array))
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
-        NUMPY.fill(plan, self.numbers(array), out)
+        NUMPY.fill(plan, self.to_numpy(array), out)
 
 
 BACKEND: Final[Backend] = _DLPack()

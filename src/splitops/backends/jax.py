@@ -1,6 +1,6 @@
-"""JAX: one ``lax.split`` for all parts, traceable under jit, grad, vmap and shape polymorphism.
+"""Backend for JAX: one ``lax.split`` for all parts, which works under jit, grad, vmap and shape polymorphism.
 
-JAX arrays cannot be changed, so that sharing memory is the compiler's affair and ``out=`` has no meaning.
+JAX arrays are immutable, so ``out=`` is not possible, and the compiler decides about sharing memory.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class _Jax(Backend):
     name = "jax"
     symbols: tuple[type, ...] = (type(jax.export.symbolic_shape("n")[0]),)
     undecided = jax.core.InconclusiveDimensionOperation
-    """What JAX raises for a question that symbolic sizes answer in more than one way."""
+    """JAX raises this for comparisons of symbolic sizes that have no single answer."""
 
-    def shape(self, array: jax.Array) -> tuple[Any, ...]:
+    def get_shape(self, array: jax.Array) -> tuple[Any, ...]:
         return tuple(array.shape)
 
-    def numbers(self, array: jax.Array) -> npt.NDArray[Any]:
+    def to_numpy(self, array: jax.Array) -> npt.NDArray[Any]:
         if isinstance(array, jax.core.Tracer):
             raise ArrayError(
                 "axis or lengths are a traced JAX value, but JAX must know the shapes of the parts: "
@@ -35,7 +35,7 @@ class _Jax(Backend):
             )
         return np.asarray(array)
 
-    def views(self, plan: SplitPlan, array: jax.Array) -> tuple[jax.Array, ...]:
+    def make_views(self, plan: SplitPlan, array: jax.Array) -> tuple[jax.Array, ...]:
         sizes, axis = plan.sizes, plan.axis
         if not sizes:
             return ()
@@ -46,7 +46,7 @@ class _Jax(Backend):
         return tuple(jax.lax.squeeze(part, (axis,)) for part in parts) if plan.squeeze else tuple(parts)
 
     def fill(self, plan: SplitPlan, array: jax.Array, out: Sequence[Any]) -> None:
-        raise ArrayError("out= fills buffers, but JAX arrays cannot be changed")
+        raise ArrayError("out= is not supported for JAX arrays, which are immutable: use copy=True")
 
 
 BACKEND: Final[Backend] = _Jax()

@@ -1,7 +1,7 @@
-"""Checks of ``out=`` by address: which buffers fit their parts, and which of them share memory.
+"""Checks of the buffers in ``out=``: that they match their parts and do not overlap.
 
-Memory is described by NumPy arrays of the same address, shape and strides. They are never read, so that the
-memory may be a GPU's.
+Memory of any device is represented by NumPy arrays with the same address, shape and strides. They are never
+read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ Array = npt.NDArray[Any]
 
 
 def fitting(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
-    """Return the name and the array of each buffer, all of which are proved to be like their parts.
+    """Check that the buffers match their parts, and return them with their names for messages.
 
-    An ArrayError names the first that is not.
+    They must be of type ``kind`` and have the dtype and device of ``data``. The first that is not is an
+    ArrayError.
     """
     if len(out) != len(plan.sizes):
         raise ArrayError(f"out has {len(out)} arrays, but there are {len(plan.sizes)} parts")
@@ -39,19 +40,19 @@ def fitting(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[t
                 f"but the part has shape {tuple(shape)} and dtype {dtype}"
             )
         if getattr(buffer, "device", None) != device:
-            raise ArrayError(f"{name} is on {buffer.device}, but data are on {device}")
+            raise ArrayError(f"{name} is on {buffer.device}, but data is on {device}")
         found.append((name, buffer))
     return found
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:
-    """Reject buffers that overlap the data, themselves or one another."""
+    """Check that no buffer overlaps the data, itself or another buffer: that is an ArrayError."""
     for index, buffer in enumerate(out):
-        if _overlaps_itself(buffer):
-            raise ArrayError(f"out[{index}] has elements that share memory with one another")
+        if _may_overlap_itself(buffer):
+            raise ArrayError(f"elements of out[{index}] share memory with each other")
         if np.shares_memory(buffer, data):
             raise ArrayError(f"out[{index}] overlaps data")
-    # In order of address, only bounds that cross need the exact test.
+    # Sorted by address, only buffers whose bounds overlap need the exact test, which is slow.
     bounds = sorted((*byte_bounds(buffer), index) for index, buffer in enumerate(out) if buffer.size)
     crossing: list[tuple[int, int]] = []
     for low, high, index in bounds:
@@ -63,11 +64,11 @@ def check_disjoint(data: Array, out: Sequence[Array]) -> None:
         crossing.append((high, index))
 
 
-def _overlaps_itself(array: Array) -> bool:
-    """Return whether an element may lie on another one, as in a broadcast or sliding window.
+def _may_overlap_itself(array: Array) -> bool:
+    """Return whether elements may share memory, as in a broadcast array or a sliding window.
 
-    Each stride must step over all that the smaller strides reach: true of every array that NumPy makes
-    without stride tricks.
+    They do not if each stride is larger than the extent of all smaller strides. That is true for every array
+    that NumPy makes without stride tricks.
     """
     if not array.size:
         return False
@@ -83,7 +84,7 @@ def _overlaps_itself(array: Array) -> bool:
 
 
 class _Memory:
-    """Memory somewhere, in the form that NumPy wraps without touching it."""
+    """Memory at an address, which NumPy can wrap without reading it."""
 
     def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
         self.__array_interface__ = {
@@ -95,10 +96,10 @@ class _Memory:
         }
 
 
-def memory_at(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
-    """Return an array that stands for memory and must not be read.
+def make_placeholder(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
+    """Make an array with the given memory layout that must not be read.
 
-    The strides are in bytes; the address of an empty tensor may be 0.
+    Strides are in bytes. The address of an empty tensor may be 0.
     """
     if 0 in shape:
         return np.empty(shape, f"V{itemsize}")

@@ -1,4 +1,4 @@
-"""NumPy: views by slicing, copies by the native core."""
+"""Backend for NumPy: views by slicing, copies by the native core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from splitops.backends import Backend
 from splitops.backends.memory import check_disjoint, fitting
-from splitops.backends.slicing import slices
+from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
@@ -21,62 +21,64 @@ Array = npt.NDArray[Any]
 class _NumPy(Backend):
     name = "numpy"
 
-    def shape(self, array: Array) -> tuple[int, ...]:
+    def get_shape(self, array: Array) -> tuple[int, ...]:
         return array.shape
 
-    def element_type(self, array: Array) -> ElementType | None:
-        if array.dtype.kind == "O" and not all(issubclass(cls, str | bytes) for cls in _types_in(array)):
+    def get_element_type(self, array: Array) -> ElementType | None:
+        if array.dtype.kind == "O" and not all(
+            issubclass(cls, str | bytes) for cls in _find_object_types(array)
+        ):
             return None
-        return super().element_type(array)
+        return super().get_element_type(array)
 
-    def dtype_name(self, array: Array) -> str:
+    def get_dtype_name(self, array: Array) -> str:
         if array.dtype.kind == "O":
-            return f"object of {' and '.join(sorted(cls.__name__ for cls in _types_in(array)))}"
-        return super().dtype_name(array)
+            return f"object of {' and '.join(sorted(cls.__name__ for cls in _find_object_types(array)))}"
+        return super().get_dtype_name(array)
 
-    def numbers(self, array: Array) -> Array:
+    def to_numpy(self, array: Array) -> Array:
         return array
 
-    def views(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
+    def make_views(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
         if type(array) is np.ndarray:
-            return tuple(_exact(plan).views(array))
-        return _slices(plan, array)
+            return tuple(_get_native_plan(plan).views(array))
+        return _slice_parts(plan, array)
 
-    def copies(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
+    def make_copies(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
         if isinstance(array, np.memmap):
-            array = array.view(np.ndarray)  # a copy of a file's part lives in memory, not in the file
+            array = array.view(np.ndarray)  # copies are in memory, not in the file
         if type(array) is np.ndarray:
-            return tuple(_exact(plan).copies(array))
-        return tuple(part.copy(order="C") for part in _slices(plan, array))
+            return tuple(_get_native_plan(plan).copies(array))
+        return tuple(part.copy(order="C") for part in _slice_parts(plan, array))
 
     def fill(self, plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
         exact = type(array) is np.ndarray
-        if exact and _exact(plan).fill(array, out) is not None:
+        if exact and _get_native_plan(plan).fill(array, out) is not None:
             return
-        _check_out(plan, array, out)  # says what does not fit, and why
+        _check_out(plan, array, out)  # raises an error with the reason
         if exact and all(type(buffer) is np.ndarray for buffer in out):
-            _exact(plan).copies_into(array, out)
+            _get_native_plan(plan).copies_into(array, out)
             return
-        for buffer, part in zip(out, _slices(plan, array), strict=True):
+        for buffer, part in zip(out, _slice_parts(plan, array), strict=True):
             buffer[...] = part
 
 
-def _exact(plan: SplitPlan) -> Plan:
+def _get_native_plan(plan: SplitPlan) -> Plan:
     if isinstance(plan, Plan):
         return plan
     return Plan(plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze)
 
 
-def _types_in(array: Array) -> set[type]:
-    """Return the types of an array's objects, of those that no mask hides."""
+def _find_object_types(array: Array) -> set[type]:
+    """Return the types of the objects in an array, except masked ones."""
     shown = array.compressed() if isinstance(array, np.ma.MaskedArray) else array.view(np.ndarray)
     return set(map(type, shown.flat))
 
 
-def _slices(plan: SplitPlan, array: Array) -> tuple[Array, ...]:
+def _slice_parts(plan: SplitPlan, array: Array) -> tuple[Array, ...]:
     if plan.squeeze and isinstance(array, np.matrix):
-        array = array.view(np.ndarray)  # a matrix keeps both axes, whatever is asked of it
-    return slices(plan, array)
+        array = array.view(np.ndarray)  # a matrix always keeps both axes
+    return slice_parts(plan, array)
 
 
 def _check_out(plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:

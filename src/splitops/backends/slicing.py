@@ -1,4 +1,4 @@
-"""Parts by slicing: what every array library has."""
+"""Splitting by slicing, which every array library supports."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from splitops.native import SplitPlan
 
 
-def slices(plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-    """Return the parts of an array by its own ``__getitem__``: masks, units and names go with them."""
+def slice_parts(plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+    """Return the parts of an array by its ``__getitem__``, which keeps masks, units and names."""
     before: tuple[Any, ...] = (slice(None),) * plan.axis
     if plan.squeeze:
         return tuple(array[(*before, offset, ...)] for offset in plan.offsets)

@@ -1,4 +1,4 @@
-"""sparse (PyData): parts by slicing, in the format of the data. No part is ever made dense."""
+"""Backend for sparse (PyData): parts by slicing, in the format of the data. No part becomes dense."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from splitops.native import SplitPlan
 class _Sparse(Backend):
     name = "sparse"
 
-    def numbers(self, array: Any) -> npt.NDArray[Any]:
-        numbers: npt.NDArray[Any] = array.todense()  # axis or lengths: a few numbers
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
+        numbers: npt.NDArray[Any] = array.todense()  # only a few numbers: axis or lengths
         return numbers
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
-        raise ArrayError("out= does not take sparse arrays: the number of their values is not known before")
+        raise ArrayError(
+            "out= is not supported for sparse arrays, because the number of values in a part is not known in "
+            "advance: use copy=True"
+        )
 
 
 BACKEND: Final[Backend] = _Sparse()

@@ -1,4 +1,4 @@
-"""xarray: parts of a Variable or DataArray by position, with dimension names, coordinates and attributes."""
+"""Backend for xarray: parts of a Variable or DataArray, with dimension names, coordinates and attributes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy.typing as npt
 
-from splitops.backends import Backend, backend_of
-from splitops.backends.slicing import slices
+from splitops.backends import Backend, get_backend
+from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 
@@ -16,19 +16,20 @@ from splitops.native import SplitPlan
 class _Xarray(Backend):
     name = "xarray"
 
-    def numbers(self, array: Any) -> npt.NDArray[Any]:
+    def to_numpy(self, array: Any) -> npt.NDArray[Any]:
         inside = array.data
-        return backend_of(inside).numbers(inside)
+        return get_backend(inside).to_numpy(inside)
 
-    def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+    def make_copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         inside = array.data
-        parts = backend_of(inside).copies(plan, inside)
+        parts = get_backend(inside).make_copies(plan, inside)
         return tuple(
-            view.copy(deep=True, data=part) for view, part in zip(slices(plan, array), parts, strict=True)
+            view.copy(deep=True, data=part)
+            for view, part in zip(slice_parts(plan, array), parts, strict=True)
         )
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
-        raise ArrayError("out= does not take xarray's objects: split their .data into buffers of its library")
+        raise ArrayError("out= is not supported for xarray objects: split their .data instead")
 
 
 BACKEND: Final[Backend] = _Xarray()

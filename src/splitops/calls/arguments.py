@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, backend_of, find_backend
+from splitops.backends import Backend, find_backend, get_backend
 from splitops.calls.hints import LENGTHS, of_one_length
 from splitops.errors import ArrayError, LengthsError, Rule, rule_error, shown
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -72,7 +72,7 @@ def _known(value: Any) -> Any:
         return value  # what nearly every call says
     if not isinstance(value, _READABLE):
         backend = find_backend(type(value))
-        value = as_array(value, "axis or lengths") if backend is None else backend.numbers(value)
+        value = as_array(value, "axis or lengths") if backend is None else backend.to_numpy(value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         value = value.tolist()
     if isinstance(value, _LISTS) and not all(isinstance(entry, _NUMBERS) for entry in value):
@@ -149,7 +149,7 @@ def array_and_backend(data: Any) -> tuple[Any, Backend]:
     if backend is not None and not isinstance(data, np.generic):
         return data, backend
     data = as_array(data)
-    return data, backend_of(data)
+    return data, get_backend(data)
 
 
 def as_array(data: Any, what: str = "data") -> Any:
@@ -206,9 +206,9 @@ def data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
 
     ``shape`` has the sizes where they are known better than the array tells.
     """
-    backend = backend_of(data)
-    element_type = backend.element_type(data) or foreign_type(backend.dtype_name(data))
-    sizes = backend.shape(data) if shape is None else shape
+    backend = get_backend(data)
+    element_type = backend.get_element_type(data) or foreign_type(backend.get_dtype_name(data))
+    sizes = backend.get_shape(data) if shape is None else shape
     exact = _ONLY_INT.issuperset(map(type, sizes))
     return Fact(element_type, tuple(sizes if exact else map(_dimension, sizes)))
 

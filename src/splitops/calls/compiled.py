@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from splitops.backends import backend_of
+from splitops.backends import get_backend
 from splitops.calls.execution import Parts, call_plan, run
 from splitops.calls.memo import find_plan
 from splitops.calls.plan import plan_arguments
@@ -76,5 +76,5 @@ def _call(
     copy: bool | None,
     out: Sequence[torch.Tensor] | None,
 ) -> tuple[torch.Tensor, ...]:
-    backend = backend_of(data)
+    backend = get_backend(data)
     return tuple(run(find_plan(row, backend, data, arguments), backend, data, copy, out))

@@ -26,7 +26,7 @@ def call_plan(
         backend: Backend = BACKEND
     else:
         data, backend = array_and_backend(data)
-    shape = backend.shape(data)
+    shape = backend.get_shape(data)
     if shape != plan.shape:
         raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
     return run(plan, backend, data, copy, out)
@@ -38,7 +38,7 @@ def run(plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Se
     Nothing is written if ``out`` does not fit or overlaps.
     """
     if out is None:
-        parts = backend.copies(plan, data) if copy else backend.views(plan, data)
+        parts = backend.make_copies(plan, data) if copy else backend.make_views(plan, data)
     elif copy is not None and not copy:
         raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
     else:

@@ -78,7 +78,7 @@ def _call_key(
 ) -> tuple[Any, ...] | None:
     """Return what a call is remembered by; None where an argument is anything but exact integers."""
     try:
-        key: list[Any] = [id(schema), id(backend), type(data), data.dtype, backend.shape(data)]
+        key: list[Any] = [id(schema), id(backend), type(data), data.dtype, backend.get_shape(data)]
     except (AttributeError, SplitError):  # of a tensor in a file, which no array can hold
         return None
     for value in arguments.values():
@@ -120,7 +120,7 @@ def remembering(
         if plan is not None and backend is not None:
             if out is not None or copy:
                 return run(plan, backend, data, copy, out)
-            parts = backend.views(plan, data)
+            parts = backend.make_views(plan, data)
             return list(parts) if plan.sequence else parts
         parts = body(*args, copy=copy, out=out, **named)
         plan = learnt(data, key)

@@ -55,7 +55,7 @@ def plan_array(schema: OperatorSchema, data: np.ndarray[Any, Any], arguments: Ma
 
 def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]) -> SplitPlan:
     """Plan a call on an array of any library, sizes that are symbolic while it traces included."""
-    shape = backend.shape(data)
+    shape = backend.get_shape(data)
     known, lengths = hidden(schema, arguments, backend.symbols)
     binding = bind_call(schema, data_fact(data), known)
     if lengths is None and (is_exact(shape) or binding.division is None):

@@ -12,7 +12,7 @@ import sys
 from typing import NoReturn
 
 from splitops.cli._group import cli
-from splitops.ground.signals import ENDING, code_of, interrupt
+from splitops.ground.signals import ENDING, get_exit_code, interrupt
 
 __all__ = ["cli", "main"]
 
@@ -28,5 +28,5 @@ def main() -> NoReturn:
     try:
         cli.main(prog_name="splitops")
     except KeyboardInterrupt as error:  # before or after the command itself, which has its own answer
-        sys.exit(code_of(error))
+        sys.exit(get_exit_code(error))
     sys.exit(0)

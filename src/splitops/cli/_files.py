@@ -38,11 +38,11 @@ def _read_raw(text: str) -> Format:
 
 
 def _read_format(text: str) -> Format:
-    from splitops.files.formats import WRITTEN, format_named
+    from splitops.files.formats import WRITTEN, get_format
 
     if text not in WRITTEN:
         raise click.BadParameter(f"{text!r} is not a format; these are {', '.join(WRITTEN)}")
-    return format_named(text)
+    return get_format(text)
 
 
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
@@ -74,13 +74,13 @@ def add_sources(sources: Iterable[Source]) -> None:
 
 
 def _of_folder(folder: Path, command: str) -> str:
-    from splitops.files.formats import format_of
-    from splitops.files.pickles import pickle_advice
+    from splitops.files.formats import detect_format
+    from splitops.files.pickles import advise_on_pickles
 
     name, paths = one_line(str(folder)), sorted(folder.iterdir())
     for path in paths:
         try:
-            format_of(path)
+            detect_format(path)
         except FileError:
             continue
         return (
@@ -88,9 +88,8 @@ def _of_folder(folder: Path, command: str) -> str:
             f"To see how a checkpoint is cut: splitops shard {name} --dry-run. "
             f"To write its whole tensors by size: splitops split {name} --max-size 5GB"
         )
-    return (
-        f"{name} is a folder without tensor files. {pickle_advice([p.name for p in paths]) or 'Give a file.'}"
-    )
+    advice = advise_on_pickles([path.name for path in paths]) or "Give a file."
+    return f"{name} is a folder without tensor files. {advice}"
 
 
 raw_option = click.option(
@@ -166,7 +165,7 @@ def show(
     plan: FilePlan, result: Report | DryRun, heading: str, facts: dict[str, Any], *, as_json: bool
 ) -> None:
     """Print what was written, or would be."""
-    from splitops.files.addresses import written
+    from splitops.files.addresses import format_location
 
     sizes = dict(result.files)
     digests = dict(zip(sizes, getattr(result, "sha256", ()), strict=False))
@@ -174,7 +173,7 @@ def show(
         parts: list[dict[str, Any]] = []
         for part in plan.parts:
             found = {
-                "file": written(part.path),
+                "file": format_location(part.path),
                 "offset": part.offset,
                 "size": part.size,
                 "shape": list(part.shape),
@@ -192,7 +191,7 @@ def show(
     for part in plan.parts[:_MAX_ROWS]:
         size = sizes.get(part.path)
         rows.add_row(
-            one_line(written(part.path)),
+            one_line(format_location(part.path)),
             str(part.offset),
             str(part.size),
             str(part.shape),
@@ -201,7 +200,7 @@ def show(
     out.print(rows)
     if len(plan.parts) > _MAX_ROWS:
         more = len(plan.parts) - _MAX_ROWS
-        out.print(f"... and {more} more, to {one_line(written(plan.parts[-1].path))}", soft_wrap=True)
+        out.print(f"... and {more} more, to {one_line(format_location(plan.parts[-1].path))}", soft_wrap=True)
     _show_digests(list(digests.items())[:_MAX_ROWS])
     show_end(result)
 
@@ -209,30 +208,30 @@ def show(
 def summary(result: Report | DryRun) -> dict[str, Any]:
     """Return what was written, or would be, as values for JSON."""
     from splitops.files import DryRun
-    from splitops.files.addresses import written
+    from splitops.files.addresses import format_location
 
     if isinstance(result, DryRun):
-        exists = [written(path) for path in result.exists]
+        exists = [format_location(path) for path in result.exists]
         return {"bytes": result.bytes, "dry_run": True, "tasks": result.tasks, "exists": exists}
     return {"bytes": result.bytes, **({"resumed": result.resumed} if result.resumed else {})}
 
 
 def _show_digests(digests: Iterable[tuple[Path, str]]) -> None:
-    from splitops.files.addresses import written
+    from splitops.files.addresses import format_location
 
     for path, digest in digests:
-        console().print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
+        console().print(f"sha256 {digest}  {one_line(format_location(path))}", soft_wrap=True)
 
 
 def show_end(result: Report | DryRun) -> None:
     """Print what a dry run would do, or how much an earlier run had done."""
     from splitops.files import DryRun
-    from splitops.files.addresses import written
+    from splitops.files.addresses import format_location
 
     if isinstance(result, DryRun):
         console().print(str(result))
         for path in result.exists[:_MAX_ROWS]:
-            console().print(f"{one_line(written(path))} already exists", soft_wrap=True)
+            console().print(f"{one_line(format_location(path))} already exists", soft_wrap=True)
     elif result.resumed:
         console().print(resumed(result))
 
@@ -253,7 +252,7 @@ def show_whole(
 ) -> None:
     """Print which files with whole tensors were written, or would be; a dry run names the tensors of each."""
     from splitops.files import DryRun
-    from splitops.files.addresses import written
+    from splitops.files.addresses import format_location
 
     held: dict[Path, list[str]] = {path: [] for path, _ in result.files}
     for part in plan.parts:
@@ -263,23 +262,31 @@ def show_whole(
     dry = isinstance(result, DryRun)
     if as_json:
         found: list[dict[str, Any]] = [
-            {"file": written(path), "bytes": size, "tensors": held[path]}
+            {"file": format_location(path), "bytes": size, "tensors": held[path]}
             | ({"sha256": digests[path]} if path in digests else {})
             for path, size in result.files
         ]
-        facts = {"from": written(file), "files": found, "larger": [written(path) for path in larger]}
+        facts = {
+            "from": format_location(file),
+            "files": found,
+            "larger": [format_location(path) for path in larger],
+        }
         facts["warnings"] = list(plan.warnings)
-        exists = {"exists": [written(path) for path in result.exists]} if isinstance(result, DryRun) else {}
+        exists = (
+            {"exists": [format_location(path) for path in result.exists]}
+            if isinstance(result, DryRun)
+            else {}
+        )
         print_json(
             {**facts, "warnings": list(plan.warnings), "bytes": result.bytes, "dry_run": dry, **exists}
         )
         return
     out = console()
-    heading = f"{one_line(written(file))}: {count_of(len(plan.parts), 'tensor')}"
+    heading = f"{one_line(format_location(file))}: {count_of(len(plan.parts), 'tensor')}"
     out.print(f"{heading}, {count_of(len(held), 'file')}", style="bold", soft_wrap=True)
     rows = table("file", "tensors", "bytes", right=("tensors", "bytes"))
     for path, size in result.files:
-        rows.add_row(one_line(written(path)), str(len(held[path])), str(size))
+        rows.add_row(one_line(format_location(path)), str(len(held[path])), str(size))
     out.print(rows)
     for path in larger:
         note = f"is larger than {max_size} bytes and has a file of its own"

@@ -18,7 +18,7 @@ from splitops.cli._console import one_line
 from splitops.cli._options import did_you_mean
 from splitops.cli._progress import showing_progress
 from splitops.errors import SplitError, format_bytes
-from splitops.ground.signals import code_of
+from splitops.ground.signals import get_exit_code
 from splitops.ground.version import __version__
 
 INVALID: Final = 1
@@ -109,8 +109,8 @@ class _Commands(click.Group):
             _fail(ctx, "not enough memory", INVALID)
         except KeyboardInterrupt as error:
             with contextlib.suppress(OSError):  # of a terminal that has closed
-                _fail(ctx, _describe_interrupt(error, ctx.meta[_COMMAND]), code_of(error))
-            ctx.exit(code_of(error))
+                _fail(ctx, _describe_interrupt(error, ctx.meta[_COMMAND]), get_exit_code(error))
+            ctx.exit(get_exit_code(error))
 
 
 def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:

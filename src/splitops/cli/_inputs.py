@@ -16,8 +16,8 @@ from splitops.cli._generate import available_bytes, ramp, random
 from splitops.cli._operators import find_element_type, read_shape
 from splitops.cli._paths import absence, add_path, is_missing
 from splitops.errors import ModelError, Where, shown, shown_path
-from splitops.files.formats.npy import Header, mapped, read_array
-from splitops.ground.reading import open_regular, read_whole
+from splitops.files.formats.npy import Header, map_array, read_array
+from splitops.ground.reading import open_regular, read_bounded
 from splitops.models.running.declared import Declared
 
 _GENERATORS: Final = ("ramp", "random")
@@ -78,7 +78,7 @@ def _read(text: str, declared: Declared) -> Any:
         return _read_npz(_existing(text[:at]), text[at + 1 :], declared)
     match Path(lower).suffix:
         case ".npy":
-            array = mapped(_existing(text))
+            array = map_array(_existing(text))
             return array.view(declared.dtype_of(array.dtype))
         case ".pb":
             return _read_protobuf(_existing(text), declared)
@@ -173,7 +173,7 @@ def _read_protobuf(path: Path, declared: Declared) -> Any:
 
     from splitops.models.formats.onnx.tensors import tensor_array
 
-    content = read_whole(path, limit=_MAX_PROTOBUF)
+    content = read_bounded(path, limit=_MAX_PROTOBUF)
     where = Where(model=str(path))
     sequence = declared.kind == "sequence"
     try:

@@ -11,7 +11,7 @@ import click
 from splitops.calls.arguments import bind_call
 from splitops.cli._options import Read, gathered
 from splitops.errors import RuleError
-from splitops.ground.records import picked, values_of
+from splitops.ground.records import select_json_values, to_json_values
 from splitops.native import Plan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name, history, schema
@@ -48,7 +48,11 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
 
 def schema_json(row: OperatorSchema) -> dict[str, Any]:
     """Return a row as JSON: its fields by name, after ``operator``, for example ``"Split-18"``."""
-    return {"operator": str(row), **values_of(row), **picked(row, "size_rules", "gives_sequence")}
+    return {
+        "operator": str(row),
+        **to_json_values(row),
+        **select_json_values(row, "size_rules", "gives_sequence"),
+    }
 
 
 def find_element_type(text: str) -> ElementType:

@@ -15,7 +15,7 @@ from splitops.cli._filenames import safe_names
 from splitops.cli._generate import available_bytes
 from splitops.cli._paths import reject_read
 from splitops.errors import ModelError, shown
-from splitops.files.formats.npy import header_bytes
+from splitops.files.formats.npy import encode_header
 from splitops.ground.writing import StagedFiles
 from splitops.spec.elements.types import element_type_of
 
@@ -124,7 +124,7 @@ def _facts(array: Array) -> dict[str, Any]:
 
 def _write_array(file: BinaryIO, array: Array, name: str) -> None:
     array = _storable(array, name)
-    file.write(header_bytes(array.shape, array.dtype))
+    file.write(encode_header(array.shape, array.dtype))
     if not array.size:
         return
     # Blocks in row-major order: a part of a large array is not copied as a whole.

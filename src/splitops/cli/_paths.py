@@ -102,9 +102,9 @@ def reject_read(paths: Iterable[Path], label: str) -> None:
 
 def _touches(path: Path, other: Path, *, read: bool) -> bool:
     """Return whether a file to write is another path, or one of the files in a folder that is read."""
-    from splitops.files.addresses import is_address, target_path
+    from splitops.files.addresses import is_address, resolve_target
 
-    path, other = target_path(path), target_path(other)
+    path, other = resolve_target(path), resolve_target(other)
     if is_address(path) or is_address(other):
         return path == other
     one, two = os.path.realpath(path), os.path.realpath(other)
@@ -124,9 +124,9 @@ def _clash(path: Path, label: str, other: str, is_written: bool) -> click.UsageE
 
 def is_missing(path: Path) -> bool:
     """Return whether nothing is at a path of this machine. Other addresses are asked when they are read."""
-    from splitops.files.addresses import is_address, target_path
+    from splitops.files.addresses import is_address, resolve_target
 
-    here = target_path(path)
+    here = resolve_target(path)
     if is_address(here):
         return False
     try:
@@ -145,6 +145,6 @@ def absence(path: Path) -> str:
         >>> absence(Path("m.onnx"))
         'm.onnx does not exist.'
     """
-    from splitops.files.addresses import written
+    from splitops.files.addresses import format_location
 
-    return f"{one_line(written(path))} does not exist."
+    return f"{one_line(format_location(path))} does not exist."

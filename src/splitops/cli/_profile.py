@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.cli._console import table
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,10 +35,12 @@ class Measurements:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        found = picked(self, "seconds") if self.seconds else {}
+        found = select_json_values(self, "seconds") if self.seconds else {}
         if self.profile is not None:
-            profile = picked(self.profile, "operators", "seconds", "share_of_splits", "share_of_movers")
-            found["profile"] = profile | picked(self, "simplified")
+            profile = select_json_values(
+                self.profile, "operators", "seconds", "share_of_splits", "share_of_movers"
+            )
+            found["profile"] = profile | select_json_values(self, "simplified")
         return found
 
     def print(self, out: Console) -> None:

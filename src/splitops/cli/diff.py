@@ -6,7 +6,7 @@ import click
 
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import OPERATOR, find_operator, schema_json
-from splitops.ground.records import values_of
+from splitops.ground.records import to_json_values
 from splitops.spec.operators import Difference, display_name
 from splitops.spec.operators.differences import compare
 
@@ -28,7 +28,7 @@ def command(name: str, old: int, new: int, as_json: bool) -> None:
     difference = compare(find_operator(name, old), find_operator(name, new))
     if as_json:
         rows = {"old": schema_json(difference.old), "new": schema_json(difference.new)}
-        print_json(rows | {"changes": [values_of(change) for change in difference.changes]})
+        print_json(rows | {"changes": [to_json_values(change) for change in difference.changes]})
     else:
         _print(difference)
 

@@ -13,7 +13,7 @@ from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_opt
 from splitops.cli._paths import NEW_FILE
 from splitops.errors import count_of
 from splitops.explain import Explanation, Span, diagram, explain, memory_strip, svg, to_html
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 from splitops.ground.version import __version__
 from splitops.ground.writing import write_whole
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -102,8 +102,8 @@ def _json(row: OperatorSchema, layout: Explanation) -> dict[str, Any]:
         "shape": list(plan.shape),
         "dtype": str(layout.element_type),
         "axis": plan.axis,
-        **picked(layout, "bytes", "contiguous"),
-        "parts": [picked(part, *_OF_PART) for part in layout],
+        **select_json_values(layout, "bytes", "contiguous"),
+        "parts": [select_json_values(part, *_OF_PART) for part in layout],
     }
 
 

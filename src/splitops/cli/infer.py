@@ -19,7 +19,7 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
 from splitops.errors import count_of
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,8 @@ def command(
 def _json(inferred: InferredModel) -> dict[str, Any]:
     return {
         "values": [
-            picked(value, "graph", "name") | {"before": _text(value.before), "after": _text(value.after)}
+            select_json_values(value, "graph", "name")
+            | {"before": _text(value.before), "after": _text(value.after)}
             for value in inferred.values
         ]
     }

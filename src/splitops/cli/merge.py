@@ -79,8 +79,8 @@ def command(
       splitops merge model-5GB --out model.safetensors
       splitops merge model-00001-of-00003.gguf --out model.gguf
     """
-    from splitops.files.addresses import written
-    from splitops.files.planning import merge_plan
+    from splitops.files.addresses import format_location
+    from splitops.files.planning import plan_tensor_merge
     from splitops.files.whole import plan_one_file
 
     if tensor is None and raw is None and _is_whole(files, out, to):
@@ -94,24 +94,24 @@ def command(
         if given:
             raise click.UsageError(f"{name} is for a folder of ranks{' or of a model' * (name != '--like')}.")
     contents = [read_file(file, raw, "merge", allow_links=allow_links) for file in files]
-    plan = merge_plan(contents, out, axis=axis, tensor=tensor, to=to)
+    plan = plan_tensor_merge(contents, out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts
-    heading = f"{one_line(written(out))} {part.shape} from {len(files)} files along axis {axis}"
-    facts = {"files": [written(file) for file in files], "axis": axis}
+    heading = f"{one_line(format_location(out))} {part.shape} from {len(files)} files along axis {axis}"
+    facts = {"files": [format_location(file) for file in files], "axis": axis}
     show(plan, result, heading, facts, as_json=as_json)
 
 
 def _is_whole(files: tuple[Path, ...], out: Path, to: Format | None) -> bool:
     """Return whether files are a model's that is to be one file; a folder of ranks is merged to a folder."""
-    from splitops.files.formats import format_of
-    from splitops.files.whole import are_all_of_several, is_one_of_several
+    from splitops.files.formats import detect_format
+    from splitops.files.whole import are_all_shards, is_shard_name
     from splitops.sharding.planning import are_ranks
 
     if len(files) > 1 or not files[0].is_dir():
-        return are_all_of_several(files) if len(files) > 1 else is_one_of_several(files[0])
+        return are_all_shards(files) if len(files) > 1 else is_shard_name(files[0])
     if files[0].suffix.lower() == ".zarr" or are_ranks(files[0]):
         return False
     with contextlib.suppress(FileError):
-        return to is not None or format_of(out) is not None
+        return to is not None or detect_format(out) is not None
     return False

@@ -8,7 +8,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._options import Read, did_you_mean
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,9 +67,9 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
 
 def _json(one: Explanation) -> dict[str, Any]:
     return {
-        **picked(one, "code", "meaning", "example", "error", "messages"),
+        **select_json_values(one, "code", "meaning", "example", "error", "messages"),
         "command": None if one.command is None else _command(one.command),
-        **picked(one, "fix", "page"),
+        **select_json_values(one, "fix", "page"),
         "source": one.source or None,
     }
 

@@ -24,7 +24,7 @@ from splitops.cli._models import MODEL_FILE, add_weights, links_option
 from splitops.cli._paths import NEW_FILE, NEW_FOLDER
 from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 from splitops.models.engines import AUTO, ENGINES
 from splitops.models.sites import Site
 from splitops.spec.operators import display_name
@@ -166,10 +166,14 @@ def command(
 
 
 def _split_json(split: Split) -> dict[str, Any]:
-    made = {} if split.plan is None else picked(split.plan, "shape", "axis", "sizes", "offsets", "shapes")
+    made = (
+        {}
+        if split.plan is None
+        else select_json_values(split.plan, "shape", "axis", "sizes", "offsets", "shapes")
+    )
     by = {"by": split.by, "times": split.times} if split.by else {"times": 0}
     site = {"operator": str(split.schema), "domain": split.schema.domain}
-    return site | picked(split.where, "node", "graph") | by | made
+    return site | select_json_values(split.where, "node", "graph") | by | made
 
 
 def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:

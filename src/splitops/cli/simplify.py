@@ -36,7 +36,7 @@ from splitops.cli._verification import (
     verify_options,
 )
 from splitops.errors import count_of
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ def _list(as_json: bool) -> None:
     from splitops.models.simplify import REWRITES
 
     if as_json:
-        rows = [picked(row, "name", "summary", "default", "openvino") for row in REWRITES.values()]
+        rows = [
+            select_json_values(row, "name", "summary", "default", "openvino") for row in REWRITES.values()
+        ]
         print_json({"rewrites": rows})
         return
     listed = table("rewrite", "what it does", "applied")
@@ -179,7 +181,7 @@ def _json(
         "model": str(model),
         "out": None if out is None else str(out),
         "verified": None if check is None else check.as_dict(),
-        **picked(found, "nodes_before", "nodes_after", "changes", "kept_for"),
+        **select_json_values(found, "nodes_before", "nodes_after", "changes", "kept_for"),
         "runtimes": [] if fixed is None else list(fixed.runtimes),
         "fixed": [] if fixed is None else [split.as_dict() for split in (*fixed.rewritten, *fixed.unfixable)],
     }

@@ -104,25 +104,25 @@ def command(
       splitops split data.npy --parts 3 --op openvino:Split-1
       splitops split model --max-size 5GB --out model-5GB
     """
-    from splitops.files.addresses import written
-    from splitops.files.planning import split_plan
+    from splitops.files.addresses import format_location
+    from splitops.files.planning import plan_tensor_split
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_others, dtype, raw)):
             raise click.UsageError("--max-size keeps tensors whole. Leave out the options that cut a tensor.")
-        from splitops.files.whole import by_size_plan, read_whole
+        from splitops.files.whole import plan_contents_by_size, read_all_tensors
 
-        whole, others, warnings = read_whole(file, allow_links=allow_links, strict=strict)
+        whole, others, warnings = read_all_tensors(file, allow_links=allow_links, strict=strict)
         stem = _stem(whole.sources[0].path, prefix)
-        made = by_size_plan(whole, out, max_size, stem=stem, to=to, others=others, warnings=warnings)
+        made = plan_contents_by_size(whole, out, max_size, stem=stem, to=to, others=others, warnings=warnings)
         show_whole(file, made, how.run(made), max_size, as_json=as_json)
         return
     if strict:
         raise click.UsageError("--strict is for a model's folder, with --max-size.")
     row = options.resolve()
     contents = read_file(file, raw, "split", allow_links=allow_links)
-    stored = contents.tensor(tensor)
-    plan = split_plan(
+    stored = contents.get_tensor(tensor)
+    plan = plan_tensor_split(
         contents,
         out,
         lambda shape, element_type: options.plan(shape, element_type)[1],
@@ -135,10 +135,10 @@ def command(
     result = how.run(plan)
     axis = (options.axis or 0) % len(stored.shape)
     kind = str(stored.dtype or stored.code)
-    name = f"{one_line(written(file))} {one_line(stored.name)}".rstrip()
+    name = f"{one_line(format_location(file))} {one_line(stored.name)}".rstrip()
     heading = f"{display_name(row)}: {name} {stored.shape} {kind} along axis {axis}"
     facts = {
-        "file": written(file),
+        "file": format_location(file),
         **({"tensor": stored.name} if stored.name else {}),
         "operator": str(row),
         "domain": row.domain,
@@ -152,9 +152,9 @@ def command(
 def _stem(file: Path, prefix: str | None) -> str:
     """Return what the names of the parts begin with: the given prefix, if it is valid."""
     from splitops.files.folders import stem_of
-    from splitops.files.streams import plain_path
+    from splitops.files.streams import strip_compression
 
-    [stem] = safe_names([stem_of(plain_path(file)) if prefix is None else prefix], [""])
+    [stem] = safe_names([stem_of(strip_compression(file)) if prefix is None else prefix], [""])
     if prefix not in (None, stem):
         raise click.BadParameter(
             f"{one_line(repr(prefix))} cannot begin a file name: it takes letters, digits and ._-+, "

@@ -9,7 +9,7 @@ import click
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._models import RUNTIME
 from splitops.errors import count_of
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
     from splitops.models.check import Limit, Target
@@ -68,16 +68,16 @@ def _evidence(limit: Limit) -> str:
 
 def _json(target: Target) -> dict[str, Any]:
     return {
-        **picked(target, "name", "title"),
+        **select_json_values(target, "name", "title"),
         "release": target.release or None,
         "releases": list(target.releases),
         "limits": [
             {
-                **picked(limit, "code", "operators"),
+                **select_json_values(limit, "code", "operators"),
                 "when": [one.text for one in limit.when],
-                **picked(limit, "pattern", "outcome"),
+                **select_json_values(limit, "pattern", "outcome"),
                 "message": limit.words(),
-                **picked(limit, "forms", "case"),
+                **select_json_values(limit, "forms", "case"),
                 "seen": limit.seen or None,
                 "source": limit.source or None,
             }

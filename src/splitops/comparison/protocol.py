@@ -21,7 +21,7 @@ from splitops.comparison.worker import pack, storage, unpack
 from splitops.errors import one_line, shown
 from splitops.ground.documents import parse_json
 from splitops.ground.records import read_values
-from splitops.ground.schemas import problem
+from splitops.ground.schemas import find_problem
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 MAX_LINE: Final = 64 << 20
@@ -46,7 +46,7 @@ def validate(found: Any, what: str, this: str = "this is") -> None:
     """Prove that a value is a ``"report"``, the ``"reply"`` of a process or a ``"list of expectations"``."""
     name, definition = _PLACES[what]
     whole = schema(name)
-    wrong = problem(found, whole if definition is None else whole["$defs"][definition], root=whole)
+    wrong = find_problem(found, whole if definition is None else whole["$defs"][definition], root=whole)
     if wrong is not None:
         place, text = wrong
         at = f" at {one_line(place.lstrip('.'), 100)}" if place else ""

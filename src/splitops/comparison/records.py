@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy.typing as npt
 
 from splitops.errors import SplitError, count_of, shown
-from splitops.ground.records import values_of
+from splitops.ground.records import to_json_values
 
 SETTLED: Final = 2
 """So many fresh processes must repeat a finding before it counts."""
@@ -274,7 +274,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values for JSON; ``schemas/report.json`` holds it."""
-        return values_of(self)
+        return to_json_values(self)
 
     @property
     def findings(self) -> tuple[tuple[Entry, Peer, Verdict], ...]:

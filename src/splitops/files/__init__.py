@@ -1,7 +1,7 @@
-"""Tensor files of any size: opened lazily, split and merged with bounded memory.
+"""Tensor files of any size: open them lazily, split and merge them with bounded memory.
 
-Splitting a file is splitting the array in it: the same operators, size rules and errors. Merging is the
-inverse: files merged from all parts of a split have the bytes of the original.
+A split of a file is a split of the array in it, with the same operators, size rules and errors. A merge is
+the inverse: it restores the bytes of the original tensor from all parts of a split.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from splitops.calls.arguments import bind_call
 from splitops.errors import FileError
-from splitops.files.computed import DaskArray, array_plan, is_dask_array
+from splitops.files.computed import DaskArray, is_dask_array, plan_dask_split
 from splitops.files.folders import stem_of
-from splitops.files.formats import Contents, Format, chosen_format, format_named
+from splitops.files.formats import Contents, Format, get_format, to_format
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.planned import DryRun, Part, Progress, Report, RunOptions
-from splitops.files.planning import AnyPath, merge_plan, read, split_plan
+from splitops.files.planning import AnyPath, plan_tensor_merge, plan_tensor_split, read
 from splitops.files.plans import FilePlan
-from splitops.files.streams import plain_path
+from splitops.files.streams import strip_compression
 from splitops.files.tensors import StoredTensor
 from splitops.files.whole import plan_by_size, plan_one_file
 from splitops.native import Plan
@@ -40,7 +40,7 @@ __all__ = [
     "RunOptions",
     "StoredTensor",
     "TensorFile",
-    "format_named",
+    "get_format",
     "merge",
     "open",
     "plan_by_size",
@@ -65,27 +65,28 @@ def plan_split(
     domain: str | None = None,
     **arguments: Any,
 ) -> FilePlan:
-    """Plan the split of a tensor in a file into a file a part; nothing is written.
+    """Plan to split a tensor in a file into one file per part, without writing anything.
 
     Args:
-        source: the file, or its address; one such as ``x.npy.gz`` is decompressed. Or a Dask array, whose
-            parts are computed a chunk at a time and written as zarr.
-        out: the folder of the parts, made if it is not there, or its address, such as ``s3://bucket/parts``.
+        source: the file or its address. Compressed files such as ``x.npy.gz`` are accepted. Or a Dask array:
+            its parts are computed chunk by chunk and written as zarr.
+        out: the folder of the parts, created if it does not exist, or its address, such as
+            ``s3://bucket/parts``.
         operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
-        tensor: the name of the tensor; None where the file has one only.
-        prefix: what the names of the parts begin with; None is the name of the file, ``part`` of an array.
-        keep_others: whether every part gets the file's other tensors, too.
-        like: the format of the file; None goes by its name.
-        to: the format of the parts, such as ``"safetensors"``; None is that of the file.
-        opset: the opset that selects the operator's version; None is the newest.
-        domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
-        **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
+        tensor: name of the tensor; None if the file has only one.
+        prefix: start of the file names of the parts; None for the name of the file, or ``part`` for an array.
+        keep_others: whether every part also gets the other tensors of the file.
+        like: format of the file; None to detect it by its name.
+        to: format of the parts, such as ``"safetensors"``; None for the format of the file.
+        opset: opset that selects the operator version; None for the newest.
+        domain: ``""`` for ONNX, ``"openvino"``; None for the first of them that has the operator.
+        **arguments: arguments of the operator's function, such as ``axis``, ``split`` and ``num_outputs``.
 
     Returns:
-        The plan: ``dry_run()`` says what it would do, ``run()`` does it.
+        The plan. ``dry_run()`` describes what ``run()`` would do.
 
     Raises:
-        FileError: the file is missing or malformed, or has no such tensor.
+        FileError: the file is missing or malformed, or does not have the tensor.
         RuleError: a rule of the operator is broken, as in the operator's function.
 
     Examples:
@@ -106,35 +107,37 @@ data (4, 6) has size 6
 
     if is_dask_array(source):
         if tensor is not None or keep_others or like is not None:
-            raise FileError("a Dask array is one array: tensor=, keep_others= and like= are of files")
-        return array_plan(source, Path(out), bind, prefix=prefix, to=chosen_format(to))
-    contents = read(source, chosen_format(like))
-    return split_plan(
+            raise FileError(
+                "tensor=, keep_others= and like= are for files, not for a Dask array: leave them out"
+            )
+        return plan_dask_split(source, Path(out), bind, prefix=prefix, to=to_format(to))
+    contents = read(source, to_format(like))
+    return plan_tensor_split(
         contents,
         Path(out),
         bind,
         tensor=tensor,
-        prefix=stem_of(plain_path(source)) if prefix is None else prefix,
+        prefix=stem_of(strip_compression(source)) if prefix is None else prefix,
         keep_others=keep_others,
-        to=chosen_format(to),
+        to=to_format(to),
     )
 
 
 def split(source: AnyPath | DaskArray, out: AnyPath, operator: str = "Split", **arguments: Any) -> Report:
-    """Split a tensor in a file into a file a part: all of them appear whole, or none.
+    """Split a tensor in a file into one file per part. Either all files appear, complete, or none.
 
     Args:
         source: as in :func:`plan_split`.
         out: as in :func:`plan_split`.
         operator: as in :func:`plan_split`.
-        **arguments: what else :func:`plan_split` takes, and the options of :meth:`FilePlan.run`.
+        **arguments: other arguments of :func:`plan_split`, and options of :meth:`FilePlan.run`.
 
     Returns:
-        The files that were written.
+        The report, with the files that were written.
 
     Raises:
-        FileError: as :func:`plan_split` and :meth:`FilePlan.run`.
-        RuleError: as :func:`plan_split`.
+        FileError: as in :func:`plan_split` and :meth:`FilePlan.run`.
+        RuleError: as in :func:`plan_split`.
 
     Examples:
         >>> import pathlib, tempfile
@@ -157,41 +160,41 @@ def plan_merge(
     like: Format | str | None = None,
     to: Format | str | None = None,
 ) -> FilePlan:
-    """Plan the merge of a tensor in several files into one file; nothing is written.
+    """Plan to merge a tensor in several files into one file, without writing anything.
 
     Args:
         sources: the files, in the order of the parts.
         out: the file to write, or its address.
-        axis: the axis along which the parts lie.
-        tensor: the name of the tensor; None where the files have one only. Other tensors of the files are
-            taken from the first.
-        like: the format of the files; None goes by their names.
-        to: the format of the new file; None goes by its name.
+        axis: axis along which to concatenate the parts.
+        tensor: name of the tensor; None if each file has only one. Other tensors are copied from the first
+            file.
+        like: format of the files; None to detect it by their names.
+        to: format of the new file; None to detect it by its name.
 
     Returns:
-        The plan: ``dry_run()`` says what it would do, ``run()`` does it.
+        The plan. ``dry_run()`` describes what ``run()`` would do.
 
     Raises:
-        FileError: a file is missing or malformed, they do not fit together, or nothing says the format of the
-            new file.
+        FileError: a file is missing or malformed, the files do not match, or the format of the new file is
+            unknown.
     """
-    contents = [read(source, chosen_format(like)) for source in sources]
-    return merge_plan(contents, Path(out), axis=axis, tensor=tensor, to=chosen_format(to))
+    contents = [read(source, to_format(like)) for source in sources]
+    return plan_tensor_merge(contents, Path(out), axis=axis, tensor=tensor, to=to_format(to))
 
 
 def merge(sources: Sequence[AnyPath], out: AnyPath, **arguments: Any) -> Report:
-    """Merge a tensor in several files into one file, which appears whole or not at all.
+    """Merge a tensor in several files into one file, which appears complete or not at all.
 
     Args:
         sources: the files, in the order of the parts.
         out: the file to write.
-        **arguments: what else :func:`plan_merge` takes, and the options of :meth:`FilePlan.run`.
+        **arguments: other arguments of :func:`plan_merge`, and options of :meth:`FilePlan.run`.
 
     Returns:
-        The file that was written.
+        The report, with the file that was written.
 
     Raises:
-        FileError: as :func:`plan_merge` and :meth:`FilePlan.run`.
+        FileError: as in :func:`plan_merge` and :meth:`FilePlan.run`.
 
     Examples:
         >>> import pathlib, tempfile

@@ -1,7 +1,7 @@
-"""Arrays that a library reads in boxes, as sources of plain bytes, and plain bytes in boxes for its writers.
+"""Conversion between arrays that a library reads in boxes and plain bytes in row-major order.
 
-What lies in a file in chunks, perhaps compressed, has no extents. It is brought to the staging folder a chunk
-at a time, in the order of a plain array, and split from there; what is written in chunks goes the other way.
+Compressed or chunked data has no extents. Such an array is unpacked into the staging folder chunk by chunk,
+and is split there as a plain array. Formats that write chunks do the reverse.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import shown
-from splitops.files.extents import runs_along, steps_of
+from splitops.files.extents import coalesce_axes, steps_of
 from splitops.files.sources import Source, Stretch, reading
 
 Box = tuple[slice, ...]
 
 
-def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
-    """Yield the boxes of a grid of chunks, the last ones of each axis cut off.
+def iter_boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
+    """Yield the boxes of a grid of chunks. Boxes at the end of an axis are clipped to ``shape``.
 
     Examples:
-        >>> list(boxes((3, 2), (2, 2)))
+        >>> list(iter_boxes((3, 2), (2, 2)))
         [(slice(0, 2, None), slice(0, 2, None)), (slice(2, 3, None), slice(0, 2, None))]
     """
     axes = [
@@ -36,7 +36,7 @@ def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
 
 
 class BoxedArray(Source):
-    """A source with the bytes of an array that a library reads."""
+    """A source with the bytes of an array, in row-major order, that a library reads."""
 
     def __init__(
         self,
@@ -47,36 +47,36 @@ class BoxedArray(Source):
         chunk: tuple[int, ...],
         load: Callable[[Box], Any],
     ) -> None:
-        """Describe an array in a file or folder; ``load`` reads boxes, a chunk at a time."""
+        """Describe an array in a file or folder. ``load`` reads a box, best one ``chunk`` at a time."""
         self.path, self.size = file.path, math.prod(shape) * dtype.itemsize
         self.name = f"{file.name}: {shown(label)}"
         self.shape = shape
         self._file, self._label, self._dtype, self._chunk, self._load = file, label, dtype, chunk, load
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read the rows that bytes lie in."""
+        """Read the rows that contain the bytes, and return the bytes."""
         row = max(1, self.size // self.shape[0]) if self.shape else self.size
         first, end = offset // row, -(-(offset + size) // row)
-        found = self._box((slice(first, end),) if self.shape else ()).tobytes()
+        found = self._load_box((slice(first, end),) if self.shape else ()).tobytes()
         return found[offset - first * row :][:size]
 
-    def identity(self) -> list[Any]:
+    def read_identity(self) -> list[Any]:
         """See :class:`Source`."""
-        return [*self._file.identity(), self._label]
+        return [*self._file.read_identity(), self._label]
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """Write all of the array in row-major order, a chunk at a time."""
+        """Write the whole array in row-major order, chunk by chunk. ``stretches`` is ignored."""
         file.truncate(self.size)
         steps = steps_of(self.shape)
-        for box in boxes(self.shape, self._chunk):
-            data = self._box(box)
+        for box in iter_boxes(self.shape, self._chunk):
+            data = self._load_box(box)
             begin = sum(side.start * step for side, step in zip(box, steps, strict=True))
-            walks, run = runs_along(zip(data.shape, steps, steps_of(data.shape), strict=True))
+            walks, run = coalesce_axes(zip(data.shape, steps, steps_of(data.shape), strict=True))
             places = itertools.product(*(range(0, count * step, step) for count, step, _ in walks))
             for place, elements in zip(places, data.reshape(-1, run), strict=True):
                 file.seek((begin + sum(place)) * self._dtype.itemsize)
                 file.write(elements.tobytes())
 
-    def _box(self, box: Box) -> npt.NDArray[Any]:
+    def _load_box(self, box: Box) -> npt.NDArray[Any]:
         with reading(self.name):
             return np.ascontiguousarray(np.asarray(self._load(box), self._dtype))

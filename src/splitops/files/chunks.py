@@ -1,7 +1,6 @@
-"""Tensors that are stored in chunks: split and merged a chunk at a time, by the library of their format.
+"""Copies of a plan for tensors that are stored in chunks, one chunk at a time, by a format's library.
 
-All but the copying of chunks is as for other files: the staging, the journal, the check that sources stayed
-as they were, the publication.
+Staging, journal, publication and the check for changed sources are the same as for other files.
 """
 
 from __future__ import annotations
@@ -23,22 +22,24 @@ from splitops.files.sources import writing
 from splitops.files.tasks import Files
 from splitops.ground.signals import uninterrupted
 
-_HELD: Final = 4
-"""So many times the bytes of a chunk are held at most: two that are read, one made of them, and its code."""
+_MEMORY_FACTOR: Final = 4
+"""Chunks in memory at a time: two that are read, the one assembled from them, and its encoding."""
 _MAX_CHUNKS: Final = 100_000_000
 
 Compute = Callable[[Sequence[ChunkTask], Files, int, Any, Callable[[int, list[int]], None]], None]
 """Computes chunks and writes them.
 
-Called with a task for each chunk, the files, how many threads the memory is enough for, the cluster or None,
-and what is told the number and the checksums of each task that is done.
+Arguments: one task per chunk, the files, the number of threads that fit in memory, the cluster or None, and a
+function that receives the number and the checksums of each finished task.
 """
 
 
 @dataclass(frozen=True)
 class ChunkCopies:
-    """What a plan copies chunk by chunk: to targets by their names in messages, of a format and made ``like``
-    others, from sources of these formats, or (``compute``) from none.
+    """Copies of a plan that go chunk by chunk.
+
+    ``names`` are those of the targets in messages, ``formats`` those of the sources. New files take their
+    metadata from ``like``. If ``compute`` is set, it computes the elements, and there are no sources.
     """
 
     flows: tuple[Flow, ...]
@@ -50,40 +51,40 @@ class ChunkCopies:
 
     @property
     def resumable(self) -> bool:
-        """Whether what a run has done is of use to the next one."""
+        """Whether a later run can continue from the chunks that an interrupted run has copied."""
         return self.compute is None and self.format.folders
 
     @property
     def one_process(self) -> str | None:
-        """What only one process can write; None where workers of a cluster can."""
+        """What only a single process can write, for a message, or None if a cluster can write it."""
         return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property
     def bytes(self) -> int:
-        """The tensor bytes that are copied."""
+        """Tensor bytes that are copied."""
         return sum(flow.tensor.size for flow in self.flows)
 
     def __len__(self) -> int:
         return sum(math.prod(flow.grid) for flow in self.flows)
 
-    def sizes(self, targets: Sequence[TargetFile]) -> list[int]:
-        """Return the size of each target in memory, without compression."""
+    def compute_sizes(self, targets: Sequence[TargetFile]) -> list[int]:
+        """Return the uncompressed size of each target in bytes."""
         sizes = [0] * len(targets)
         for flow in self.flows:
             sizes[flow.target] += flow.tensor.size
         return sizes
 
-    def tasks(self, memory: int) -> list[ChunkTask]:
-        """Return the chunks in tasks, done in any order and again; chunks have to fit into the memory."""
+    def make_tasks(self, memory: int) -> list[ChunkTask]:
+        """Split the copies into independent, repeatable tasks. A chunk must fit in the memory."""
         made: list[ChunkTask] = []
         for flow in self.flows:
             count, size = math.prod(flow.grid), flow.chunk_bytes
             if count > _MAX_CHUNKS:
-                raise FileError(f"{flow.tensor.label} has {count} chunks; at most {_MAX_CHUNKS} are copied")
-            if size * _HELD > memory:
+                raise FileError(f"{flow.tensor.label} has {count} chunks; the limit is {_MAX_CHUNKS}")
+            if size * _MEMORY_FACTOR > memory:
                 raise FileError(
-                    f"{memory} bytes of memory are too few for chunks of {size} bytes, as "
-                    f"{flow.tensor.label} has: at least {size * _HELD} are needed, or smaller chunks"
+                    f"{memory} bytes of memory are not enough for {flow.tensor.label}, which has chunks of "
+                    f"{size} bytes: at least {size * _MEMORY_FACTOR} are needed, or smaller chunks"
                 )
             step = 1 if self.compute is not None else max(1, TASK_BYTES // max(1, size))
             formats, name = (
@@ -96,17 +97,17 @@ class ChunkCopies:
             ]
         return made
 
-    def threads(self, memory: int) -> int:
-        """Return how many threads may hold chunks at a time."""
+    def count_threads(self, memory: int) -> int:
+        """Return the number of threads whose chunks fit in the memory."""
         largest = max((flow.chunk_bytes for flow in self.flows), default=0)
-        return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _HELD)))
+        return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
-    def identity(self) -> str:
-        """Return what differs for other copies."""
+    def get_identity(self) -> str:
+        """Return a string that is equal for equal copies only."""
         return repr(self.flows)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the targets that an earlier run has made are still there."""
+        """Return whether the files that an earlier run created for the targets still exist."""
         return all(draft.exists() for draft in drafts)
 
     def make(
@@ -119,7 +120,7 @@ class ChunkCopies:
         sync: bool,
         **_: object,
     ) -> None:
-        """Make the targets without their elements, where they are not kept."""
+        """Create the targets without their elements, unless existing ones are kept."""
         for position, draft in enumerate([] if kept else drafts):
             if draft.is_dir():
                 shutil.rmtree(draft)

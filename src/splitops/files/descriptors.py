@@ -1,4 +1,4 @@
-"""Open files of this machine: their space, their bytes, and how they are made durable."""
+"""Operations on local files: allocate space, write all bytes, flush to disk, raise the limit of open files"""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from splitops.native.positioned import write_at
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
-    """Open files and folders so that they can be made durable; folders where the system has it."""
+def open_for_sync(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
+    """Yield descriptors, by index, that can be flushed to disk; without folders if these cannot be opened."""
     files = Descriptors()
     try:
         for index, path in enumerate(paths):
             if hasattr(os, "O_DIRECTORY"):
                 files.open(index, path, os.O_RDONLY)
             elif not path.is_dir():
-                files.open(index, path, os.O_RDWR)  # what is only read cannot be made durable
+                files.open(index, path, os.O_RDWR)  # Windows flushes only files that are open for writing
         yield files
     finally:
         files.close()
 
 
 def make_durable(files: Sequence[int]) -> None:
-    """Flush descriptors to the disk."""
+    """Flush files to disk, given their descriptors."""
     error = sync_files(files)
     if error:
         raise OSError(error, os.strerror(error))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, where the system can."""
-    with contextlib.suppress(OSError), opened([folder]) as files:
+    """Flush the entries of a folder to disk, if the system can."""
+    with contextlib.suppress(OSError), open_for_sync([folder]) as files:
         make_durable(list(files.values()))
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Set the size of a file, so that a full disk is an error now and not after an hour."""
+    """Set the size of a file and reserve the disk space, so that a full disk is an error before the copy."""
     os.ftruncate(descriptor, size)
     if size and hasattr(os, "posix_fallocate"):
         try:
@@ -53,7 +53,7 @@ def allocate(descriptor: int, size: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all bytes of data at an offset."""
+    """Write all bytes of ``data`` at an offset."""
     view = memoryview(data)
     while view:
         put = write_at(descriptor, view, offset)
@@ -61,7 +61,7 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def raise_file_limit(files: int) -> bool:
-    """Let this process open so many files more, as far as the system lets it; return whether it can."""
+    """Raise the limit of open files by ``files`` as far as permitted. Return whether it is high enough."""
     try:
         import resource
     except ImportError:  # not a POSIX system
@@ -70,7 +70,7 @@ def raise_file_limit(files: int) -> bool:
         opened = len(os.listdir("/dev/fd"))
     except OSError:  # a system without it
         opened = 0
-    wanted = files + opened + 64  # what it opens besides them
+    wanted = files + opened + 64  # a margin for libraries
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -1,9 +1,11 @@
-"""The engine: executes extents with bounded memory.
+"""The copy engine: executes extents with bounded memory.
 
-Runs of 64 KiB and more go from file to file through one buffer. Shorter runs that lie in the same rows of a
-file are read together, a block of rows at a time, each to where it is written from, and written together: a
-split in 4096 columns reads its source once. Stretches of less than a block that are neighbours in a target,
-such as small tensors, are written together. The bytes are moved by :mod:`splitops.native.files`.
+- Runs of at least 64 KiB are copied one by one through a single buffer.
+- Shorter runs from the same rows of a file are read together, one block of rows at a time, and are written
+  together. So a split into 4096 columns reads its source once.
+- Ranges smaller than a block that are adjacent in a target, such as small tensors, are written together.
+
+The bytes are moved by :mod:`splitops.native.files`.
 """
 
 from __future__ import annotations
@@ -17,33 +19,33 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.files.extents import Extent, Extents, Table, joined, numbers_from
+from splitops.files.extents import Extent, Extents, Table, merge_adjacent, numbers_from
 from splitops.native.files import copy_extents
 
 TASK_BYTES: Final = 256 << 20
-"""About how much a task copies: what is made durable, journalled and sent to a worker at a time."""
+"""Approximate size of a task: the unit that is flushed to disk, journalled and sent to a worker."""
 THREADS: Final = 2
-"""How many copy."""
+"""Number of threads that copy."""
 _BLOCK: Final = 1 << 20
-"""Bytes that a thread reads at a time: longer writes cost the system less, shorter ones the caches."""
+"""Bytes that a thread reads at a time: more need fewer system calls, fewer stay in the caches."""
 _LONG_RUN: Final = 64 << 10
-"""From here on a call of the system for each run costs little beside its bytes."""
+"""From this length on, a system call per run costs little compared to its bytes."""
 _PIECE: Final = 64 << 10
-"""What each file of a pass is to get at a time: less costs the system work for each, more the caches."""
+"""Bytes that each file of a batch should get at a time: more need fewer calls, fewer stay in the caches."""
 _NARROW: Final = 8 << 10
-"""Rows of a source are not cut into less: reading costs the system less than writing, but not nothing."""
+"""Minimum bytes of a row of a source when wide rows are cut: reads are cheaper than writes, but not free."""
 _MAX_GAP: Final = 16 << 10
-"""So many bytes between two runs are read with them."""
+"""Maximum gap in bytes between two runs that are read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Extents in passes: those of a pass have equal counts, and are copied together, run after run of each.
+    """Extents grouped into batches. The extents of a batch have equally many runs, which are copied together.
 
     Attributes:
-        extents: pass after pass, those of one in the order of their targets.
-        sizes: of each pass, how many extents it has.
-        block_rows: of each, how many runs of each extent a thread takes at a time.
+        extents: the extents of all batches, batch by batch, each batch ordered by target.
+        sizes: number of extents of each batch.
+        block_rows: number of runs per extent that a thread copies at a time, for each batch.
     """
 
     extents: Extents
@@ -52,25 +54,25 @@ class Passes:
 
     @property
     def firsts(self) -> Table:
-        """The position of the first extent of each pass."""
+        """Index of the first extent of each batch."""
         found: Table = np.cumsum(self.sizes) - self.sizes
         return found
 
     @property
     def counts(self) -> Table:
-        """How many runs each extent of a pass has."""
+        """Number of runs that each extent of a batch has."""
         found: Table = self.extents.table[self.firsts, 7]
         return found
 
     @property
     def row_bytes(self) -> Table:
-        """Of each pass, the bytes of one run of each extent."""
+        """Bytes of one run of every extent together, for each batch."""
         run = self.extents.table[:, 6]
         found: Table = np.add.reduceat(run, self.firsts) if len(self.sizes) else self.sizes
         return found
 
-    def rows(self, passes: Table, first: Table, end: Table) -> Passes:
-        """Return the runs ``first`` to ``end`` of some passes."""
+    def select_runs(self, passes: Table, first: Table, end: Table) -> Passes:
+        """Return the given batches with their runs ``first`` to ``end`` (exclusive), one entry per batch."""
         sizes = self.sizes[passes]
         table = self.extents.table[numbers_from(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
@@ -81,7 +83,7 @@ class Passes:
 
 
 class CopyError(Exception):
-    """A file, by its position, cannot be read or written; errno 0 is that of a source that ended early."""
+    """A file, given by its index, cannot be read or written. errno 0 means that a source ended early."""
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -91,26 +93,28 @@ class CopyError(Exception):
         return CopyError, (self.writing, self.file, self.offset, self.error)
 
 
-# What the passes are ------------------------------------------------------------------------------------
+# Planning -----------------------------------------------------------------------------------------------
 
 
-_Some = tuple[Table, Table, Table]
-"""Extents, the number of the pass of each, in order, and how many runs each pass takes at a time."""
+_Batches = tuple[Table, Table, Table]
+"""Extents, the batch number of each (ascending), and the number of runs that each batch copies at a time."""
 
 
 def passes(extents: Iterable[Extent], memory: int) -> Passes:
-    """Group extents that write different bytes so that each byte of the sources is read about once.
+    """Group extents into batches, so that each byte of the sources is read about once.
 
-    The buffers of one thread may take so much memory, at least 2 MiB.
+    Args:
+        extents: extents that do not write a byte twice.
+        memory: maximum bytes for the buffers of one thread, at least 2 MiB.
     """
-    found = joined(extents).table
+    found = merge_adjacent(extents).table
     block = max(1, min(_BLOCK, memory // 4))
     run, one = found[:, 6], found[:, 7] == 1
     small, short = one & (run < block), ~one & (run < _LONG_RUN)
-    whole, ends = _blocks(found[one & ~small], block)
+    whole, ends = _split_into_blocks(found[one & ~small], block)
     some = [
-        _alone(np.concatenate([whole, _columns(found[~one & ~short])])),
-        _grouped(found[short], memory),
+        _alone(np.concatenate([whole, _split_into_columns(found[~one & ~short])])),
+        _batch_short_runs(found[short], memory),
         _together(np.concatenate([found[small], ends]), block),
     ]
     table = np.concatenate([each[0] for each in some])
@@ -119,11 +123,11 @@ def passes(extents: Iterable[Extent], memory: int) -> Passes:
     made = Passes(Extents(table), sizes, block_rows)
     first = table[made.firsts]
     order = np.lexsort((first[:, 1], first[:, 0]))
-    return made.rows(order, np.zeros_like(order), made.counts[order])
+    return made.select_runs(order, np.zeros_like(order), made.counts[order])
 
 
-def _blocks(found: Table, block: int) -> tuple[Table, Table]:
-    """Return the whole blocks of stretches as rows, and what is behind them."""
+def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
+    """Split single runs into an extent of whole blocks and an extent of the remaining bytes."""
     whole, ends = found.copy(), found.copy()
     size = found[:, 6] % block
     whole[:, [2, 5, 6]], whole[:, 7] = block, found[:, 6] // block
@@ -132,8 +136,8 @@ def _blocks(found: Table, block: int) -> tuple[Table, Table]:
     return whole, ends[size > 0]
 
 
-def _columns(found: Table) -> Table:
-    """Return extents of long runs as columns of at most a block."""
+def _split_into_columns(found: Table) -> Table:
+    """Split long runs into columns of at most a block."""
     counts = -(-found[:, 6] // _BLOCK)
     begin = numbers_from(np.zeros_like(counts), counts) * _BLOCK
     columns = np.repeat(found, counts, axis=0)
@@ -142,55 +146,58 @@ def _columns(found: Table) -> Table:
     return columns
 
 
-def _alone(found: Table) -> _Some:
-    """Return a pass for each extent."""
+def _alone(found: Table) -> _Batches:
     return found, np.arange(len(found)), np.clip(_BLOCK // found[:, 6], 1, found[:, 7])
 
 
-def _together(found: Table, block: int) -> _Some:
-    """Return stretches of less than a block, neighbours in a target in one pass: it costs more to write."""
+def _together(found: Table, block: int) -> _Batches:
+    """Batch single runs of less than a block with neighbours in the target: writes cost more than reads."""
     found = found[np.lexsort((found[:, 4], found[:, 3]))]
     blocks = (np.cumsum(found[:, 6]) - found[:, 6]) // block
-    number = _counted_up((np.diff(found[:, 3]) != 0) | (np.diff(blocks) != 0), len(found))
+    number = _number_groups((np.diff(found[:, 3]) != 0) | (np.diff(blocks) != 0), len(found))
     return found, number, np.ones(len(np.unique(number)), np.int64)
 
 
-def _counted_up(new: npt.NDArray[np.bool_], count: int) -> Table:
-    """Return the numbers of runs of so many things, of which all but the first say whether a run begins."""
+def _number_groups(new: npt.NDArray[np.bool_], count: int) -> Table:
+    """Number entries by group. ``new[i]`` is whether entry ``i + 1`` begins a new group."""
     return np.cumsum(np.concatenate(([0], new)))[:count]
 
 
-def _grouped(extents: Table, memory: int) -> _Some:
-    """Return rows of short runs, those that share rows of a source or of a target in one pass."""
+def _batch_short_runs(extents: Table, memory: int) -> _Batches:
+    """Batch extents of short runs with those that share rows of a source or of a target."""
     if not len(extents):
         return _alone(extents)
-    group = _groups(extents, memory)
+    group = _find_groups(extents, memory)
     order = np.lexsort((extents[:, 4], extents[:, 3], group))
     extents, group = extents[order], group[order]
-    (reading, _), (writing, _) = _lanes(extents, group, _MAX_GAP), _lanes(_inverse(extents), group, 0)
+    (reading, _), (writing, _) = (
+        _find_strided_runs(extents, group, _MAX_GAP),
+        _find_strided_runs(_invert(extents), group, 0),
+    )
     used, stride = reading[:, 3], reading[:, 4]
     groups = group[-1] + 1
     read = np.bincount(reading[:, 0], np.where(used * 2 >= stride, stride, used), groups).astype(np.int64)
     write = np.bincount(writing[:, 0], writing[:, 3], groups).astype(np.int64)
     row = read + write
     sources, targets = np.bincount(reading[:, 0]), np.bincount(writing[:, 0])
-    # Of few sources the core reads so much at a time; it holds all that it writes.
+    # With few sources, the core reads larger pieces. It buffers everything that it writes.
     held = np.maximum(np.maximum(_BLOCK, sources * _PIECE), read)
     wanted = 2 * np.maximum(_BLOCK, np.maximum(sources, targets) * _PIECE) // row
     most = np.maximum(1, np.minimum(wanted, np.maximum(memory // row, (memory - held) // write)))
-    wide = (row > memory)[group]  # files that all meet in rows too wide to hold: each extent by itself
-    number = _counted_up((np.diff(group) != 0) | wide[1:], len(group))
+    wide = (row > memory)[group]  # the rows do not fit in memory: one batch per extent
+    number = _number_groups((np.diff(group) != 0) | wide[1:], len(group))
     first = np.unique(number, return_index=True)[1]
     counts, most = extents[first, 7], most[group[first]]
     alone = np.minimum(counts, memory // (2 * extents[first, 2]))
-    even = -(-counts // -(-counts // most))  # blocks of one size: a small one at the end costs as many calls
+    even = -(-counts // -(-counts // most))  # equal blocks: a small last one would need as many calls
     return extents, number, np.maximum(1, np.where(wide[first], alone, even))
 
 
-def _groups(extents: Table, memory: int) -> Table:
-    """Return the numbers of groups of extents that share rows of a source or of a target.
+def _find_groups(extents: Table, memory: int) -> Table:
+    """Number the groups of extents that share rows of a source or of a target.
 
-    A group is so small that each file gets a piece at a time, unless the rows would be short.
+    Groups are small enough for each file to get a whole piece at a time, unless that would make the rows
+    short.
     """
     shortest = int(extents[:, 6].min())
     reading, writing = (
@@ -199,13 +206,13 @@ def _groups(extents: Table, memory: int) -> Table:
     )
     one = np.zeros(len(extents), np.int64)
     sides = [
-        _lanes(found, one, gap, widest)[1]
-        for found, gap, widest in ((extents, _MAX_GAP, reading), (_inverse(extents), 0, writing))
+        _find_strided_runs(found, one, gap, widest)[1]
+        for found, gap, widest in ((extents, _MAX_GAP, reading), (_invert(extents), 0, writing))
     ]
     orders = [(np.argsort(lane, kind="stable"), lane) for lane in sides]
     starts = [np.flatnonzero(np.concatenate(([True], np.diff(lane[order]) != 0))) for order, lane in orders]
     least, before = np.arange(len(extents)), np.empty(0, np.int64)
-    while not np.array_equal(least, before):  # of each extent the first one that it is known to go with
+    while not np.array_equal(least, before):  # `least` is the first extent of each group, as far as known
         before = least
         for (order, lane), start in zip(orders, starts, strict=True):
             least = np.minimum.reduceat(least[order], start)[lane]
@@ -213,15 +220,18 @@ def _groups(extents: Table, memory: int) -> Table:
     return np.unique(least, return_inverse=True)[1]
 
 
-def _inverse(extents: Table) -> Table:
-    return Extents(extents).inverse().table
+def _invert(extents: Table) -> Table:
+    return Extents(extents).invert().table
 
 
-def _lanes(extents: Table, number: Table, gap: int, widest: int | None = None) -> tuple[Table, Table]:
-    """Return the lanes of extents as the core takes them, in the order of the passes, and the lane of each.
+def _find_strided_runs(
+    extents: Table, number: Table, gap: int, widest: int | None = None
+) -> tuple[Table, Table]:
+    """Find the strided runs that cover the source side of the extents, and the one that covers each extent.
 
-    A lane is rows equally far apart, with gaps of at most so many bytes. Without a gap it is one that is
-    written, where no byte may be of another extent.
+    The table is what :mod:`splitops.native.files` expects, ordered by the batch ``number``. Rows may have
+    gaps of up to ``gap`` bytes; 0 is for writing, which must not touch other bytes. They have at most
+    ``widest`` bytes.
     """
     order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0], number))
     keys = np.column_stack((number, extents[:, [0, 7, 2]]))[order]
@@ -248,8 +258,8 @@ def _lanes(extents: Table, number: Table, gap: int, widest: int | None = None) -
     return np.column_stack((keys[first][:, :2], offset[first], used, keys[first, 3])), lane
 
 
-def _stretches(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Return the lanes of single runs, as :func:`_lanes` does: with a gap, of runs that touch or overlap."""
+def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
+    """Do the same as :func:`_find_strided_runs` for single runs; with a gap, overlapping ones are merged."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     of, file, offset, size = number[order], *extents[order][:, [0, 1, 6]].T
     end = offset + size
@@ -262,8 +272,8 @@ def _stretches(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
     return np.stack((of[first], file[first], offset[first], used, used), 1), lane
 
 
-def tasks(found: Passes, size: int = TASK_BYTES) -> list[Passes]:
-    """Cut passes between rows into tasks of about a size; each can be done without the others, and again."""
+def split_into_tasks(found: Passes, size: int = TASK_BYTES) -> list[Passes]:
+    """Split batches into independent, repeatable tasks of about ``size`` bytes."""
     made: list[list[tuple[int, int, int]]] = [[]]
     left = size
     columns = (found.counts.tolist(), found.row_bytes.tolist(), found.block_rows.tolist())
@@ -273,16 +283,16 @@ def tasks(found: Passes, size: int = TASK_BYTES) -> list[Passes]:
             if left <= 0:
                 made.append([])
                 left = size
-            # Whole blocks, so that a cut does not make two small ones.
+            # A task has whole blocks: a cut inside a block would make two small ones.
             blocks = max(1, left // (row_bytes * block_rows))
             end = min(count, first + blocks * block_rows)
             made[-1].append((number, first, end))
             left -= (end - first) * row_bytes
             first = end
-    return [found.rows(*np.array(task, np.int64).T) for task in made if task]
+    return [found.select_runs(*np.array(task, np.int64).T) for task in made if task]
 
 
-# Doing them ---------------------------------------------------------------------------------------------
+# Copying ------------------------------------------------------------------------------------------------
 
 
 def copy(
@@ -292,9 +302,9 @@ def copy(
     *,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Copy a task between descriptors by position; return the CRC-32 of the bytes of each extent, in order.
+    """Copy a task between open files, given by index, and return the CRC-32 of each extent, in order.
 
-    ``tick`` is called now and then with the bytes that are done; what it raises ends the copy.
+    ``tick`` is called repeatedly with the bytes that are done. An exception that it raises stops the copy.
 
     Raises:
         CopyError: a file cannot be read or written, or a source ended early.
@@ -302,20 +312,20 @@ def copy(
     return _run(task, sources, targets, tick)
 
 
-def checksums(
+def compute_checksums(
     task: Passes,
     files: Mapping[int, int],
     *,
     written: bool = True,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Return the checksums as :func:`copy` does, of what the task has written or of what it reads.
+    """Return the same checksums as :func:`copy`, read from the targets (``written``) or the sources.
 
     Raises:
-        CopyError: a file cannot be read, or has lost its end; ``writing`` is False for targets, too.
+        CopyError: a file cannot be read or ended early. ``writing`` is False, even for targets.
     """
     if written:
-        task = Passes(task.extents.inverse(), task.sizes, task.block_rows)
+        task = Passes(task.extents.invert(), task.sizes, task.block_rows)
     return _run(task, files, None, tick)
 
 
@@ -326,11 +336,11 @@ def _run(
     tick: Callable[[int], object],
 ) -> list[int]:
     source_files, target_files = list(sources), list(targets or ())
-    passes, read, written, moves, positions = _tables(task)
+    passes, read, written, moves, positions = _make_core_tables(task)
     found, failure = copy_extents(
         passes,
-        _counted(read, source_files),
-        _counted(written, target_files),
+        _number_files(read, source_files),
+        _number_files(written, target_files),
         moves,
         list(sources.values()),
         None if targets is None else list(targets.values()),
@@ -346,18 +356,18 @@ def _run(
     return made
 
 
-def _tables(task: Passes) -> list[Table]:
-    """Return the tables of :mod:`splitops.native.files`, and of each move the position of its extent."""
+def _make_core_tables(task: Passes) -> list[Table]:
+    """Build the tables of :mod:`splitops.native.files`. The last one has the extent that each move copies."""
     made = [[np.empty((0, width), np.int64)] for width in (2, 5, 5, 5)] + [[np.empty(0, np.int64)]]
     lone = task.counts == 1
-    for some, lanes in ((lone, _stretches), (~lone, _lanes)):
+    for some, lanes in ((lone, _find_single_runs), (~lone, _find_strided_runs)):
         if not some.any():
             continue
         passes, sources, targets = (sum(map(len, tables)) for tables in made[:3])
         position = np.flatnonzero(np.repeat(some, task.sizes))
         number = passes + np.repeat(np.arange(some.sum()), task.sizes[some])
         table = task.extents.table[position]
-        (read, of), (written, to) = lanes(table, number, _MAX_GAP), lanes(_inverse(table), number, 0)
+        (read, of), (written, to) = lanes(table, number, _MAX_GAP), lanes(_invert(table), number, 0)
         order = np.lexsort((table[:, 4], to))
         table, of, to = table[order], of[order], to[order]
         column, target_column = table[:, 1] - read[of, 2], table[:, 4] - written[to, 2]
@@ -368,8 +378,8 @@ def _tables(task: Passes) -> list[Table]:
     return [np.concatenate(tables) for tables in made]
 
 
-def _counted(lanes: Table, files: Sequence[int]) -> Table:
-    """Let the files of lanes count in a list; where nothing is written there is none."""
+def _number_files(lanes: Table, files: Sequence[int]) -> Table:
+    """Replace file indices of strided runs, in place, by positions in ``files``, unless that is empty."""
     if files:
         order = np.argsort(files)
         lanes[:, 1] = order[np.searchsorted(np.array(files)[order], lanes[:, 1])]

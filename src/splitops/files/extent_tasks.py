@@ -1,4 +1,4 @@
-"""Extents between files: what is copied at a time, here or by a worker of a cluster."""
+"""Copies of byte ranges between files, and their tasks, which this process or a worker of a cluster runs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from splitops.files.descriptors import allocate, make_durable, write_all
 from splitops.files.engine import CopyError, Passes
 from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
-from splitops.files.sources import LocalFile, reason
-from splitops.files.tasks import Files, Tick, no_tick
+from splitops.files.sources import LocalFile, format_reason
+from splitops.files.tasks import Files, Tick, ignore_tick
 from splitops.ground.descriptors import Descriptors
 from splitops.ground.staging import UNFOLLOWED
 
 _MIN_MEMORY: Final = 4 << 20
-_MOST_BYTES: Final = 1 << 48
-"""The most bytes of a run, 256 TiB: a compressed file may declare any number, and tasks take memory."""
+_MAX_BYTES: Final = 1 << 48
+"""Maximum bytes of a run, 256 TiB. A compressed file may declare any size, and tasks need memory."""
 
 
 @dataclass(frozen=True)
 class ExtentCopies:
-    """What a plan copies as runs of bytes; see :mod:`splitops.files.extents`."""
+    """Copies of a plan that are byte ranges of files; see :mod:`splitops.files.extents`."""
 
     extents: Extents
 
@@ -41,32 +41,32 @@ class ExtentCopies:
 
     @cached_property
     def bytes(self) -> int:
-        """The tensor bytes that are copied."""
+        """Tensor bytes that are copied."""
         return self.extents.bytes
 
     def __len__(self) -> int:
         return len(self.extents)
 
-    def sizes(self, targets: Sequence[TargetFile]) -> list[int]:
-        """Return the size of each target."""
+    def compute_sizes(self, targets: Sequence[TargetFile]) -> list[int]:
+        """Return the size of each target in bytes."""
         return [target.size for target in targets]
 
-    def tasks(self, memory: int) -> list[ExtentTask]:
-        """Return tasks that can be done in any order, and again, if the memory and a run are large enough."""
-        size = int(self.extents.table[:, 6:].prod(1, dtype=float).sum())  # more than 64 bits may count
-        if size > _MOST_BYTES:
-            raise FileError(f"{size} bytes are more than a run copies: at most {_MOST_BYTES}")
+    def make_tasks(self, memory: int) -> list[ExtentTask]:
+        """Split the copies into independent, repeatable tasks. Too little memory is a FileError."""
+        size = int(self.extents.table[:, 6:].prod(1, dtype=float).sum())  # may exceed 64 bits
+        if size > _MAX_BYTES:
+            raise FileError(f"the plan copies {size} bytes; the limit is {_MAX_BYTES}")
         if memory < _MIN_MEMORY:
-            raise FileError(f"{memory} bytes of memory are too few: at least {_MIN_MEMORY} are needed")
-        found = engine.tasks(engine.passes(self.extents, memory // engine.THREADS))
+            raise FileError(f"{memory} bytes of memory are not enough: at least {_MIN_MEMORY} are needed")
+        found = engine.split_into_tasks(engine.passes(self.extents, memory // engine.THREADS))
         return [ExtentTask(task) for task in found]
 
-    def identity(self) -> str:
-        """Return what differs for other copies."""
+    def get_identity(self) -> str:
+        """Return a string that is equal for equal copies only."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the targets that an earlier run has made are still there."""
+        """Return whether the files that an earlier run created for the targets still exist."""
         files = [draft for draft, target in zip(drafts, targets, strict=True) if not target.folder]
         sizes = [target.size for target in targets if not target.folder]
         return all(f.exists() and f.stat().st_size == size for f, size in zip(files, sizes, strict=True))
@@ -82,10 +82,11 @@ class ExtentCopies:
         reserve: bool,
         left_open: Descriptors | None,
     ) -> None:
-        """Make the targets with what is not a tensor's bytes in its place.
+        """Create the targets at ``drafts``, or reuse them (``kept``), with all but the bytes of tensors.
 
-        Where space is reserved, a full disk is an error now and not after an hour. Else the size of a file is
-        set only where nothing is written at its end.
+        With ``reserve``, disk space is allocated now, so that a full disk is an error before the copy.
+        Otherwise the size is only set if nothing is written at the end. Descriptors stay open in
+        ``left_open``, if it is given.
         """
         table = self.extents.table
         reached = np.zeros(len(targets), np.int64)
@@ -108,7 +109,7 @@ class ExtentCopies:
                     os.ftruncate(opened[index], target.size)
             except OSError as error:
                 name = shown_path(folder / target.name)
-                raise FileError(f"cannot write {name}: {reason(error)}") from error
+                raise FileError(f"cannot write {name}: {format_reason(error)}") from error
             finally:
                 if left_open is None:
                     opened.close()
@@ -116,7 +117,7 @@ class ExtentCopies:
 
 @dataclass(frozen=True, slots=True)
 class ExtentTask:
-    """Passes that are done at a time; see :mod:`splitops.files.tasks`."""
+    """Batches that are copied together; see :mod:`splitops.files.tasks`."""
 
     passes: Passes
 
@@ -127,66 +128,66 @@ class ExtentTask:
 
     @property
     def sources(self) -> list[int]:
-        """The positions of the sources that are read."""
+        """Indices of the sources that are read."""
         return self.extents.sources
 
     @property
     def targets(self) -> list[int]:
-        """The positions of the targets that are written."""
+        """Indices of the targets that are written."""
         return self.extents.targets
 
     @property
     def bytes(self) -> int:
-        """The bytes that are copied."""
+        """Number of bytes that are copied."""
         return self.extents.bytes
 
     @property
-    def cut(self) -> object:
-        """How many rows and extents each pass has."""
+    def partition(self) -> object:
+        """Numbers of runs, runs per block and extents of the batches."""
         return [each.tolist() for each in (self.passes.counts, self.passes.block_rows, self.passes.sizes)]
 
     @property
     def checksums(self) -> int:
-        """How many extents there are."""
+        """Number of checksums: one per extent."""
         return len(self.extents)
 
-    def copy(self, files: Files, tick: Tick = no_tick) -> list[int]:
-        """Copy, and return the checksum of each extent."""
+    def copy(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
+        """Copy the extents and return the checksum of each."""
         opened = files.opened or {index: LocalFile(files.sources[index]) for index in self.sources}
         sources = {index: opened[index].descriptor for index in self.sources}
-        with self._targets(files) as targets:
+        with self._open_targets(files) as targets:
             return engine.copy(self.passes, sources, targets, tick=tick)
 
     def settle(self, files: Files) -> None:
-        """Make what was copied durable."""
+        """Flush the targets to disk, if the plan is run with ``sync``."""
         if not files.sync:
             return
-        with self._targets(files) as targets:
+        with self._open_targets(files) as targets:
             try:
                 make_durable(list(targets.values()))
             except OSError as error:
                 raise CopyError(True, self.targets[0], -1, error.errno or errno.EIO) from error
 
-    def read_back(self, files: Files, tick: Tick = no_tick) -> list[int]:
-        """Return the checksum of each extent; of the disk, where the system lets go of its cache."""
-        with self._targets(files) as targets:
+    def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
+        """Return the checksum of each extent in the targets, read from disk if the cache can be dropped."""
+        with self._open_targets(files) as targets:
             for file in targets.values():
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-            return engine.checksums(self.passes, targets, tick=tick)
+            return engine.compute_checksums(self.passes, targets, tick=tick)
 
-    def in_sources(self, opened: dict[int, LocalFile]) -> list[int]:
-        """Return the checksum of each extent as it is in the sources."""
+    def checksum_sources(self, opened: dict[int, LocalFile]) -> list[int]:
+        """Return the checksum of each extent in the sources."""
         sources = {index: opened[index].descriptor for index in self.sources}
-        return engine.checksums(self.passes, sources, written=False)
+        return engine.compute_checksums(self.passes, sources, written=False)
 
-    def where(self, index: int) -> tuple[int, str]:
-        """Return the target of an extent, and where in it that begins."""
+    def locate(self, index: int) -> tuple[int, str]:
+        """Return the target of an extent, and its position as text for a message."""
         extent = self.extents[index]
         return extent.target, f"from byte {extent.target_offset} on"
 
     @contextmanager
-    def _targets(self, files: Files) -> Iterator[Mapping[int, int]]:
+    def _open_targets(self, files: Files) -> Iterator[Mapping[int, int]]:
         if files.written:
             yield {index: files.written[index] for index in self.targets}
             return

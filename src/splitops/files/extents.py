@@ -1,8 +1,8 @@
-"""Extents: which bytes of which files go where. Integers only, knowing no format and no tensor.
+"""Extents: which bytes of which files are copied where, as integers, without formats or tensors.
 
-A split of a file, a merge, a task of a cluster: all are lists of extents. An extent can be inverted
-(:func:`inverse`), two lists that meet in files between them are one without these files (:func:`compose`),
-and a list can be cut anywhere between rows (:func:`rows`) without losing or repeating a byte.
+A split of a file, a merge and a task of a cluster are all lists of extents. Such a list can be inverted
+(:func:`invert`) and cut between any two runs (:func:`slice_runs`). Two copies, one after the other, can be
+combined into one that skips the files between them (:func:`compose`).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import numpy as np
 import numpy.typing as npt
 
 Table = npt.NDArray[np.int64]
-"""Extents as rows, with a column for each field."""
+"""Extents as an array: one row per extent, one column per field."""
 
 
 class Extent(NamedTuple):
-    """``runs`` runs of ``run`` bytes, equally spaced in the source and, perhaps otherwise, in the target.
+    """``runs`` runs of ``run`` bytes each, equally spaced in the source and equally spaced in the target.
 
-    Run r is read at ``offset + r * stride`` of the source and written at
-    ``target_offset + r * target_stride`` of the target; runs never overlap: ``run <= stride``.
+    Run r is read at ``offset + r * stride`` of the source and written at ``target_offset + r *
+    target_stride`` of the target. Runs never overlap: ``run <= stride``.
 
     Attributes:
-        source: the source's position in a list of files.
-        offset: of the first run in the source.
-        stride: bytes from one run to the next in the source.
-        target: the target's position in a list of files.
-        target_offset: of the first run in the target.
-        target_stride: bytes from one run to the next in the target.
-        run: bytes of a run, at least 1.
-        runs: how many runs, at least 1.
+        source: index of the source in a list of files.
+        offset: offset of the first run in the source.
+        stride: distance in bytes between the starts of two runs in the source.
+        target: index of the target in a list of files.
+        target_offset: offset of the first run in the target.
+        target_stride: distance in bytes between the starts of two runs in the target.
+        run: bytes per run, at least 1.
+        runs: number of runs, at least 1.
     """
 
     source: int
@@ -47,18 +47,18 @@ class Extent(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many bytes are copied."""
+        """Number of bytes that are copied."""
         return self.run * self.runs
 
 
 class Extents(Sequence[Extent]):
-    """Extents in a table: as many as 100,000 tensors have, without an object for each.
+    """Sequence of extents in one array: the extents of 100,000 tensors need no object each.
 
     Attributes:
-        table: a row for each extent.
+        table: one row per extent.
 
     Examples:
-        >>> Extents.of([contiguous(0, 8, 1, 64, 16)]).table.tolist()
+        >>> Extents.from_extents([make_contiguous(0, 8, 1, 64, 16)]).table.tolist()
         [[0, 8, 16, 1, 64, 16, 16, 1]]
     """
 
@@ -66,15 +66,15 @@ class Extents(Sequence[Extent]):
         self.table = table
 
     @classmethod
-    def of(cls, extents: Iterable[Extent]) -> Extents:
-        """Return extents as a table; a table is returned as it is."""
+    def from_extents(cls, extents: Iterable[Extent]) -> Extents:
+        """Build a table from extents. An ``Extents`` object is returned unchanged."""
         if isinstance(extents, cls):
             return extents
         return cls(np.fromiter(itertools.chain.from_iterable(extents), np.int64).reshape(-1, 8))
 
     @classmethod
-    def all(cls, tables: Sequence[Extents]) -> Extents:
-        """Return the extents of several tables as one."""
+    def concatenate(cls, tables: Sequence[Extents]) -> Extents:
+        """Concatenate several tables."""
         return cls(np.concatenate([np.empty((0, 8), np.int64), *(each.table for each in tables)]))
 
     def __len__(self) -> int:
@@ -94,32 +94,32 @@ class Extents(Sequence[Extent]):
 
     @property
     def sources(self) -> list[int]:
-        """The positions of the sources, once each, in their order."""
+        """Indices of the sources, sorted and without duplicates."""
         found: list[int] = np.unique(self.table[:, 0]).tolist()
         return found
 
     @property
     def targets(self) -> list[int]:
-        """The positions of the targets, once each, in their order."""
-        return self.inverse().sources
+        """Indices of the targets, sorted and without duplicates."""
+        return self.invert().sources
 
     @property
     def bytes(self) -> int:
-        """How many bytes are copied."""
+        """Number of bytes that are copied."""
         return int((self.table[:, 6] * self.table[:, 7]).sum())
 
-    def inverse(self) -> Extents:
-        """Return the extents that copy the bytes back."""
+    def invert(self) -> Extents:
+        """Swap sources and targets: the result copies the bytes back."""
         return Extents(self.table[:, [3, 4, 5, 0, 1, 2, 6, 7]])
 
 
-def contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
-    """Return the extent of one stretch of bytes."""
+def make_contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
+    """Make the extent of one contiguous range of ``size`` bytes."""
     return Extent(source, offset, size, target, target_offset, size, size, 1)
 
 
 def numbers_from(first: Table, counts: Table) -> Table:
-    """Return so many numbers from each first one on, one after the other.
+    """Concatenate the ranges ``first[i], first[i] + 1, ...``, each of length ``counts[i]``.
 
     Examples:
         >>> numbers_from(np.array([5, 0]), np.array([2, 3])).tolist()
@@ -129,7 +129,9 @@ def numbers_from(first: Table, counts: Table) -> Table:
 
 
 def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:
-    """Return extents of stretches (source, offset, size) to places (target, offset), where they have bytes.
+    """Make one extent for each non-empty byte range (source, offset, size).
+
+    ``places`` has its (target, offset); ``first`` is added to the target.
 
     Examples:
         >>> [list(extent) for extent in stretches_to([(0, 0, 8), (0, 8, 0)], [(1, 64), (1, 72)])]
@@ -143,12 +145,14 @@ def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0
 
 
 def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
-    """Yield the extents that repeat a run along axes: the steps of each, and their bytes on both sides.
+    """Yield the extents that repeat the single run ``first`` along several axes.
+
+    For each axis, ``walks`` has the number of steps, then the bytes per step in the source and in the target.
 
     Examples:
         A matrix of 2 rows and 3 columns of 4 bytes, transposed:
 
-        >>> for extent in walked(contiguous(0, 0, 1, 0, 4), [(2, 12, 4), (3, 4, 8)]):
+        >>> for extent in walked(make_contiguous(0, 0, 1, 0, 4), [(2, 12, 4), (3, 4, 8)]):
         ...     print(*extent)
         0 0 4 1 0 8 4 3
         0 12 4 1 4 8 4 3
@@ -162,7 +166,7 @@ def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Ext
 
 
 def steps_of(shape: Sequence[int]) -> list[int]:
-    """Return how many elements lie from one position of each axis to the next, in row-major order.
+    """Return the number of elements between neighbours along each axis, in row-major order.
 
     Examples:
         >>> steps_of((2, 3, 4))
@@ -171,15 +175,15 @@ def steps_of(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
-def runs_along(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the fewest walks that reach the elements of a box, and how many neighbours each step takes.
+def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
+    """Merge the axes of a box where possible. Return those that are left, and the length of its runs.
 
-    A walk is of one axis: the positions, and the elements from one to the next in the array and in the box.
+    Each axis is its size, then its stride in elements in the array and in the box.
 
     Examples:
         The last two of four columns of 5 elements, in each of 3 rows:
 
-        >>> runs_along([(3, 20, 10), (2, 5, 5), (5, 1, 1)])
+        >>> coalesce_axes([(3, 20, 10), (2, 5, 5), (5, 1, 1)])
         ([(3, 20, 10)], 10)
     """
     apart: list[tuple[int, int, int]] = []
@@ -195,32 +199,32 @@ def runs_along(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, i
 
 
 def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
-    """Return where the bytes that extents read begin and end, in as few stretches as twice the bytes allow.
+    """Return sorted byte ranges that cover what the extents read, with gaps of at most half of a range.
 
     Examples:
         >>> stretches([Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)])
         [(0, 20), (100, 108), (164, 172)]
     """
 
-    def end(extent: Extent) -> int:
+    def find_end(extent: Extent) -> int:
         return extent.offset + (extent.runs - 1) * extent.stride + extent.run
 
     groups: list[list[Extent]] = []
     reached = -1
-    # Targets may share bytes of a source: the same place counts once.
+    # Several targets may read the same bytes, which count once.
     places = {extent._replace(target=0, target_offset=0, target_stride=0) for extent in extents}
     for extent in sorted(places, key=lambda extent: extent.offset):
         if extent.offset > reached:
             groups.append([])
         groups[-1].append(extent)
-        reached = max(reached, end(extent))
+        reached = max(reached, find_end(extent))
     found: list[tuple[int, int]] = []
     for group in groups:
-        whole = group[0].offset, max(end(extent) for extent in group)
+        whole = group[0].offset, max(find_end(extent) for extent in group)
         if whole[1] - whole[0] <= 2 * sum(extent.bytes for extent in group):
             found.append(whole)
             continue
-        runs = (rows(extent, row, row + 1) for extent in group for row in range(extent.runs))
+        runs = (slice_runs(extent, row, row + 1) for extent in group for row in range(extent.runs))
         for begin, size in sorted((run.offset, run.run) for run in runs):
             if found and begin <= found[-1][1]:
                 found[-1] = found[-1][0], max(found[-1][1], begin + size)
@@ -229,19 +233,19 @@ def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
     return found
 
 
-def inverse(extent: Extent) -> Extent:
-    """Return the extent that copies the bytes back.
+def invert(extent: Extent) -> Extent:
+    """Swap source and target: the result copies the bytes back.
 
     Examples:
-        >>> inverse(Extent(0, 128, 24, 1, 0, 8, run=8, runs=3))
+        >>> invert(Extent(0, 128, 24, 1, 0, 8, run=8, runs=3))
         Extent(source=1, offset=0, stride=8, target=0, target_offset=128, target_stride=24, run=8, runs=3)
     """
     source, offset, stride, target, target_offset, target_stride, run, runs = extent
     return Extent(target, target_offset, target_stride, source, offset, stride, run, runs)
 
 
-def rows(extent: Extent, first: int, end: int) -> Extent:
-    """Return the runs ``first`` to ``end`` of an extent."""
+def slice_runs(extent: Extent, first: int, end: int) -> Extent:
+    """Return the runs ``first`` to ``end`` (exclusive) of an extent."""
     return extent._replace(
         offset=extent.offset + first * extent.stride,
         target_offset=extent.target_offset + first * extent.target_stride,
@@ -249,14 +253,14 @@ def rows(extent: Extent, first: int, end: int) -> Extent:
     )
 
 
-def joined(extents: Iterable[Extent]) -> Extents:
-    """Return the same bytes in as few extents as neighbours allow: stretches that go on are one stretch.
+def merge_adjacent(extents: Iterable[Extent]) -> Extents:
+    """Merge consecutive extents if the second continues the first, both in the source and in the target.
 
     Examples:
-        >>> list(joined([contiguous(0, 0, 1, 64, 8), contiguous(0, 8, 1, 72, 8)]))
+        >>> list(merge_adjacent([make_contiguous(0, 0, 1, 64, 8), make_contiguous(0, 8, 1, 72, 8)]))
         [Extent(source=0, offset=0, stride=16, target=1, target_offset=64, target_stride=16, run=16, runs=1)]
     """
-    table = Extents.of(extents).table
+    table = Extents.from_extents(extents).table
     source, offset, stride, target, target_offset, target_stride, run, runs = table.T
     one = (runs == 1) | ((stride == run) & (target_stride == run))
     sizes = run * runs
@@ -272,19 +276,19 @@ def joined(extents: Iterable[Extent]) -> Extents:
     return Extents(table)
 
 
-def _stretched(extent: Extent) -> Extent:
-    """Return an extent without gaps on either side as one run; the strides of a single run are its length."""
+def _normalise(extent: Extent) -> Extent:
+    """Turn an extent without gaps into a single run. The strides of a single run become its length."""
     if extent.runs == 1 and extent.stride == extent.run == extent.target_stride:
         return extent
     if extent.runs == 1 or extent.stride == extent.run == extent.target_stride:
-        return contiguous(*extent[:2], *extent[3:5], extent.bytes)
+        return make_contiguous(*extent[:2], *extent[3:5], extent.bytes)
     return extent
 
 
 def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
-    """Return what two copies do one after the other, without the files between them.
+    """Combine two copies, one after the other, into one that skips the files between them.
 
-    No two extents of the first write the same byte.
+    The extents of ``first`` must not write a byte twice. Its targets are the sources of ``second``.
 
     Examples:
         Two files side by side in each row, then the first three columns of the rows:
@@ -298,10 +302,10 @@ def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
     """
     into: dict[int, list[Extent]] = {}
     for extent in first:
-        into.setdefault(extent.target, []).append(_stretched(extent))
+        into.setdefault(extent.target, []).append(_normalise(extent))
     made: list[Extent] = []
     for extent in second:
-        after = _stretched(extent)
+        after = _normalise(extent)
         for before in into.get(after.source, ()):
             made += _meeting(before, after)
     made.sort(key=lambda extent: (extent.target, extent.target_offset))
@@ -309,7 +313,7 @@ def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
 
 
 def _meeting(before: Extent, after: Extent) -> Iterator[Extent]:
-    """Yield what goes through both extents."""
+    """Yield the extents that copy what ``before`` writes and ``after`` reads."""
     start = max(before.target_offset, after.offset)
     end = min(
         before.target_offset + (before.runs - 1) * before.target_stride + before.run,
@@ -321,16 +325,16 @@ def _meeting(before: Extent, after: Extent) -> Iterator[Extent]:
         yield from _in_step(before, after)
     elif after.runs == 1 or (before.runs > 1 and before.target_stride < after.stride):
         for index in range(after.runs):
-            yield from _within(before, rows(after, index, index + 1))
+            yield from _within(before, slice_runs(after, index, index + 1))
     else:
-        # The same, seen backwards: each run of `before` is a stretch that rows of `after` lie in.
+        # The inverse of the case above: each run of `before` contains runs of `after`.
         for index in range(before.runs):
-            for found in _within(inverse(after), inverse(rows(before, index, index + 1))):
-                yield inverse(found)
+            for found in _within(invert(after), invert(slice_runs(before, index, index + 1))):
+                yield invert(found)
 
 
 def _in_step(before: Extent, after: Extent) -> Iterator[Extent]:
-    """Yield what meets of rows that are equally far apart: the same columns of every row."""
+    """Yield the intersection of extents with the same stride: the same columns of every row."""
     step = after.stride
     shift = (after.offset - before.target_offset) // step
     for distance in (shift, shift + 1):  # run r of `after` meets run r + distance of `before`
@@ -351,7 +355,7 @@ def _in_step(before: Extent, after: Extent) -> Iterator[Extent]:
 
 
 def _within(before: Extent, stretch: Extent) -> Iterator[Extent]:
-    """Yield what of `before` goes through a single run: whole rows, and a part of one at either end."""
+    """Yield the part of ``before`` that a single run reads: whole runs, and a partial one at either end."""
     start, end = stretch.offset, stretch.offset + stretch.run
     base, step = before.target_offset, before.target_stride
     first = max(0, (start - base - before.run) // step + 1)
@@ -362,7 +366,7 @@ def _within(before: Extent, stretch: Extent) -> Iterator[Extent]:
         begin = max(start, base + row * step)
         size = min(end, base + row * step + before.run) - begin
         if size > 0:
-            yield contiguous(
+            yield make_contiguous(
                 before.source,
                 before.offset + row * before.stride + begin - base - row * step,
                 stretch.target,

@@ -1,4 +1,4 @@
-"""Runs of plans whose targets go to a folder: all or nothing, resumable, verified."""
+"""Runs of plans whose targets are in a folder: atomic, resumable and verifiable."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 from splitops.errors import FileError, shown_path
-from splitops.files.checksums import digest_of
+from splitops.files.checksums import compute_sha256
 from splitops.files.chunk_tasks import ChunkTask
 from splitops.files.chunks import ChunkCopies
-from splitops.files.cluster import Workers, client_of
-from splitops.files.descriptors import make_durable, opened, raise_file_limit, sync_folder
+from splitops.files.cluster import Workers, connect_client
+from splitops.files.descriptors import make_durable, open_for_sync, raise_file_limit, sync_folder
 from splitops.files.engine import CopyError
 from splitops.files.extent_tasks import ExtentTask
 from splitops.files.formats import TargetFile
@@ -28,19 +28,19 @@ from splitops.files.sources import LocalFile
 from splitops.files.tasks import Files
 from splitops.ground.descriptors import Descriptors
 from splitops.ground.signals import uninterrupted
-from splitops.ground.staging import StagingFolder, Stays, staging_path
+from splitops.ground.staging import Retention, StagingFolder, make_staging_path
 from splitops.ground.writing import StagedFiles
 
 
 class FolderRun(Run):
-    """One run of a plan whose targets go to a folder."""
+    """One run of a plan whose targets are in a folder."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
-        self.tasks = plan.tasks(how["memory"])
+        self.tasks = plan.make_tasks(how["memory"])
         super().__init__(plan, how)
-        # What changes where the same extents are cut into other tasks, as another release may.
-        cut = hashlib.sha256(repr([task.cut for task in self.tasks]).encode()).hexdigest()
-        self.identity = {"plan": plan.digest(how["memory"]), "cut": cut, "sources": self.before}
+        # Detects tasks of another release, which may split the same extents in another way.
+        cut = hashlib.sha256(repr([task.partition for task in self.tasks]).encode()).hexdigest()
+        self.identity = {"plan": plan.compute_digest(how["memory"]), "cut": cut, "sources": self.before}
         self._staging: StagingFolder | None = None
         self._journal: Journal | None = None
         self._opened: dict[int, LocalFile] = {}
@@ -48,15 +48,15 @@ class FolderRun(Run):
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """Choose where to stage: a new folder is written beside its place, and appears as one."""
+        """Choose the staging folder. A new target folder is written next to its place and renamed."""
         folder, name = self.plan.folder, self.plan.name
         beside = folder.parent, f"{folder.name}-{name}"
         scratch = any(target.scratch for target in self.plan.targets)
-        self.new = not scratch and (not os.path.lexists(folder) or staging_path(*beside).is_dir())
+        self.new = not scratch and (not os.path.lexists(folder) or make_staging_path(*beside).is_dir())
         self._place_of_staging = beside if self.new else (folder, name)
 
-    def done(self) -> Report:
-        """Carry it out."""
+    def execute(self) -> Report:
+        """Write all targets and return the report."""
         staged = StagedFiles(make_folders=True)
         try:
             return self._run(staged)
@@ -78,31 +78,31 @@ class FolderRun(Run):
         self._all_open = (
             raise_file_limit(len(plan.targets) + len(plan.sources)) and self.how["cluster"] is None
         )
-        with self.failures(), contextlib.ExitStack() as stack:
+        with self.convert_errors(), contextlib.ExitStack() as stack:
             stack.callback(self._close)
-            stack.push(staged)  # again, if Ctrl-C came between the end of its block and its own
+            stack.push(staged)  # also cleans up if Ctrl-C comes just outside its own block
             replaced = None
             there = False
-            if not (resume and plan.copies.resumable and staging_path(*self._place_of_staging).is_dir()):
+            if not (resume and plan.copies.resumable and make_staging_path(*self._place_of_staging).is_dir()):
                 there = resume and bool(plan.paths) and all(map(os.path.lexists, plan.paths))
                 known = self._is_there() if there else False
                 if known:
-                    digests = self._digests(self._places)
+                    digests = self._compute_digests(self._places)
                     self.place_checksums(staged, digests)
-                    return self.report(self._sizes(), plan.bytes, digests)
+                    return self.report(self._find_sizes(), plan.bytes, digests)
                 there = known is None
                 self._reject(overwrite or there)
-            staging = self._take(staged)
+            staging = self._open_staging(staged)
             resume = resume and plan.copies.resumable and staging.existed
             if resume:
                 staging.check()
             else:
                 replaced = staging.path if staging.is_used else None
                 staging.clear()
-                staging.stays = Stays.NEVER
+                staging.retention = Retention.NEVER
             counts = [task.checksums for task in self.tasks]
             self._journal = journal = Journal(staging, self.identity, counts, resume=resume, sync=self.sync)
-            staging.stays = Stays.AFTER_INTERRUPT if journal.done else Stays.NEVER
+            staging.retention = Retention.AFTER_INTERRUPT if journal.done else Retention.NEVER
             with staged:
                 drafts = self._place(staged, staging, journal)
                 resumed = plan.bytes
@@ -117,54 +117,56 @@ class FolderRun(Run):
                     else:
                         self._reject(overwrite)
                     journal.finish()
-                digests = self._digests(drafts)
+                digests = self._compute_digests(drafts)
                 self.place_checksums(staged, digests)
                 if self.new and os.path.lexists(plan.folder):
-                    # It has appeared meanwhile: no run in it may be at work on the same files.
+                    # Another process has created the folder: no run may be writing the same files in it.
                     with uninterrupted():
-                        inner = StagingFolder.take(staging_path(plan.folder, plan.name))
+                        inner = StagingFolder.open_locked(make_staging_path(plan.folder, plan.name))
                         stack.callback(inner.close if inner.existed else inner.remove)
         if self.sync:
             sync_folder(plan.folder)
             sync_folder(plan.folder.parent)
-        return self.report(self._sizes(), resumed, digests, replaced)
+        return self.report(self._find_sizes(), resumed, digests, replaced)
 
     def _close(self) -> None:
         if self._staging is not None:
             self._staging.close()
 
-    def _take(self, staged: StagedFiles) -> StagingFolder:
-        """Take the staging folder; no other run is at work on the same files from now on."""
+    def _open_staging(self, staged: StagedFiles) -> StagingFolder:
+        """Open and lock the staging folder, so that no other run writes the same files."""
         while True:
-            staging = staged.take(*self._place_of_staging)
-            staging.stays = Stays.ALWAYS if staging.existed else Stays.NEVER  # until it is known to be of use
+            staging = staged.open_staging(*self._place_of_staging)
+            staging.retention = (
+                Retention.ALWAYS if staging.existed else Retention.NEVER
+            )  # until its journal is checked
             if staging.existed or not (self.new and os.path.lexists(self.plan.folder)):
                 self._staging = staging
                 return staging
-            staged.drop(staging)  # another run has just finished
+            staged.drop(staging)  # another run has just created the folder
             self._choose_place()
 
-    def _sizes(self) -> Iterable[int]:
-        """Return the size of each file that was published."""
+    def _find_sizes(self) -> Iterable[int]:
+        """Return the size of each published file."""
         if self.plan.finishes or isinstance(self.plan.copies, ChunkCopies):
             return map(_size, self.plan.paths)
         return (target.size for target in self.plan.targets)
 
     @cached_property
     def _places(self) -> list[Path]:
-        """Where the targets are once they are published."""
+        """Final paths of the targets."""
         paths = iter(self.plan.paths)
         return [self.plan.folder / t.name if t.scratch else next(paths) for t in self.plan.targets]
 
     def _is_there(self) -> bool | None:
-        """Return whether the targets are in their places with the bytes that a run would write.
+        """Return whether the targets exist with the bytes that a run would write, without writing anything.
 
-        Nothing is written to find out; None: that takes a run.
+        None means that only a run can tell.
         """
         plan, places = self.plan, self._places
         if any(t.scratch and not place.exists() for place, t in zip(places, plan.targets, strict=True)):
             return None
-        opened = {index: plan.sources[index].local() for index in self._used}
+        opened = {index: plan.sources[index].find_local() for index in self._used}
         local = {index: source for index, source in opened.items() if source is not None}
         tasks = [task for task in self.tasks if isinstance(task, ExtentTask)]
         if isinstance(plan.copies, ChunkCopies) or (plan.finishes and not plan.targets[0].folder):
@@ -175,29 +177,29 @@ class FolderRun(Run):
         for place, target in zip(places, plan.targets, strict=True):
             if target.folder and {path for path in place.rglob("*") if not path.is_dir()} != kept:
                 return False
-            if not target.folder and not _begins_as(place, target):
+            if not target.folder and not _matches_target(place, target):
                 return False
         used = {index: source.path.absolute() for index, source in local.items()}
         files = Files(used, dict(enumerate(map(Path.absolute, self._places))), self.sync, local)
         try:
             for task in tasks:
-                wanted = task.in_sources(local)
+                wanted = task.checksum_sources(local)
                 self.advance(task.bytes)
                 if task.read_back(files) != wanted:
                     return False
             return True
         except CopyError as error:
-            raise self.failure(error) from error
+            raise self.make_error(error) from error
         finally:
             self.finished = 0
 
     def _are_equal(self, drafts: Sequence[Path]) -> bool:
-        """Return whether what is in the places of the targets is what this run has made."""
+        """Return whether the existing files equal those that this run has made."""
         made = [draft for draft, target in zip(drafts, self.plan.targets, strict=True) if not target.scratch]
-        return all(_same(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
+        return all(_have_equal_bytes(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
 
     def _reject(self, overwrite: bool) -> None:
-        """Reject to replace a file, or ever to replace a source or the folder that one is in."""
+        """Reject a run that would replace a source, its folder or, without ``overwrite``, any file."""
         if self.new and not os.path.lexists(self.plan.folder):
             return
         sources = {
@@ -206,16 +208,16 @@ class FolderRun(Run):
         }
         folders = {os.path.dirname(source) for source in sources}
         sources |= folders.union(*(map(str, Path(folder).parents) for folder in folders))
-        folder = os.path.realpath(self.plan.folder)  # once: there may be many thousand files in it
+        folder = os.path.realpath(self.plan.folder)  # resolved once, for many thousand files
         inside = {os.path.basename(source) for source in sources if os.path.dirname(source) == folder}
         for path in self.plan.paths:
             if path.name in inside:
-                raise FileError(f"{shown_path(path)} would replace what it is made from")
+                raise FileError(f"{shown_path(path)} would replace a source: write to another folder")
             if not overwrite and os.path.lexists(path):
                 raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def _place(self, staged: StagedFiles, staging: StagingFolder, journal: Journal) -> list[Path]:
-        """Return where each target is written."""
+        """Return the path at which each target is written, or its final path if it was moved before."""
         moved = journal.whole
         if self.new:
             root = staging.drafts / self.plan.folder.name
@@ -243,27 +245,27 @@ class FolderRun(Run):
             self._verify(drafts, journal)
 
     def _finish(self, drafts: Sequence[Path]) -> None:
-        """Complete targets once their tensors are there, and make durable which files there are."""
+        """Complete the targets after their tensors are copied, and flush the folder entries to disk."""
         verify = self.how["verify"]
         for finish in self.plan.finishes:
             paths = [drafts[position] for position in finish.targets]
             finish.complete(paths)
             if self.sync:
                 made = [file for path in paths for file in (path, *path.rglob("*")) if file.exists()]
-                with opened(made) as files:
+                with open_for_sync(made) as files:
                     make_durable(list(files.values()))
             if verify and finish.check is not None:
                 finish.check(paths)
         if self.new and drafts:
-            there = set(os.listdir(drafts[0].parent))  # they appear as they are
+            there = set(os.listdir(drafts[0].parent))  # the whole folder is published by one rename
             for index, draft in enumerate(drafts):
                 if draft.name not in there:
-                    raise self.failure(CopyError(True, index, -1, errno.ENOENT))
+                    raise self.make_error(CopyError(True, index, -1, errno.ENOENT))
             if self.sync:
                 sync_folder(drafts[0].parent)
 
     def _verify_literals(self, drafts: Sequence[Path]) -> None:
-        """Read back what is not a tensor's."""
+        """Read back the bytes that belong to no tensor."""
         for draft, target in zip(drafts, self.plan.targets, strict=True):
             for offset, data in target.literals:
                 if LocalFile(draft).read(offset, len(data)) != data:
@@ -271,11 +273,11 @@ class FolderRun(Run):
                     raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Make the targets, without their tensors."""
+        """Create the targets without their tensors."""
         copies, targets = self.plan.copies, self.plan.targets
         kept = bool(journal.done) and copies.are_made(targets, drafts)
         if not kept:
-            journal.forget()  # what was done is not there any more
+            journal.forget()  # the finished targets no longer exist
             self._keep_on_interrupt(False)
         copies.make(
             targets,
@@ -283,12 +285,12 @@ class FolderRun(Run):
             self.plan.folder,
             kept=kept,
             sync=self.sync,
-            reserve=len(self.tasks) > 1,  # one task is done at once
+            reserve=len(self.tasks) > 1,  # a single task fails at once anyway
             left_open=self._written if self._all_open else None,
         )
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Do the tasks that are not done."""
+        """Execute the tasks that are not done."""
         for number in journal.done:
             self.advance(self.tasks[number].bytes)
         todo = [number for number in range(len(self.tasks)) if number not in journal.done]
@@ -297,27 +299,27 @@ class FolderRun(Run):
             journal.add(number, checksums)
             self._keep_on_interrupt(self.plan.copies.resumable)
 
-        self._do(todo, drafts, note, back=False)
+        self._run_tasks(todo, drafts, note, back=False)
 
     def _keep_on_interrupt(self, keeps: bool) -> None:
         assert self._staging is not None
-        self._staging.stays = Stays.AFTER_INTERRUPT if keeps else Stays.NEVER
+        self._staging.retention = Retention.AFTER_INTERRUPT if keeps else Retention.NEVER
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Read every task back."""
+        """Read back every task and compare the checksums."""
 
         def compare(number: int, found: Sequence[int]) -> None:
             for index, (read, written) in enumerate(zip(found, journal.done[number], strict=True)):
                 if read != written:
-                    target, place = self.tasks[number].where(index)
+                    target, place = self.tasks[number].locate(index)
                     raise FileError(
                         f"{shown_path(self.plan.targets[target].name)} does not read back as it was written, "
                         f"{place}: CRC-32 {read:08x}, not {written:08x}"
                     )
 
-        self._do(range(len(self.tasks)), drafts, compare, back=True)
+        self._run_tasks(range(len(self.tasks)), drafts, compare, back=True)
 
-    def _do(
+    def _run_tasks(
         self,
         numbers: Iterable[int],
         drafts: Sequence[Path],
@@ -325,38 +327,38 @@ class FolderRun(Run):
         *,
         back: bool,
     ) -> None:
-        """Copy tasks, or read them back, here or by the workers of a cluster; note the checksums of each."""
-        files, cluster, copies = self._files(drafts), self.how["cluster"], self.plan.copies
+        """Copy tasks, or read them ``back``. ``note`` is called with the number and checksums of each."""
+        files, cluster, copies = self._locate_files(drafts), self.how["cluster"], self.plan.copies
 
-        def noted(number: int, checksums: list[int]) -> None:
+        def record(number: int, checksums: list[int]) -> None:
             note(number, checksums)
             self.advance(self.tasks[number].bytes)
 
         try:
             if isinstance(copies, ChunkCopies) and copies.compute is not None and not back:
                 tasks = [task for task in self.tasks if isinstance(task, ChunkTask)]
-                copies.compute(tasks, files, copies.threads(self.how["memory"]), cluster, noted)
+                copies.compute(tasks, files, copies.count_threads(self.how["memory"]), cluster, record)
             elif cluster is None:
-                self._do_here(numbers, files, note, back=back)
+                self._run_locally(numbers, files, note, back=back)
             else:
-                with client_of(cluster) as client:
+                with connect_client(cluster) as client:
                     workers = Workers(client, files)
-                    results = workers.results(self.tasks, files, numbers, back=back)
+                    results = workers.iter_results(self.tasks, files, numbers, back=back)
                     with contextlib.closing(results):
                         for number, checksums in results:
-                            noted(number, checksums)
+                            record(number, checksums)
         except CopyError as error:
-            raise (self._cannot_read_back(error) if back else self.failure(error)) from error
+            raise (self._make_read_back_error(error) if back else self.make_error(error)) from error
 
     @cached_property
     def _used(self) -> set[int]:
-        """The positions of the sources that are read."""
+        """Indices of the sources that are read."""
         return {index for task in self.tasks for index in task.sources}
 
-    def _files(self, drafts: Sequence[Path]) -> Files:
-        """Return where the files of the tasks are; sources of extents are brought here where they are not."""
+    def _locate_files(self, drafts: Sequence[Path]) -> Files:
+        """Return the files for the tasks. Sources of extents that are not local are copied here."""
         assert self._staging is not None
-        self._opened = self._opened or self.local_sources(self._staging.root)
+        self._opened = self._opened or self.open_local_sources(self._staging.root)
         sources = {index: self._opened.get(index, self.plan.sources[index]).path for index in self._used}
         return Files(
             {index: path.absolute() for index, path in sources.items()},
@@ -367,10 +369,10 @@ class FolderRun(Run):
             self._staging,
         )
 
-    def _do_here(
+    def _run_locally(
         self, numbers: Iterable[int], files: Files, note: Callable[[int, list[int]], None], *, back: bool
     ) -> None:
-        """Do tasks by this process: one is made durable and noted while the next one is copied."""
+        """Execute tasks in this process. Each is flushed and recorded while the next one is copied."""
 
         def settle(number: int, checksums: list[int]) -> None:
             if not back:
@@ -382,7 +384,7 @@ class FolderRun(Run):
         try:
             for number in numbers:
                 task = self.tasks[number]
-                checksums = (task.read_back if back else task.copy)(files, self.tick)
+                checksums = (task.read_back if back else task.copy)(files, self.show_progress)
                 if pending is not None:
                     pending.result()
                 pending = other.submit(settle, number, checksums)
@@ -390,13 +392,13 @@ class FolderRun(Run):
             if pending is not None:
                 pending.result()
         finally:
-            with uninterrupted():  # the files that it works on are closed and removed next
+            with uninterrupted():  # the caller closes and removes its files next
                 other.shutdown()
 
-    def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
-        """Return the SHA-256 of each file that is published, also in folders, where that is asked for.
+    def _compute_digests(self, places: Sequence[Path]) -> dict[Path, str]:
+        """Compute the SHA-256 of each published file, including those in folders, if it was requested.
 
-        They are in the given places, or have been published already.
+        Each target is at its path in ``places`` or, if it has been published already, at its final path.
         """
         found: dict[Path, str] = {}
         if not self.how["sha256"] and self.how["checksums"] is None:
@@ -404,36 +406,38 @@ class FolderRun(Run):
         for given, path, target in zip(places, self._places, self.plan.targets, strict=True):
             place = given if given.exists() else path
             if not target.scratch:
-                found |= {path / name: digest_of(LocalFile(file)) for name, file in _files_in(place).items()}
+                found |= {
+                    path / name: compute_sha256(LocalFile(file)) for name, file in _list_files(place).items()
+                }
         return found
 
-    def _cannot_read_back(self, error: CopyError) -> FileError:
+    def _make_read_back_error(self, error: CopyError) -> FileError:
         name = shown_path(self.plan.targets[error.file].name)
         return FileError(f"cannot read {name} back at byte {error.offset}: {str(error).lower()}")
 
 
-def _begins_as(path: Path, target: TargetFile) -> bool:
-    """Return whether a file has the size of a target, and what is not a tensor's."""
+def _matches_target(path: Path, target: TargetFile) -> bool:
+    """Return whether a file has the size of a target, and its bytes that belong to no tensor."""
     if not path.is_file() or path.stat().st_size != target.size:
         return False
     file = LocalFile(path)
     return all(file.read(offset, len(data)) == data for offset, data in target.literals)
 
 
-def _files_in(path: Path) -> dict[str, Path]:
-    """Return the files in a folder by their names there, or a file by no name."""
+def _list_files(path: Path) -> dict[str, Path]:
+    """Return the files in a folder by their relative paths. A file has the empty path."""
     if not path.is_dir():
         return {"": path}
     return {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def _same(one: Path, other: Path) -> bool:
+def _have_equal_bytes(one: Path, other: Path) -> bool:
     """Return whether two files, or folders of files, have the same bytes."""
-    first, second = _files_in(one), _files_in(other)
+    first, second = _list_files(one), _list_files(other)
     alike = first.keys() == second.keys()
     return alike and all(filecmp.cmp(file, second[name], shallow=False) for name, file in first.items())
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file, or of the files in a folder."""
-    return sum(file.stat().st_size for file in _files_in(path).values())
+    """Return the size of a file, or of all files in a folder."""
+    return sum(file.stat().st_size for file in _list_files(path).values())

@@ -1,4 +1,4 @@
-"""Folders of tensor files: which of the files belong together, and what else is in the folder."""
+"""Folders of tensor files: which files form one model, how they are named, which other files there are."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from splitops.files.sources import LocalFile, Source
 from splitops.ground.reading import DataFolder
 
 INDEX: Final = ".safetensors.index.json"
-"""What the name of the index of several safetensors files ends with."""
+"""Ending of the name of the index of several safetensors files."""
 PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
-"""The name of one of several files: the stem, its number from 1 on, how many there are, the ending."""
-_OF_MODELS: Final = (".safetensors", ".gguf", INDEX)
-"""Endings of files that hold or name the tensors of a model."""
+"""File name of one of several files: stem, number (from 1), count, ending."""
+_MODEL_ENDINGS: Final = (".safetensors", ".gguf", INDEX)
+"""Endings of files that contain or list the tensors of a model."""
 _VARIANT: Final = re.compile(
     r"\.(fp?(4|8|16|32|64)|bf16|int[48]|[48]bit|(non_)?ema(_only)?)(?=-\d{5}-of-\d{5}|\.)", re.IGNORECASE
 )
-"""What diffusers and transformers add to the stem of the same weights in another precision or average."""
-_APART: Final = re.compile(r"(consolidated|adapter_model)([.-].*)?", re.IGNORECASE)
-"""Stems of models that are usual beside another one: Mistral's own form of it, and the adapters of PEFT."""
+"""What diffusers and transformers add to the stem of the same weights in another precision, or averaged."""
+_SECOND_MODEL: Final = re.compile(r"(consolidated|adapter_model)([.-].*)?", re.IGNORECASE)
+"""Stems of models that often share a folder with another model: Mistral's own format, adapters of PEFT."""
 MAX_SMALL: Final = 64 << 20
-"""Files beside the tensors up to this size are taken along: configurations, tokenizers."""
+"""Maximum size of a file without tensors, such as a configuration, that is copied with the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A small file beside the tensors; all but the index, which is of these files, are shared by any."""
+    """A small file in a model's folder, without tensors. All but the index are ``shared`` by any model."""
 
     name: str
     source: Source
     shared: bool = True
 
 
-def piece_name(stem: str, number: int, count: int, ending: str) -> str:
+def name_piece(stem: str, number: int, count: int, ending: str) -> str:
     """Return the name of one of several files, as transformers and llama.cpp write it.
 
     Examples:
-        >>> piece_name("model", 1, 3, ".safetensors")
+        >>> name_piece("model", 1, 3, ".safetensors")
         'model-00001-of-00003.safetensors'
     """
     return f"{stem}-{number:05}-of-{count:05}{ending}"
 
 
 def stem_of(path: Path) -> str:
-    """Return what the names of files that are made from a file begin with.
+    """Return the prefix for the names of files that are made from a file.
 
     Examples:
         >>> stem_of(Path("model.safetensors.index.json")), stem_of(Path("m-00001-of-00003.gguf"))
@@ -62,18 +62,18 @@ def stem_of(path: Path) -> str:
     return found[1] if found else path.name[: -len(INDEX)] if path.name.endswith(INDEX) else path.stem
 
 
-def is_of_model(name: str) -> bool:
-    """Return whether a file, by its name, holds or names the tensors of a model.
+def is_model_file(name: str) -> bool:
+    """Return whether a file, judged by its name, contains or lists the tensors of a model.
 
     Examples:
-        >>> is_of_model("model.safetensors.index.fp16.json"), is_of_model("config.json")
+        >>> is_model_file("model.safetensors.index.fp16.json"), is_model_file("config.json")
         (True, False)
     """
-    return _VARIANT.sub("", name).lower().endswith(_OF_MODELS)
+    return _VARIANT.sub("", name).lower().endswith(_MODEL_ENDINGS)
 
 
 def _is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file, by its name, is of a model that is usual beside one with some stems.
+    """Return whether a file, by its name, is a variant or known second model next to those with ``stems``.
 
     Examples:
         >>> [_is_another_model(name, ["model"]) for name in (
@@ -83,15 +83,17 @@ def _is_another_model(name: str, stems: Collection[str]) -> bool:
     plain = _VARIANT.sub("", name)
     if plain != name:
         return stem_of(Path(plain)) in stems
-    return _APART.fullmatch(stem_of(Path(name))) is not None and not all(map(_APART.fullmatch, stems))
+    return _SECOND_MODEL.fullmatch(stem_of(Path(name))) is not None and not all(
+        map(_SECOND_MODEL.fullmatch, stems)
+    )
 
 
-def main_file(folder: Path, names: Sequence[str]) -> str | None:
-    """Return the file of a folder that names all its tensors; None where there is none.
+def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
+    """Return the file of a folder that leads to all tensors of its model, or None if there is none.
 
-    It is the index, or the only safetensors file, or the first of the only complete set of numbered files,
-    or the only GGUF file. Models that are usual beside another one do not count. Where there are several
-    others, which tensors belong together is not known: an error.
+    It is the index, else the only safetensors file, else the first of the only complete set of numbered
+    files, else the only GGUF file. Variants and known second models do not count. Several candidates are an
+    error.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
         found = [name for name in names if name.endswith(ending)]
@@ -99,47 +101,47 @@ def main_file(folder: Path, names: Sequence[str]) -> str | None:
             return usual
         gguf = ending == ".gguf"
         stems = {
-            stem_of(Path(name)) for name in names if is_of_model(name) and name.endswith(".gguf") is gguf
+            stem_of(Path(name)) for name in names if is_model_file(name) and name.endswith(".gguf") is gguf
         }
         found = [name for name in found if not _is_another_model(name, stems)]
         sets = {(piece[1], piece[3]): piece for name in reversed(found) if (piece := PIECE.fullmatch(name))}
         if len(sets) == 1 and all(PIECE.fullmatch(name) for name in found):
             [piece] = sets.values()
-            return piece_name(piece[1], 1, int(piece[3]), piece[4])
+            return name_piece(piece[1], 1, int(piece[3]), piece[4])
         if len(found) == 1:
             return found[0]
         if found:
             raise FileError(
-                f"{shown_path(folder)} holds {len(found)} files such as {shown(found[0])}, and none is "
-                f"{usual or 'numbered as the first one'}. It cannot be told which tensors form one model"
+                f"{shown_path(folder)} has {len(found)} files such as {shown(found[0])}, and none is "
+                f"{usual or 'numbered as the first one'}: move files of other models to another folder"
             )
     return None
 
 
-def open_beside(source: Source, name: str) -> Source:
-    """Open a file that a file names, which lies beside it or at an address like its own."""
+def open_sibling(source: Source, name: str) -> Source:
+    """Open a file that ``source`` names: it is in the same folder, or at an address in the same folder."""
     if is_address(source.path):
-        return RemoteFile(source.path.parent / safe_name(name))
-    return LocalFile(safe_name(name), DataFolder(source.path.parent, source.allow_links))
+        return RemoteFile(source.path.parent / check_file_name(name))
+    return LocalFile(check_file_name(name), DataFolder(source.path.parent, source.allow_links))
 
 
-def safe_name(name: str) -> str:
-    """Return a file name that a document declares, checked to stay in its folder and to fit a file system."""
+def check_file_name(name: str) -> str:
+    """Return a file name from a document after checking that it is valid and stays in its folder."""
     parts = name.split("/")
     bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
     if bad or not name.isprintable() or "\\" in name or ":" in name:
-        raise FileError(f"{shown(name)} does not name a file inside the folder")
+        raise FileError(f"{shown(name)} is not the name of a file inside the folder")
     return name
 
 
 class Beside(NamedTuple):
-    """The files in a model's folder that hold none of its tensors.
+    """Files in the folder of a model that contain none of its tensors.
 
     Attributes:
-        others: the small files, which are copied.
+        others: small files, which are copied.
         left: a sentence for each other file and folder, which are not copied.
-        strays: the names of tensor files and indexes that do not belong to the model. They are not copied: a
-            copy would be next to an index that does not name it.
+        strays: names of tensor files and indexes that do not belong to the model. They are not copied,
+            because no index would list them.
     """
 
     others: tuple[Other, ...]
@@ -150,13 +152,13 @@ class Beside(NamedTuple):
 def files_beside(
     folder: DataFolder, names: Sequence[str], tensors: Collection[str], indexes: Collection[str] = ()
 ) -> Beside:
-    """Return the files in a folder next to those with the model's tensors.
+    """Find the files in a folder that contain none of the model's tensors.
 
     Args:
         folder: the folder.
-        names: the files and folders in it.
-        tensors: the names of the files with the model's tensors.
-        indexes: the names of the model's index files. They describe these files, so they are not shared.
+        names: names of the files and folders in it.
+        tensors: names of the files with the model's tensors.
+        indexes: names of the model's index files. They describe these tensor files, so they are not shared.
     """
     others, left, strays = [], [], []
     model = {*tensors, *indexes}
@@ -165,28 +167,28 @@ def files_beside(
     for name in names:
         if name in tensors:
             continue
-        if is_of_model(name) and name not in indexes and not (folder.path / name).is_dir():
+        if is_model_file(name) and name not in indexes and not (folder.path / name).is_dir():
             if _is_another_model(name, stems):
-                left.append(f"{shown(name)} is left behind: by its name, it is of another model")
+                left.append(f"{shown(name)} is not copied: by its name, it belongs to another model")
             else:
-                strays.append(name)  # also a link to a file that is gone
+                strays.append(name)  # or a broken link
             continue
         with contextlib.suppress(OSError):
             found = (folder.path / name).stat()
             if stat.S_ISDIR(found.st_mode) and name in homes:
                 if any(f"{name}/{entry.name}" not in model for entry in (folder.path / name).iterdir()):
-                    left.append(f"of the folder {shown(name)}, only the model's files are taken")
+                    left.append(f"only the model's files are copied from the folder {shown(name)}")
             elif stat.S_ISDIR(found.st_mode):
-                left.append(f"the folder {shown(name)} is left behind")
+                left.append(f"the folder {shown(name)} is not copied")
             elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SMALL:
-                left.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")
+                left.append(f"{shown(name)} is not copied: it has {found.st_size} bytes")
             else:
-                others.append(Other(safe_name(name), LocalFile(name, folder), name not in indexes))
+                others.append(Other(check_file_name(name), LocalFile(name, folder), name not in indexes))
     return Beside(tuple(others), tuple(left), tuple(strays))
 
 
-def index_text(where: Mapping[str, str], total: int) -> bytes:
-    """Return the index of safetensors files: of each tensor the file, and the bytes of all."""
+def format_index(where: Mapping[str, str], total: int) -> bytes:
+    """Return the JSON index of safetensors files: the file of each tensor, and the total size in bytes."""
     named = {name: where[name] for name in sorted(where)}
     rows = json.dumps(named, ensure_ascii=False, separators=(",\n    ", ": "))[1:-1]
     stated = f"{{\n    {rows}\n  }}" if rows else "{}"

@@ -1,7 +1,7 @@
-"""What a run has done so far, on the disk: a run that was killed goes on from here.
+"""The journal of a run: records finished tasks on disk, so that an interrupted run can be resumed.
 
-A line of JSON for each step, appended once the bytes that it speaks of are durable. What follows the first
-line that no run writes, such as the half of one that a crash leaves, is ignored: it is done again.
+The file has one line of JSON per step. A line is appended after its bytes are flushed to disk. Everything
+from the first malformed line on, such as a half line after a crash, is ignored: those tasks run again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from splitops.errors import FileError, shown_path
 from splitops.ground.staging import StagingFolder
 
 _MAX_LINE: Final = 16 << 20
-"""Maximum bytes of a line beyond those that a line of this run has: a planted journal may be any file."""
+"""Maximum bytes of a line in addition to those that this run writes: a journal may be planted."""
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 
 class Journal:
-    """The journal of one run: the locked file of its staging folder.
+    """The journal of one run, stored in the lock file of its staging folder.
 
     Attributes:
-        done: the checksums of each finished task's extents, by the task's number.
-        whole: whether all tasks are done, and nothing but moving the files to their places is left.
+        done: the checksums of each finished task, by task number.
+        whole: whether all tasks are done, so that the files only have to be moved to their final paths.
     """
 
     def __init__(
@@ -38,19 +38,20 @@ class Journal:
         resume: bool,
         sync: bool,
     ) -> None:
-        """Begin a journal in a locked staging folder, or (``resume``) continue that of the same work.
+        """Begin a journal in a locked staging folder or, with ``resume``, continue the one of the same work.
 
-        The identity is of the work and its sources, in JSON's types; of each task the checksums are counted.
+        The JSON value ``identity`` identifies the plan and its sources; ``counts`` are the checksums of each
+        task.
 
         Raises:
-            FileError: it is not a work like this one.
+            FileError: the existing journal belongs to other work.
         """
         self.done: dict[int, list[int]] = {}
         self.whole = False
         self._counts = counts
         self._sync = sync
         self._begin = 0
-        """Where the first task's line begins."""
+        """Offset of the line of the first task."""
         self._file = staging.lock
         self._file.seek(0)
         if resume:
@@ -61,17 +62,17 @@ class Journal:
             self._begin = self._file.tell()
 
     def add(self, task: int, checksums: list[int]) -> None:
-        """Note that a task is done and durable."""
+        """Record a task that is done and flushed to disk."""
         self.done[task] = checksums
         self._add({"task": task, "crc32": "".join(f"{checksum:08x}" for checksum in checksums)})
 
     def finish(self) -> None:
-        """Note that all tasks are done."""
+        """Record that all tasks are done."""
         self.whole = True
         self._add({"whole": True})
 
     def forget(self) -> None:
-        """Forget what was done: all of it is to be done again."""
+        """Remove all finished tasks from the journal, so that they run again."""
         self.done.clear()
         self._file.seek(self._begin)
         self._file.truncate()
@@ -98,14 +99,14 @@ class Journal:
                 self._begin = len(text)
             elif line == {"whole": True} and len(self.done) == len(self._counts):
                 self.whole = True
-            elif not self._take(line):
+            elif not self._read_task(line):
                 break
             end += len(text)
         self._file.seek(end)
         self._file.truncate()
 
-    def _take(self, line: dict[str, Any]) -> bool:
-        """Take a line about a task; return whether it is one."""
+    def _read_task(self, line: dict[str, Any]) -> bool:
+        """Read the line of a task. Return whether it is valid."""
         task, digits = line.get("task"), line.get("crc32")
         if line.keys() != {"task", "crc32"} or type(task) is not int or not isinstance(digits, str):
             return False
@@ -122,9 +123,10 @@ def _compare(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> Non
         return
     if found.get("plan") == wanted["plan"] and found.get("sources") != wanted["sources"]:
         raise FileError(
-            f"the sources have changed since the run that left {shown_path(folder)}: what it has done is of "
-            "no use; run again without going on"
+            f"the sources have changed since the run that left {shown_path(folder)}: run again without "
+            "--resume (in Python: resume=False)"
         )
     raise FileError(
-        f"{shown_path(folder)} is of another request: repeat that one, or run without going on to replace it"
+        f"{shown_path(folder)} belongs to a run with other arguments. Repeat the run with those, or run "
+        "without --resume to replace it (in Python: resume=False)"
     )

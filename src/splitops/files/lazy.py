@@ -1,4 +1,4 @@
-"""Tensors in files as arrays that are read when they are used, and only as far as they are."""
+"""Lazy tensors in files: slicing reads nothing, conversion to an array reads only the slice."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from splitops.backends import Backend, register
 from splitops.backends.capabilities import Capabilities
-from splitops.backends.slicing import slices
+from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError, FileError, brief
-from splitops.files.extents import runs_along, steps_of
+from splitops.files.extents import coalesce_axes, steps_of
 from splitops.files.formats import Contents, Format
 from splitops.files.planning import AnyPath, read
 from splitops.files.sources import Source
@@ -26,14 +26,14 @@ from splitops.spec.elements.types import ElementType
 
 _BLOCK: Final = 1 << 20
 _MAX_GAP: Final = 16 << 10
-"""Runs this close together are read at once, a block at a time."""
+"""Maximum gap in bytes between runs that are read together, one block at a time."""
 
 
 class LazyTensor:
-    """A tensor in a file, or a box of it. Slicing reads nothing; becoming an array reads what it holds.
+    """A tensor in a file, or a box of it, which is read when it is converted to an array.
 
     Attributes:
-        stored: where its bytes are.
+        stored: type, shape and place of the whole tensor.
 
     Examples:
         >>> import pathlib, tempfile
@@ -55,47 +55,47 @@ class LazyTensor:
     ) -> None:
         self.stored = stored
         self._source = source
-        # What is taken of each axis of the stored tensor: positions, or the one of an axis that is gone.
+        # The selected indices along each stored axis: a range, or an integer for an axis that was removed.
         self._ranges = tuple(map(range, stored.shape)) if ranges is None else ranges
 
     @property
     def name(self) -> str:
-        """The tensor's name in the file."""
+        """Name of the tensor in the file."""
         return self.stored.name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape."""
+        """Shape of the box."""
         return tuple(_count(found) for found in self._ranges if isinstance(found, range))
 
     @property
     def ndim(self) -> int:
-        """The rank."""
+        """Rank of the box."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements of the box."""
         return math.prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the array that it becomes.
+        """Type of the array that the tensor is read into.
 
         Raises:
-            FileError: no array holds its elements.
+            FileError: NumPy has no dtype for the elements.
         """
         stored = self.stored
         dtype = stored.dtype
         if dtype is None and stored.element_type is not None:
             dtype = stored.element_type.numpy
         if dtype is None:
-            raise FileError(f"{stored.label} is of type {stored.code}, whose elements no array holds")
+            raise FileError(f"{stored.label} has type {stored.code}, for which NumPy has no dtype")
         return dtype
 
     @property
     def element_type(self) -> ElementType | None:
-        """The element type, where it is one of ours."""
+        """Element type, or None if splitops does not have it."""
         return self.stored.element_type
 
     def __repr__(self) -> str:
@@ -108,11 +108,11 @@ class LazyTensor:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> LazyTensor:
-        """Return a box of the tensor, by integers, slices with steps of at least 1, and an ellipsis.
+        """Return a box of the tensor, for integers, slices with steps of at least 1, and an ellipsis.
 
         Raises:
-            IndexError: an integer is outside of its axis, or there are too many.
-            TypeError: anything else is in the brackets.
+            IndexError: an index is out of range, or there are too many indices.
+            TypeError: an index has another type.
         """
         keys = list(key) if isinstance(key, tuple) else [key]
         if keys.count(Ellipsis) == 0:
@@ -124,19 +124,21 @@ class LazyTensor:
         keys[at : at + 1] = [slice(None)] * missing
         todo = iter(keys)
         ranges = tuple(
-            _narrowed(found, next(todo)) if isinstance(found, range) else found for found in self._ranges
+            _select(found, next(todo)) if isinstance(found, range) else found for found in self._ranges
         )
         return LazyTensor(self._source, self.stored, ranges)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Read the tensor into an array of its own.
+        """Read the box into a new array.
 
         Raises:
-            FileError: the file cannot be read, has lost its end, or declares a shape that no array has.
-            ValueError: ``copy=False``, which a file cannot give.
+            FileError: the file cannot be read, ends early, or declares a shape that NumPy does not support.
+            ValueError: ``copy=False`` was requested, which is not possible.
         """
         if copy is False:
-            raise ValueError("a tensor in a file becomes an array by reading it: copy=False cannot be")
+            raise ValueError(
+                "copy=False is not possible for a tensor in a file, which is read into a new array"
+            )
         array = self._read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -147,23 +149,23 @@ class LazyTensor:
             ranges, shape = ranges[::-1], shape[::-1]
         try:
             box = np.empty([_count(found) for found in ranges], dtype)
-        except ValueError as error:  # nothing in it, and other sizes that no array can have
+        except ValueError as error:  # empty, but with another size that is too large for NumPy
             raise FileError(f"{stored.label} has shape {brief(self.shape)}: {error}") from error
         if box.size:
             flat = box.reshape(-1)
             done = 0
-            for elements in self._runs(ranges, shape):
+            for elements in self._iter_runs(ranges, shape):
                 flat[done : done + len(elements)] = elements
                 done += len(elements)
         if stored.fortran:
             box = box.T
         return box.reshape(self.shape) if self.shape != box.shape else box
 
-    def _runs(self, ranges: Sequence[range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
-        """Yield the elements in the order of the memory, as many at a time as lie together."""
+    def _iter_runs(self, ranges: Sequence[range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
+        """Yield the elements of a box in memory order, with each read as large as possible."""
         counts, steps = [_count(found) for found in ranges], steps_of(shape)
         apart = [found.step * step for found, step in zip(ranges, steps, strict=True)]
-        walks, run = runs_along(zip(counts, apart, steps_of(counts), strict=True))
+        walks, run = coalesce_axes(zip(counts, apart, steps_of(counts), strict=True))
         begin = sum(found.start * step for found, step in zip(ranges, steps, strict=True))
         *outer, (rows, stride, _) = [(1, run, run), *walks]
         gap, width = (size * self.stored.unit.bytes for size in (stride - run, stride))
@@ -172,11 +174,11 @@ class LazyTensor:
             for row in range(0, rows, together):
                 count = min(together, rows - row)
                 first = begin + sum(place) + row * stride
-                elements = self._elements(first, (count - 1) * stride + run)
+                elements = self._read_elements(first, (count - 1) * stride + run)
                 yield np.lib.stride_tricks.sliding_window_view(elements, run)[::stride].reshape(-1)
 
-    def _elements(self, first: int, count: int) -> npt.NDArray[Any]:
-        """Return neighbouring elements by their place in the memory's order."""
+    def _read_elements(self, first: int, count: int) -> npt.NDArray[Any]:
+        """Read ``count`` consecutive elements from number ``first`` on, in memory order."""
         stored, unit = self.stored, self.stored.unit
         begin = first // unit.elements
         end = -(-(first + count) // unit.elements)
@@ -184,35 +186,39 @@ class LazyTensor:
         data = self._source.read(stored.offset + offset, min(end * unit.bytes, stored.size) - offset)
         if stored.dtype is not None:
             return np.frombuffer(data, stored.dtype)
-        assert stored.element_type is not None  # there is a dtype
+        assert stored.element_type is not None  # otherwise `dtype` has raised
         held = min((end - begin) * unit.elements, math.prod(stored.shape) - begin * unit.elements)
         elements = unpack(data, stored.element_type, (held,))
         return elements[first - begin * unit.elements :][:count]
 
 
 def _count(found: range) -> int:
-    """Return how many positions there are: ``len`` ends at 63 bits, a tensor without elements does not."""
+    """Return the length of a range. ``len`` fails above 63 bits, which an empty tensor may have."""
     return max(0, -(-(found.stop - found.start) // found.step))
 
 
-def _narrowed(found: range, key: Any) -> range | int:
+def _select(found: range, key: Any) -> range | int:
     if isinstance(key, slice):
         if (narrow := found[key]).step < 1:
-            raise TypeError(f"a tensor in a file is sliced forwards: step {key.step}")
+            raise TypeError(f"step {key.step}: steps must be at least 1 to slice a tensor in a file")
         return narrow
     try:
         return found[operator.index(key)]
     except TypeError:
-        raise TypeError(f"a tensor in a file takes integers and slices, not a {type(key).__name__}") from None
+        raise TypeError(
+            f"a tensor in a file can be indexed by integers and slices, not by a {type(key).__name__}"
+        ) from None
     except IndexError:
-        raise IndexError(f"index {operator.index(key)} of an axis of size {_count(found)}") from None
+        raise IndexError(
+            f"index {operator.index(key)} is out of range for an axis of size {_count(found)}"
+        ) from None
 
 
 class TensorFile(Mapping[str, LazyTensor]):
-    """The tensors of a file by name; the one array of a ``.npy`` file has the name ``""``.
+    """The tensors of a file by name. The array of a ``.npy`` file has the name ``""``.
 
     Attributes:
-        contents: what the file says of them.
+        contents: what the header of the file declares.
     """
 
     def __init__(self, contents: Contents) -> None:
@@ -221,7 +227,7 @@ class TensorFile(Mapping[str, LazyTensor]):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What else the file says, in its format's terms."""
+        """Other metadata of the file, in the terms of its format."""
         return self.contents.metadata
 
     def __getitem__(self, name: str) -> LazyTensor:
@@ -240,18 +246,18 @@ class TensorFile(Mapping[str, LazyTensor]):
 
 
 def open(path: AnyPath, like: Format | None = None) -> TensorFile:
-    """Open a tensor file; nothing but its header is read.
+    """Open a tensor file and read its header.
 
     Args:
         path: the file.
-        like: its format; None goes by its name.
+        like: its format; None to detect it by its name.
 
     Returns:
-        A mapping from names to :class:`LazyTensor`, which slice, become NumPy arrays, and are split by
-        ``splitops.onnx`` and ``splitops.openvino`` into tensors that are as lazy.
+        A mapping from names to :class:`LazyTensor`. These can be sliced, converted to NumPy arrays, and split
+            by ``splitops.onnx`` and ``splitops.openvino`` into other lazy tensors.
 
     Raises:
-        FileError: it is missing or malformed, or no format has such names.
+        FileError: the file is missing or malformed, or no format has such names.
 
     Examples:
         >>> import pathlib, tempfile
@@ -269,26 +275,26 @@ class _Lazy:
     capabilities = Capabilities(views=False, copies=True, out=False, lazy=True, devices=("file",))
     symbols: tuple[type, ...] = ()
 
-    def shape(self, array: LazyTensor) -> tuple[int, ...]:
+    def get_shape(self, array: LazyTensor) -> tuple[int, ...]:
         return array.shape
 
-    def element_type(self, array: LazyTensor) -> ElementType | None:
+    def get_element_type(self, array: LazyTensor) -> ElementType | None:
         return array.element_type
 
-    def dtype_name(self, array: LazyTensor) -> str:
+    def get_dtype_name(self, array: LazyTensor) -> str:
         return array.stored.code
 
-    def numbers(self, array: LazyTensor) -> npt.NDArray[Any]:
+    def to_numpy(self, array: LazyTensor) -> npt.NDArray[Any]:
         return np.asarray(array)
 
-    def views(self, plan: SplitPlan, array: LazyTensor) -> tuple[Any, ...]:
-        return slices(plan, array)
+    def make_views(self, plan: SplitPlan, array: LazyTensor) -> tuple[Any, ...]:
+        return slice_parts(plan, array)
 
-    def copies(self, plan: SplitPlan, array: LazyTensor) -> tuple[Any, ...]:
-        return tuple(np.asarray(part) for part in slices(plan, array))
+    def make_copies(self, plan: SplitPlan, array: LazyTensor) -> tuple[Any, ...]:
+        return tuple(np.asarray(part) for part in slice_parts(plan, array))
 
     def fill(self, plan: SplitPlan, array: LazyTensor, out: Sequence[Any]) -> None:
-        raise ArrayError("out= does not take tensors in files: make arrays of the parts")
+        raise ArrayError("out= is not supported for tensors in files: convert the parts to arrays")
 
 
 BACKEND: Final[Backend] = _Lazy()

@@ -1,4 +1,4 @@
-"""Pickled files of PyTorch: not read, because reading one can run any code."""
+"""Advice about pickle files of PyTorch: they are not read, because loading a pickle can run any code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from splitops.errors import shown
 
 _ENDINGS: Final = (".bin", ".pth", ".pt", ".ckpt", ".pkl", ".pickle")
-"""Endings of the files that ``torch.save`` writes. Some with the first are raw bytes, or of OpenVINO."""
+"""Endings of files that ``torch.save`` writes; .bin may also be raw bytes or weights of OpenVINO."""
 
 
-def pickle_advice(names: Sequence[str]) -> str:
-    """Return why the first of some files that may be a pickle is not read, and what to do; "" without one.
+def advise_on_pickles(names: Sequence[str]) -> str:
+    """Return advice about the first file that may be a pickle, or an empty string.
 
     Examples:
-        >>> pickle_advice(["model.bin", "model.xml"])  # of OpenVINO
+        >>> advise_on_pickles(["model.bin", "model.xml"])  # of OpenVINO
         ''
-        >>> print(pickle_advice(["a.pth"]).partition(",")[0])
+        >>> print(advise_on_pickles(["a.pth"]).partition(",")[0])
         A file such as 'a.pth' is a pickle of PyTorch
     """
     models = {name.lower() for name in names}

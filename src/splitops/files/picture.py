@@ -1,4 +1,4 @@
-"""The picture of a file's layout: a bar for the whole file, and one for each tensor in it."""
+"""Diagram of a file's layout: a bar for the whole file, and one for each tensor in it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAX_TENSORS: Final = 100
 
 
 def draw(contents: Contents) -> str:
-    """Draw where the tensors of a file lie, as a self-contained SVG document.
+    """Draw where the tensors of a file are stored, as a self-contained SVG document.
 
-    The first 100 tensors have a line each. A tensor in another file than the opened one has no bar.
+    The first 100 tensors have a line each. Tensors that are stored in another file have no bar.
     """
     source = contents.sources[0]
     shown = contents.tensors[:_MAX_TENSORS]
@@ -30,14 +30,14 @@ def draw(contents: Contents) -> str:
     canvas.text(_MARGIN + 4, _MARGIN + 13, heading + (f", the first {len(shown)} below" if more else ""))
     scale = (_WIDTH - 2 * _MARGIN) / max(1, source.size)
     top = _MARGIN + _LINE
-    _bar(canvas, top, 0, source.size, scale, LINE, "everything else: headers, padding")
+    _draw_bar(canvas, top, 0, source.size, scale, LINE, "everything else: headers, padding")
     for index, tensor in enumerate(contents.tensors):
         if tensor.file == 0 and (more == 0 or tensor.size * scale >= 0.2):
-            _bar(canvas, top, tensor.offset, tensor.size, scale, colour(index), _label(tensor))
+            _draw_bar(canvas, top, tensor.offset, tensor.size, scale, colour(index), _label(tensor))
     for index, tensor in enumerate(shown):
         at = top + _LINE * (index + 1.5)
         if tensor.file == 0:
-            _bar(canvas, at, tensor.offset, tensor.size, scale, colour(index), _label(tensor))
+            _draw_bar(canvas, at, tensor.offset, tensor.size, scale, colour(index), _label(tensor))
         canvas.text(_MARGIN + 4, at + 13, _label(tensor))
     return canvas.document(_WIDTH, 2 * _MARGIN + _LINE * (len(shown) + 3))
 
@@ -48,6 +48,8 @@ def _label(tensor: StoredTensor) -> str:
     return f"{name} {tensor.dtype or tensor.code} {tensor.shape}, {place}".lstrip()
 
 
-def _bar(canvas: Canvas, top: float, offset: int, size: int, scale: float, fill: str, title: str) -> None:
+def _draw_bar(
+    canvas: Canvas, top: float, offset: int, size: int, scale: float, fill: str, title: str
+) -> None:
     width = max(0.5, size * scale)
     canvas.rect(_MARGIN + offset * scale, top, width, 18, fill, title=title, fill_opacity="0.8")

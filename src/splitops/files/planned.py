@@ -1,4 +1,4 @@
-"""Which bytes of which files go where, how that may be carried out, and what a run reports."""
+"""Types of plans and runs: what is copied, the options of a run, and its report."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 
 MEMORY: Final = 64 << 20
-"""Bytes that the buffers of a run take, without another word."""
+"""Default bytes for the buffers of a run."""
 TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
-"""What to do about a file that already exists."""
+"""Advice for a file that already exists."""
 
 Task = ExtentTask | ChunkTask
-"""What is copied at a time; see :mod:`splitops.files.tasks`."""
+"""The unit that is copied; see :mod:`splitops.files.tasks`."""
 Progress = Callable[[int, int], object]
-"""Called with the bytes that are done, and the bytes of all."""
+"""Called with the bytes that are done and the total bytes."""
 
 
 class RunOptions(TypedDict, total=False):
-    """How a plan is carried out. Every option may be left out.
+    """Options of a run; all are optional.
 
     Attributes:
-        overwrite: whether files of the same names are replaced; they are an error otherwise.
-        resume: go on with what a run of the same plan had done when it was killed or interrupted; begin where
-            there is none. If all targets are there with the same bytes, they stay as they are.
-        verify: read everything back and compare it with what was read.
-        sync: make the files durable before they take their places, and now and then on the way. The default.
-        sha256: take the SHA-256 of each file for the report.
-        checksums: a file to write, with the SHA-256 of every file as ``sha256sum`` reads it. Names are seen
-            from its folder.
-        memory: bytes that the buffers may take, at least 4 MiB; 64 MiB by default.
-        progress: called about every 50 ms; what it raises ends the run.
-        cluster: the address of a Dask scheduler, or a ``distributed.Client``, whose workers do the tasks.
-            They must see the folders of the sources and targets by the same names.
+        overwrite: whether to replace existing files. Otherwise they are an error.
+        resume: whether to continue an interrupted run of the same plan, if there is one. Targets that already
+            exist with the same bytes are left as they are.
+        verify: whether to read everything back and compare it with what was read.
+        sync: whether to flush the files to disk before they are published, and after each task. The default.
+        sha256: whether the report contains the SHA-256 of each file.
+        checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
+            File names in it are relative to its folder.
+        memory: bytes for the buffers, at least 4 MiB; 64 MiB by default.
+        progress: called about every 50 ms. An exception that it raises stops the run.
+        cluster: address of a Dask scheduler, or a ``distributed.Client``, whose workers execute the tasks.
+            They must see the folders of the sources and targets at the same paths.
     """
 
     overwrite: bool
@@ -73,22 +73,22 @@ _OPTIONS: Final[RunOptions] = {
 }
 
 
-def all_options(options: RunOptions) -> RunOptions:
-    """Return options with the defaults of those that are left out; a TypeError names one that is none."""
+def fill_options(options: RunOptions) -> RunOptions:
+    """Fill in the default of each missing option. An unknown option is a TypeError."""
     strange = next((name for name in options if name not in _OPTIONS), None)
     if strange is not None:
-        raise TypeError(f"a run has no option {strange!r}; it has {', '.join(_OPTIONS)}")
+        raise TypeError(f"unknown option {strange!r} of run(): use {', '.join(_OPTIONS)}")
     found: RunOptions = {**_OPTIONS, **options}
     return found
 
 
 class Finish(NamedTuple):
-    """What completes some targets once their tensors are there.
+    """The step that completes some targets after their tensors are copied.
 
     Attributes:
-        targets: their positions.
+        targets: indices of the targets.
         complete: called with their paths.
-        check: called with them after that, where they are verified; see
+        check: called with their paths after that if the run verifies; see
             :class:`~splitops.files.formats.Layout`.
     """
 
@@ -102,9 +102,9 @@ class Part(NamedTuple):
 
     Attributes:
         path: the file that it will be in.
-        tensor: its name there; empty where the format has none.
-        offset: where it begins on the axis of the whole.
-        size: its size on that axis.
+        tensor: its name in the file; empty if the format has no names.
+        offset: its first index along the split axis of the original tensor.
+        size: its size along that axis.
         shape: its shape.
     """
 
@@ -120,11 +120,11 @@ class DryRun:
     """What a run would do.
 
     Attributes:
-        files: each file that would be written, with its size.
-        bytes: the tensor bytes that would be copied.
-        extents: in how many extents.
-        tasks: in how many tasks; each is made durable and journalled at a time.
-        exists: the files that are there already.
+        files: each file that would be written, with its size in bytes.
+        bytes: tensor bytes that would be copied.
+        extents: number of extents.
+        tasks: number of tasks. The files are flushed and journalled after each.
+        exists: files that already exist.
     """
 
     files: tuple[tuple[Path, int], ...]
@@ -141,7 +141,7 @@ class DryRun:
         return f"DryRun({count_of(len(self.files), 'file')}, {self})"
 
     def _repr_html_(self) -> str:
-        return html_table(str(self), ("file", "bytes"), self.files)
+        return format_html_table(str(self), ("file", "bytes"), self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,11 @@ class Report:
     """What a run has done.
 
     Attributes:
-        files: each file that was written, with its size.
-        bytes: the tensor bytes that are in them.
-        resumed: how many of them a run before had copied.
-        replaced: the folder of a run before that was thrown away; None where there was none.
-        sha256: of each file, where that was asked for.
+        files: each file that was written, with its size in bytes.
+        bytes: tensor bytes in these files.
+        resumed: bytes of these that an earlier, interrupted run had copied.
+        replaced: staging folder of an earlier run that was deleted, or None.
+        sha256: SHA-256 of each file, if it was requested.
     """
 
     files: tuple[tuple[Path, int], ...]
@@ -166,16 +166,16 @@ class Report:
         return f"Report({count_of(len(self.files), 'file')}, {self.bytes} tensor bytes)"
 
     def _repr_html_(self) -> str:
-        return html_table(repr(self), ("file", "bytes"), self.files)
+        return format_html_table(repr(self), ("file", "bytes"), self.files)
 
 
 class Kept(str):
-    """What an interrupted run has kept: the note that it adds to the exception that ended it.
+    """The note on the exception that interrupted a run: what was kept.
 
     Attributes:
         folder: the hidden folder, or None if nothing is kept.
-        done: the tensor bytes that are copied.
-        total: the tensor bytes of the run.
+        done: tensor bytes that are copied.
+        total: tensor bytes of the run.
     """
 
     folder: Path | None
@@ -183,7 +183,7 @@ class Kept(str):
     total: int
 
     def __new__(cls, folder: Path | None, done: int, total: int) -> Kept:
-        """Return the note."""
+        """Build the text of the note."""
         said = f"nothing of {total} bytes is kept"
         if folder is not None:
             said = (
@@ -197,17 +197,17 @@ class Kept(str):
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """Which bytes of which files go where: a split or merge of files that is proved valid.
+    """A valid split or merge of files: which bytes of which files are copied where.
 
     Attributes:
-        name: of the staging folder; plans for the same targets share it.
-        folder: where the targets go, or its address.
-        sources: the files that are read.
-        tensors: what is read of them; ``file`` is a position in ``sources``.
-        targets: the files that are written.
-        copies: what goes into them.
-        parts: the tensors that the request made.
-        finishes: what completes targets once their tensors are there.
+        name: name of the staging folder. Plans for the same targets share it.
+        folder: folder of the targets, or its address.
+        sources: files that are read.
+        tensors: tensors that are read; their ``file`` is an index into ``sources``.
+        targets: files that are written.
+        copies: what is copied into them.
+        parts: the tensors that were requested.
+        finishes: steps that complete targets after their tensors are copied.
         warnings: a sentence for each file of a model's folder that is not copied.
     """
 
@@ -227,30 +227,30 @@ class PlannedFiles:
 
     def _repr_html_(self) -> str:
         rows = [(part.path, part.tensor, part.offset, part.size, part.shape) for part in self.parts]
-        return html_table(repr(self), ("file", "tensor", "offset", "size", "shape"), rows)
+        return format_html_table(repr(self), ("file", "tensor", "offset", "size", "shape"), rows)
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are published."""
+        """Files that are published."""
         return tuple(self.folder / target.name for target in self.targets if not target.scratch)
 
     @property
     def extents(self) -> Extents:
-        """Which bytes go where; none of tensors that are copied chunk by chunk."""
-        return self.copies.extents if isinstance(self.copies, ExtentCopies) else Extents.of(())
+        """Extents of the copies; empty for copies that go chunk by chunk."""
+        return self.copies.extents if isinstance(self.copies, ExtentCopies) else Extents.from_extents(())
 
     @property
     def bytes(self) -> int:
-        """The tensor bytes that are copied."""
+        """Tensor bytes that are copied."""
         return self.copies.bytes
 
-    def tasks(self, memory: int = MEMORY) -> Sequence[Task]:
-        """Return the plan in tasks that can be done in any order, and again."""
-        return self.copies.tasks(memory)
+    def make_tasks(self, memory: int = MEMORY) -> Sequence[Task]:
+        """Split the plan into tasks, which are independent of each other and repeatable."""
+        return self.copies.make_tasks(memory)
 
-    def digest(self, memory: int) -> str:
-        """Return a digest that differs for plans whose tasks differ."""
-        digest = hashlib.sha256(self.copies.identity().encode())
+    def compute_digest(self, memory: int) -> str:
+        """Return a digest that differs between plans with different tasks."""
+        digest = hashlib.sha256(self.copies.get_identity().encode())
         said: list[object] = [memory]
         for target in self.targets:
             said += [target.name, target.size, *((offset, len(data)) for offset, data in target.literals)]
@@ -259,37 +259,38 @@ class PlannedFiles:
         digest.update(repr(said).encode())
         return digest.hexdigest()
 
-    def reject_doubles(self) -> None:
-        """Reject two targets of one name, and a file where a folder is needed.
+    def reject_duplicates(self) -> None:
+        """Raise an error if two targets have one name, or a file would be at the path of a folder.
 
-        Names that differ only in case, or in how an accent is encoded, are one file on some file systems.
+        Names that differ only in case, or in how an accent is encoded, are equal on some file systems.
 
         Raises:
-            FileError: with what both targets are made from.
+            FileError: names both targets and their sources.
         """
         first: dict[str, int] = {}
         for index, target in enumerate(self.targets):
-            key = _file_key(target.name)
+            key = _fold_name(target.name)
             if first.setdefault(key, index) != index:
-                raise self._doubles(first[key], index)
+                raise self._make_duplicate_error(first[key], index)
         for index, target in enumerate(self.targets):
             for at in [i for i, c in enumerate(target.name) if c == "/"]:
-                other = first.get(_file_key(target.name[:at]))
+                other = first.get(_fold_name(target.name[:at]))
                 if other is not None and not self.targets[other].folder:
-                    raise self._doubles(other, index)
+                    raise self._make_duplicate_error(other, index)
 
-    def _doubles(self, one: int, other: int) -> FileError:
+    def _make_duplicate_error(self, one: int, other: int) -> FileError:
         new = f"{self.targets[0].name}/" if self.targets[0].folder else ""
         names = [self.targets[index].name.removeprefix(new) for index in (one, other)]
-        what = f"two files would be {shown(names[0])}"
+        what = f"two files would have the name {shown(names[0])}"
         if names[0] != names[1]:
-            what = f"{shown(names[0])} and {shown(names[1])} would be one file, or not on every file system"
+            what = f"{shown(names[0])} and {shown(names[1])} cannot both exist on every file system"
         return FileError(
-            f"{what}: one is {self._origin(one)}, the other {self._origin(other)}. Rename one of them first"
+            f"{what}: one is {self._describe_origin(one)}, the other {self._describe_origin(other)}. Rename "
+            "one of them first"
         )
 
-    def _origin(self, index: int) -> str:
-        """Return in words what a target is made from."""
+    def _describe_origin(self, index: int) -> str:
+        """Describe what a target is made from, for a message."""
         target = self.targets[index]
         if target.copied:
             return f"a copy of {target.copied}"
@@ -306,8 +307,8 @@ class PlannedFiles:
         return f"made from tensors of {names[0]}{more}"
 
 
-def _file_key(name: str) -> str:
-    """Return what is equal for names that may be one file."""
+def _fold_name(name: str) -> str:
+    """Return a key that is equal for names that some file system treats as one."""
     if name.isascii():
         return name.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

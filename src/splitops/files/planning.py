@@ -1,4 +1,4 @@
-"""From what is asked for to a plan: which tensors, which files, which extents."""
+"""Plan splits and merges of tensors in files: choose the targets, their layouts and the extents."""
 
 from __future__ import annotations
 
@@ -11,28 +11,36 @@ from pathlib import Path
 from typing import Final
 
 from splitops.errors import FileError, TypeUnsupportedError, shown, shown_path
-from splitops.files.addresses import RemoteFile, is_address, target_path
+from splitops.files.addresses import RemoteFile, is_address, resolve_target
 from splitops.files.chunk_tasks import ChunkedFormat, Flow, Span, chunk_bytes
 from splitops.files.chunks import ChunkCopies, Compute
 from splitops.files.extent_tasks import ExtentCopies
-from splitops.files.extents import Extent, Extents, joined, stretches_to
+from splitops.files.extents import Extent, Extents, merge_adjacent, stretches_to
 from splitops.files.folders import INDEX, Other
-from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of, has_format, target_format
+from splitops.files.formats import (
+    Contents,
+    Format,
+    Layout,
+    TargetFile,
+    choose_format,
+    detect_format,
+    has_format,
+)
 from splitops.files.planned import Finish, Part
 from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile, LocalFolder, Source
-from splitops.files.streams import decompressed, is_compressed, plain_path
-from splitops.files.tensors import StoredTensor, part_extents, stretches_of, without_collector
+from splitops.files.streams import is_compressed, open_decompressed, strip_compression
+from splitops.files.tensors import StoredTensor, locate_tensors, make_part_extents, without_collector
 from splitops.ground.reading import DataFolder
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
 
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
-"""Binds a request to a shape and an element type, with the errors of its operator."""
+"""Binds the arguments of an operator to a shape and an element type; raises the errors of the operator."""
 
 _BY_RANGES: Final = ("npy", "npz", "safetensors", "gguf", "raw")
-"""Formats that need nothing but ranges of its bytes."""
+"""Formats that only need ranges of the bytes of a file."""
 _FORWARDS: Final = ("npy", "safetensors", "raw")
 """Formats whose header comes first."""
 _NAMELESS: Final = "data"
@@ -45,31 +53,37 @@ AnyPath = str | os.PathLike[str]
 def read(
     path: AnyPath, like: Format | None = None, *, folder: DataFolder | None = None, allow_links: bool = False
 ) -> Contents:
-    """Read what a file holds, by its format or that of its name, without the bytes of its tensors.
+    """Read the names, types and places of the tensors in a file, without their bytes.
 
     Args:
-        path: the file as the caller names it, or its name in ``folder``.
-        like: its format; None goes by its name.
-        folder: the folder in which it was found, which it may not leave.
+        path: the file, or its name in ``folder``.
+        like: its format; None to detect it by its name.
+        folder: the folder in which it was found, which links may not leave.
         allow_links: whether links to files that it names may lead out of its folder.
 
     Raises:
         FileError: it is missing or malformed, or no format has such names.
     """
-    form = like or format_of(plain_path(Path(path)))
+    form = like or detect_format(strip_compression(Path(path)))
     source = open_source(path, form, folder, allow_links=allow_links)
-    return form.read(decompressed(source) if is_compressed(path) else source)
+    return form.read(open_decompressed(source) if is_compressed(path) else source)
 
 
 def open_source(
     path: AnyPath, form: Format, folder: DataFolder | None = None, *, allow_links: bool = False
 ) -> Source:
-    """Open a file of a format as in :func:`read`, if the format can be read from such a place."""
+    """Open a file as in :func:`read`, if its format supports addresses and compression where needed."""
     given = Path(path)
     if is_address(path) and form.name not in _BY_RANGES:
-        raise FileError(f"{given.name}: of addresses {', '.join(_BY_RANGES)} are read, not {form.name}")
+        raise FileError(
+            f"{given.name}: {form.name} cannot be read from an address, only {', '.join(_BY_RANGES)}: "
+            "download the file first"
+        )
     if is_compressed(path) and form.name not in _FORWARDS:
-        raise FileError(f"{given.name}: of compressed files {', '.join(_FORWARDS)} are read, not {form.name}")
+        raise FileError(
+            f"{given.name}: compressed {form.name} cannot be read, only {', '.join(_FORWARDS)}: "
+            "decompress the file first"
+        )
     if is_address(path):
         return RemoteFile(path)
     if folder is None and form.name == "zarr" and given.is_dir():
@@ -79,14 +93,14 @@ def open_source(
 
 @dataclass
 class Targets:
-    """The target files of a plan, and what is copied into them."""
+    """Collects the target files of a plan and what is copied into them."""
 
     files: list[TargetFile]
     extents: list[Extents]
     finishes: list[Finish]
 
     def add(self, layout: Layout) -> int:
-        """Add files; return the position of the first."""
+        """Add the files of a layout and return the index of the first."""
         first = len(self.files)
         self.files += layout.files
         if layout.finish is not None:
@@ -103,7 +117,7 @@ class Targets:
         parts: Sequence[Part],
         others: Sequence[Other] = (),
     ) -> FilePlan:
-        """Return the plan that writes the files, and copies small files beside them."""
+        """Make the plan that writes the files and copies ``others``, the small files, next to them."""
         for number, other in enumerate(others, len(sources)):
             self.extents.append(stretches_to([(number, 0, other.source.size)], [(len(self.files), 0)]))
             self.files.append(TargetFile(other.name, other.source.size, copied=other.source.name))
@@ -113,14 +127,14 @@ class Targets:
             (*sources, *(other.source for other in others)),
             tuple(tensors),
             tuple(self.files),
-            ExtentCopies(joined(Extents.all(self.extents))),
+            ExtentCopies(merge_adjacent(Extents.concatenate(self.extents))),
             tuple(parts),
             tuple(self.finishes),
         )
 
 
 @without_collector()
-def split_plan(
+def plan_tensor_split(
     contents: Contents,
     folder: Path,
     bind: Bind,
@@ -131,25 +145,27 @@ def split_plan(
     keep_others: bool,
     to: Format | None = None,
 ) -> FilePlan:
-    """Return the plan of :func:`splitops.files.plan_split`.
+    """Make the plan of :func:`splitops.files.plan_split`.
 
-    ``element_type`` is that of the tensor, where its file cannot say it.
+    ``element_type`` is the type of the tensor if the file does not declare it.
     """
-    folder = target_path(folder)
-    stored = contents.tensor(tensor)
-    plan = _bound(bind, stored, _stated(stored, element_type, contents) or stored.element_type)
+    folder = resolve_target(folder)
+    stored = contents.get_tensor(tensor)
+    plan = _bind(bind, stored, _stated(stored, element_type, contents) or stored.element_type)
     count, to = len(plan.sizes), to or contents.format
-    names = part_names(prefix, count, _suffix(contents) if to is contents.format else to.suffixes[0])
+    names = name_parts(prefix, count, _find_suffix(contents) if to is contents.format else to.suffixes[0])
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
-    if to is contents.format and _in_chunks([(contents, each) for each in (stored, *others)]):
+    if to is contents.format and _can_copy_chunks([(contents, each) for each in (stored, *others)]):
         return _split_by_chunks(contents, stored, others, plan, folder, prefix, names)
-    extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
+    extents = {
+        extent.target: extent for extent in make_part_extents(stored, plan, [(i, 0) for i in range(count)])
+    }
     targets = Targets([], [], [])
     parts = []
     tensors = list(contents.tensors) if others else [stored]
     [own] = [index for index, each in enumerate(tensors) if each is stored]
-    whole = stretches_of(tensors)
-    whole[own] = 0  # no bytes
+    whole = locate_tensors(tensors)
+    whole[own] = 0  # no bytes: its parts have extents
     moved: list[Extent] = []
     layout: Layout | None = None
     before: tuple[int, ...] = ()
@@ -158,7 +174,7 @@ def split_plan(
         tensors[own] = stored._replace(shape=shape, size=extent.bytes if extent else 0)
         name = names[index]
         if layout is not None and shape == before and layout.finish is None and len(layout.files) == 1:
-            file = layout.files[0]  # the same header
+            file = layout.files[0]  # equal shapes have equal headers
             layout = Layout((TargetFile(name, file.size, file.literals),), layout.places)
         else:
             layout, before = to.lay_out(taken(tensors, contents, to), contents, name), shape
@@ -169,25 +185,25 @@ def split_plan(
         if others:
             targets.extents.append(stretches_to(whole, layout.places, first))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
-    targets.extents.append(Extents.of(moved))
+    targets.extents.append(Extents.from_extents(moved))
     return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
 
 
-def part_names(prefix: str, count: int, suffix: str) -> list[str]:
-    """Return the names of the files of so many parts; too many are an error.
+def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
+    """Return the file names of ``count`` parts.
 
     Examples:
-        >>> part_names("x", 11, ".npy")[9:]
+        >>> name_parts("x", 11, ".npy")[9:]
         ['x.09.npy', 'x.10.npy']
     """
     if count > _MAX_FILES:
-        raise FileError(f"{count} parts would be as many files; at most {_MAX_FILES} are written")
+        raise FileError(f"{count} parts need {count} files; the limit is {_MAX_FILES}")
     digits = len(str(max(0, count - 1)))
     return [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
 
 
-def _bound(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind what is asked for; where the type is not one of the operator's, say which operator has it."""
+def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
+    """Bind the request. For an unsupported type, the error suggests an operator that supports it."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:
@@ -203,7 +219,7 @@ def _bound(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -
         ) from error
 
 
-def chunk_plan(
+def plan_chunks(
     name: str,
     folder: Path,
     targets: Sequence[str],
@@ -214,12 +230,12 @@ def chunk_plan(
     files: Sequence[Contents] = (),
     compute: Compute | None = None,
 ) -> FilePlan:
-    """Return the plan that writes tensors chunk by chunk: made after the first file, or computed."""
+    """Make the plan that writes tensors chunk by chunk: like the first file, or computed."""
     made = ChunkCopies(
         tuple(flows),
-        _chunked(format_),
+        _cast_format(format_),
         tuple(shown_path(folder / target) for target in targets),
-        tuple(_chunked(contents.format) for contents in files),
+        tuple(_cast_format(contents.format) for contents in files),
         files[0] if files else None,
         compute,
     )
@@ -245,48 +261,47 @@ def _split_by_chunks(
     names: Sequence[str],
 ) -> FilePlan:
     axis, parts, flows = plan.axis, [], []
-    format_ = _chunked(contents.format)
+    format_ = _cast_format(contents.format)
     for index, (offset, size, shape) in enumerate(zip(plan.offsets, plan.sizes, plan.shapes, strict=True)):
         part = stored._replace(shape=shape, size=math.prod(shape) * stored.unit.bytes)
-        part = part._replace(chunks=format_.target_chunks(part, contents, offset))
+        part = part._replace(chunks=format_.choose_chunks(part, contents, offset))
         flows.append(Flow(index, part, axis, (Span(0, offset, 0, size),), chunk_bytes(stored)))
-        flows += [_whole_flow(other, index) for other in others]
+        flows += [_copy_tensor(other, index) for other in others]
         parts.append(Part(folder / names[index], stored.name, offset, size, shape))
-    return chunk_plan(prefix, folder, names, parts, flows, format_, files=[contents])
+    return plan_chunks(prefix, folder, names, parts, flows, format_, files=[contents])
 
 
 def _merge_by_chunks(
     files: Sequence[Contents], path: Path, stored: StoredTensor, whole: StoredTensor, plan: SplitPlan
 ) -> FilePlan:
-    format_, like = _chunked(files[0].format), files[0]
+    format_, like = _cast_format(files[0].format), files[0]
     spans = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
-    whole = whole._replace(chunks=format_.target_chunks(whole, like, 0))
-    read_bytes = max(chunk_bytes(contents.tensor(stored.name)) for contents in files)
+    whole = whole._replace(chunks=format_.choose_chunks(whole, like, 0))
+    read_bytes = max(chunk_bytes(contents.get_tensor(stored.name)) for contents in files)
     flow = Flow(0, whole, plan.axis, tuple(Span(i, 0, offset, size) for i, offset, size in spans), read_bytes)
-    flows = [flow, *(_whole_flow(other, 0) for other in like.tensors if other is not stored)]
+    flows = [flow, *(_copy_tensor(other, 0) for other in like.tensors if other is not stored)]
     part = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
-    return chunk_plan(path.name, path.parent, [path.name], [part], flows, format_, files=files)
+    return plan_chunks(path.name, path.parent, [path.name], [part], flows, format_, files=files)
 
 
-def _in_chunks(taken: Sequence[tuple[Contents, StoredTensor]]) -> bool:
-    """Return whether tensors are copied by chunks: all of them can be, and not all have extents."""
+def _can_copy_chunks(taken: Sequence[tuple[Contents, StoredTensor]]) -> bool:
+    """Return whether to copy tensors chunk by chunk: all have chunks, and some are not plain byte ranges."""
     return all(tensor.chunks is not None for _, tensor in taken) and any(
-        contents.sources[tensor.file].local() is None for contents, tensor in taken
+        contents.sources[tensor.file].find_local() is None for contents, tensor in taken
     )
 
 
-def _chunked(format_: Format) -> ChunkedFormat:
-    """Return a format as one with chunks."""
+def _cast_format(format_: Format) -> ChunkedFormat:
     assert isinstance(format_, ChunkedFormat)
     return format_
 
 
-def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
+def _copy_tensor(tensor: StoredTensor, target: int) -> Flow:
     return Flow(target, tensor, 0, (Span(0, 0, 0, tensor.shape[0] if tensor.shape else 1),), 0)
 
 
 def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents) -> ElementType | None:
-    """Return the element type that the caller declares, proved to be possible."""
+    """Check that the element type that the caller sets fits the stored tensor, and return it."""
     if stated is None:
         return None
     raw = tensor.dtype is not None and tensor.dtype.kind in "Vu"
@@ -299,17 +314,19 @@ def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents
 
 
 def taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
-    """Return tensors as a format takes them; what has no name gets one for a format of names."""
+    """Convert tensors of a file for the format ``to``, and name one without a name if that needs names."""
     if to is contents.format:
         return list(tensors)
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
         file = contents.sources[0].name
-        raise FileError(f"{file} has a tensor without a name, and {shown(_NAMELESS)}, as it would be named")
+        raise FileError(
+            f"{file} has a tensor without a name, which cannot be named {shown(_NAMELESS)}: that name is used"
+        )
     return [to.taken(tensor._replace(name=tensor.name or _NAMELESS)) for tensor in tensors]
 
 
-def _suffix(contents: Contents) -> str:
-    name = plain_path(contents.sources[0].path).name.removesuffix(INDEX) or contents.format.suffixes[0]
+def _find_suffix(contents: Contents) -> str:
+    name = strip_compression(contents.sources[0].path).name.removesuffix(INDEX) or contents.format.suffixes[0]
     known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
     if known is not None:
         return name[-len(known) :]
@@ -318,23 +335,23 @@ def _suffix(contents: Contents) -> str:
 
 
 @without_collector()
-def merge_plan(
+def plan_tensor_merge(
     files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, to: Format | None = None
 ) -> FilePlan:
-    """Return the plan of :func:`splitops.files.plan_merge`."""
+    """Make the plan of :func:`splitops.files.plan_merge`."""
     if not files:
-        raise FileError("nothing to merge: no files are given")
+        raise FileError("no files to merge")
     if is_compressed(path):
-        raise FileError(f"{shown(path.name)}: compressed files are read, and not written")
-    path = target_path(path)
-    stored = [contents.tensor(tensor) for contents in files]
-    whole, plan = _merged(files, stored, axis)
+        raise FileError(f"{shown(path.name)}: compressed files cannot be written. Leave out {path.suffix}")
+    path = resolve_target(path)
+    stored = [contents.get_tensor(tensor) for contents in files]
+    whole, plan = _merge_tensors(files, stored, axis)
     like = files[0]
     _reject_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
-    to = target_format(path, to, like.format)
+    to = choose_format(path, to, like.format)
     used = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
-    if all(contents.format is to for contents in files) and _in_chunks(used):
+    if all(contents.format is to for contents in files) and _can_copy_chunks(used):
         return _merge_by_chunks(files, path, stored[0], whole, plan)
     layout = to.lay_out(taken(tensors, like, to), like, path.name)
     targets = Targets([], [], [])
@@ -349,19 +366,19 @@ def merge_plan(
         places.append((first + part.file, part.offset))
     [at] = [index for index, each in enumerate(tensors) if each is whole]
     file, offset = layout.places[at].tolist()
-    merged = part_extents(whole._replace(file=file, offset=offset), plan, places)
-    targets.extents.append(Extents.of(merged).inverse())
-    others = stretches_of(tensors)
-    others[at] = 0  # no bytes
+    merged = make_part_extents(whole._replace(file=file, offset=offset), plan, places)
+    targets.extents.append(Extents.from_extents(merged).invert())
+    others = locate_tensors(tensors)
+    others[at] = 0  # no bytes: the parts have extents
     targets.extents.append(stretches_to(others, layout.places))
     made = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
     return targets.plan(path.name, path.parent, sources, read_tensors, [made])
 
 
-def _merged(
+def _merge_tensors(
     files: Sequence[Contents], stored: Sequence[StoredTensor], axis: int
 ) -> tuple[StoredTensor, SplitPlan]:
-    """Return the tensor that parts give together, and the plan that splits it into them."""
+    """Concatenate parts along ``axis``. Return the tensor, and the plan that splits it into the parts."""
     first = stored[0]
     rank = len(first.shape)
     if not -rank <= axis < rank:
@@ -370,24 +387,24 @@ def _merged(
     for contents, part in zip(files, stored, strict=True):
         name = contents.sources[0].name
         if part.code != first.code:
-            raise FileError(f"{part.label} in {name} is of type {part.code}, the first one of {first.code}")
-        if _without(part.shape, axis) != _without(first.shape, axis) or len(part.shape) != rank:
             raise FileError(
-                f"{part.label} in {name} has shape {shown(part.shape)}, which does not go on the first one's "
-                f"{shown(first.shape)} along axis {axis}"
+                f"{part.label} in {name} has type {part.code}, but the first part has {first.code}"
+            )
+        if _drop_axis(part.shape, axis) != _drop_axis(first.shape, axis) or len(part.shape) != rank:
+            raise FileError(
+                f"{part.label} in {name} has shape {shown(part.shape)}, but the first part has "
+                f"{shown(first.shape)}: they may differ along axis {axis} only"
             )
     orders = {part.fortran for part in stored if not part.both_orders}
     if len(orders) > 1:
         other = next(c for c, p in zip(files, stored, strict=True) if not p.both_orders and p.fortran)
         raise FileError(
-            f"{other.sources[0].name} is in Fortran order and others are not: write them in one order first"
+            f"{other.sources[0].name} is in Fortran order, but other parts are not: convert them to one order"
         )
     sizes = tuple(part.shape[axis] for part in stored)
     shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
     if shape[axis] >= 1 << 63:
-        raise FileError(
-            f"the parts have size {shape[axis]} together along axis {axis}: it has to fit 63 bits"
-        )
+        raise FileError(f"the merged size along axis {axis} would be {shape[axis]}, which exceeds 63 bits")
     whole = first._replace(
         shape=shape,
         size=sum(part.size for part in stored),
@@ -397,7 +414,7 @@ def _merged(
 
 
 def _reject_other_others(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
-    """Reject files whose other tensors are not alike: those of the first stand for all."""
+    """Reject files that differ in their other tensors, because these are copied from the first file."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):
         for each in contents.tensors:
@@ -409,5 +426,5 @@ def _reject_other_others(files: Sequence[Contents], stored: Sequence[StoredTenso
                 )
 
 
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+def _drop_axis(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])

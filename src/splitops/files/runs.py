@@ -1,4 +1,4 @@
-"""What every run of a plan does, wherever its targets go."""
+"""Base class of runs: what every run of a plan does, whether its targets are in a folder or at an address."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from splitops.errors import FileError, ModelError, shown_path
-from splitops.files.checksums import lines
-from splitops.files.descriptors import make_durable, opened
+from splitops.files.checksums import format_lines
+from splitops.files.descriptors import make_durable, open_for_sync
 from splitops.files.engine import CopyError
 from splitops.files.extents import stretches
 from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
-from splitops.files.sources import LocalFile, reason
+from splitops.files.sources import LocalFile, format_reason
 from splitops.ground.writing import StagedFiles
 
 
@@ -25,37 +25,37 @@ class Run(ABC):
         self.plan = plan
         self.how = how
         self.sync = how["sync"]
-        self.before = [source.identity() for source in plan.sources]
+        self.before = [source.read_identity() for source in plan.sources]
         self.finished = 0
         self.total = plan.bytes * (1 + how["verify"])
 
     @abstractmethod
-    def done(self) -> Report:
-        """Carry it out."""
+    def execute(self) -> Report:
+        """Write all targets and return the report."""
 
     def report(
         self, sizes: Iterable[int], resumed: int, digests: Mapping[Path, str], replaced: Path | None = None
     ) -> Report:
-        """Return what the run has done."""
+        """Make the report of a finished run."""
         files = tuple(zip(self.plan.paths, sizes, strict=True))
         own = tuple(digests[path] for path, _ in files if path in digests) if self.how["sha256"] else ()
         return Report(files, self.plan.bytes, resumed, replaced, own)
 
     def place_checksums(self, staged: StagedFiles, digests: Mapping[Path, str]) -> None:
-        """Write the file of checksums where it was asked for; it takes its place after all others."""
+        """Write the file of checksums, if it was requested. It is published after all other files."""
         path = self.how["checksums"]
         if path is None:
             return
-        content = lines(digests, path.parent)
+        content = format_lines(digests, path.parent)
         self.reject_checksums(content)
         draft = staged.place(path)
         draft.write_bytes(content)
         if self.sync:
-            with opened([draft]) as files:
+            with open_for_sync([draft]) as files:
                 make_durable(list(files.values()))
 
     def reject_checksums(self, content: bytes | None) -> None:
-        """Reject to replace a file by that of checksums, unless it says the same already."""
+        """Reject a file of checksums that would replace one with other contents; None matches none."""
         path = self.how["checksums"]
         if path is None or self.how["overwrite"] or not os.path.lexists(path):
             return
@@ -63,31 +63,33 @@ class Run(ABC):
             raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def reject_changed_sources(self) -> None:
-        """Reject what was read of sources that are not as they were when the run began."""
+        """Raise an error if a source has changed since the run began."""
         for source, before in zip(self.plan.sources, self.before, strict=True):
-            if source.identity() != before:
+            if source.read_identity() != before:
                 raise FileError(f"{source.name} has changed while it was read")
 
     @contextlib.contextmanager
-    def failures(self) -> Iterator[None]:
-        """Raise what fails where no single target is written as an error of the folder."""
+    def convert_errors(self) -> Iterator[None]:
+        """Convert errors that concern no single target into a :class:`FileError` about the target folder."""
         try:
             yield
-        except ModelError as error:  # of the writer
+        except ModelError as error:  # StagedFiles raises this
             raise FileError(error.message) from error
-        except BrokenPipeError:  # of the terminal, which may show progress: no regular file has it
+        except BrokenPipeError:  # the terminal that shows progress was closed
             raise
         except OSError as error:
-            raise FileError(f"cannot write into {shown_path(self.plan.folder)}: {reason(error)}") from error
+            raise FileError(
+                f"cannot write into {shown_path(self.plan.folder)}: {format_reason(error)}"
+            ) from error
 
-    def local_sources(self, staging: Path) -> dict[int, LocalFile]:
-        """Return the sources of extents as local files; those that are not are brought into a folder."""
+    def open_local_sources(self, staging: Path) -> dict[int, LocalFile]:
+        """Return the sources of the extents as local files: others are downloaded or unpacked."""
         found = {}
         used = self.plan.extents.sources
         for index, source in enumerate(self.plan.sources):
             if index not in used:
                 continue
-            local = source.local()
+            local = source.find_local()
             if local is None:
                 spool = staging / f".source-{index}"
                 spool.unlink(missing_ok=True)
@@ -99,17 +101,17 @@ class Run(ABC):
         return found
 
     def advance(self, size: int) -> None:
-        """Tell that so many bytes more are done."""
+        """Report ``size`` more bytes as done."""
         self.finished += size
-        self.tick(0)
+        self.show_progress(0)
 
-    def tick(self, size: int) -> None:
-        """Tell that so many bytes of what is at work are done."""
+    def show_progress(self, size: int) -> None:
+        """Report progress inside a task: ``size`` bytes of it are done."""
         if self.how["progress"] is not None:
             self.how["progress"](self.finished + size, self.total)
 
-    def failure(self, error: CopyError) -> FileError:
-        """Return what a file that cannot be read or written is called by the plan."""
+    def make_error(self, error: CopyError) -> FileError:
+        """Convert a failed copy into an error that names the file and, for a source, the tensor."""
         if error.writing:
             target = self.plan.targets[error.file]
             at = f" at byte {error.offset}" if error.offset >= 0 else ""

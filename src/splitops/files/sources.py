@@ -1,4 +1,4 @@
-"""Where bytes are read from."""
+"""Sources: files, folders and other things that bytes are read from."""
 
 from __future__ import annotations
 
@@ -18,82 +18,82 @@ from splitops.ground.reading import DataFolder, open_regular
 from splitops.native.positioned import read_at
 
 Stretch = tuple[int, int]
-"""Where neighbouring bytes begin and end."""
+"""A byte range: begin and end."""
 
 
 class Source(ABC):
-    """A file of any kind, opened for reading: what formats read headers from and extents count in.
+    """Anything with bytes that formats read headers from and extents copy.
 
     Attributes:
-        path: where it is; the files beside it are found from here.
-        allow_links: whether links to those may lead out of their folder.
+        path: its path. Files that it names are looked up in the same folder.
+        allow_links: whether links of those files may lead out of the folder.
     """
 
     path: Path
     allow_links = False
     block = 8 << 20
-    """Bytes that are copied at a time: a request, where they are at an address."""
+    """Bytes that are copied at a time; for an address, this is one request."""
 
     @cached_property
     def name(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return shown_path(self.path)
 
     @cached_property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Size in bytes."""
         raise NotImplementedError
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly these bytes.
+        """Return exactly ``size`` bytes from ``offset`` on.
 
         Raises:
-            FileError: it cannot be read, or ends before them.
+            FileError: the source cannot be read, or ends before.
         """
 
     @abstractmethod
-    def identity(self) -> list[Any]:
-        """Return what changes when the contents do, in plain numbers and text, as it is now."""
+    def read_identity(self) -> list[Any]:
+        """Return JSON values that change when the contents change, as they are now."""
 
-    def local(self) -> LocalFile | None:
-        """Return it as a file that has a descriptor; None where its bytes must be brought here first."""
+    def find_local(self) -> LocalFile | None:
+        """Return the source as a local file, or None if its bytes must be downloaded or unpacked first."""
         return None
 
-    def blocks(self, begin: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes from ``begin`` to ``end``, a block at a time."""
+    def iter_blocks(self, begin: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes from ``begin`` to ``end``, one block at a time."""
         for offset in range(begin, end, self.block):
             yield self.read(offset, min(self.block, end - offset))
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """Write at least some stretches of its bytes to an open file, where they are in it."""
+        """Write at least the given byte ranges to an open file, at the same offsets."""
         for begin, end in stretches:
             file.seek(begin)
-            file.writelines(self.blocks(begin, end))
+            file.writelines(self.iter_blocks(begin, end))
 
 
 @contextlib.contextmanager
-def _handling(verb: str, name: str) -> Iterator[None]:
-    """Make one kind of error of the many that a library has for files that it cannot read or write."""
+def _convert_errors(verb: str, name: str) -> Iterator[None]:
+    """Convert all errors in the block into a :class:`FileError`. Libraries raise many kinds."""
     try:
         yield
     except FileError:
         raise
     except Exception as error:
-        raise FileError(f"cannot {verb} {name}: {reason(error)}") from error
+        raise FileError(f"cannot {verb} {name}: {format_reason(error)}") from error
 
 
-reading = partial(_handling, "read")
-writing = partial(_handling, "write")
+reading = partial(_convert_errors, "read")
+writing = partial(_convert_errors, "write")
 
 
-def reason(error: Exception) -> str:
-    """Return what an error of any library says, in one line."""
+def format_reason(error: Exception) -> str:
+    """Return the message of any error in one line, in lower case."""
     return one_line((isinstance(error, OSError) and error.strerror) or str(error) or repr(error), 300).lower()
 
 
 class SourceFile(io.RawIOBase):
-    """A source as the file object that libraries read."""
+    """A source as a file object for libraries."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -125,12 +125,12 @@ class SourceFile(io.RawIOBase):
 
 
 class LocalFile(Source):
-    """A regular file of this machine; it is closed when nothing refers to it any more."""
+    """A regular local file. It is closed when nothing refers to it any more."""
 
     def __init__(
         self, path: str | os.PathLike[str], folder: DataFolder | None = None, *, allow_links: bool = False
     ) -> None:
-        """Open a regular file that the caller names, or one of a folder."""
+        """Open a regular file: a path of the caller, or a file in ``folder``, which links may not leave."""
         self.path = Path(path) if folder is None else folder.path / path
         self.allow_links = allow_links if folder is None else folder.allow_links
         try:
@@ -143,7 +143,7 @@ class LocalFile(Source):
 
     @cached_property
     def real(self) -> str:
-        """The path without links."""
+        """The path without symbolic links."""
         return os.path.realpath(self.path)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -162,41 +162,41 @@ class LocalFile(Source):
             raise FileError(f"cannot read {self.name} at byte {offset}: {reason}") from error
         return bytes(found)
 
-    def identity(self) -> list[Any]:
-        """Return size, times of change and number of the file."""
+    def read_identity(self) -> list[Any]:
+        """Return path, size, times of change and inode."""
         found = os.fstat(self.descriptor)
-        return [self.real, *_changes(found), found.st_dev, found.st_ino]
+        return [self.real, *_get_change_marks(found), found.st_dev, found.st_ino]
 
-    def local(self) -> LocalFile:
+    def find_local(self) -> LocalFile:
         """Return itself."""
         return self
 
 
 class LocalFolder(Source):
-    """A folder of files that are one thing together, such as a zarr array; a library reads them."""
+    """A folder of files that are one unit, such as a zarr array, which a library reads."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     @cached_property
     def size(self) -> int:
-        """The bytes of all files."""
+        """Size in bytes of all files."""
         return sum(path.lstat().st_size for path in self.path.rglob("*") if not path.is_dir())
 
     def read(self, offset: int, size: int) -> bytes:
-        """Raise: a folder has no bytes of its own."""
-        raise FileError(f"{self.name} is a folder")
+        """Raise a FileError: a folder has no bytes of its own."""
+        raise FileError(f"{self.name} is a folder, not a file")
 
-    def identity(self) -> list[Any]:
+    def read_identity(self) -> list[Any]:
         """Return a digest of the names, sizes and times of all files."""
-        digest = hashlib.sha256(repr(sorted(self._files())).encode()).hexdigest()
+        digest = hashlib.sha256(repr(sorted(self._iter_files())).encode()).hexdigest()
         return [str(self.path.resolve()), digest]
 
-    def _files(self) -> Iterator[tuple[str, int, int, int]]:
+    def _iter_files(self) -> Iterator[tuple[str, int, int, int]]:
         for path in self.path.rglob("*"):
-            yield str(path.relative_to(self.path)), *_changes(path.lstat())
+            yield str(path.relative_to(self.path)), *_get_change_marks(path.lstat())
 
 
-def _changes(found: os.stat_result) -> tuple[int, int, int]:
-    """Return what changes with the contents of a file: the last one, whatever sets the times of files."""
+def _get_change_marks(found: os.stat_result) -> tuple[int, int, int]:
+    """Return size and times. The last one, ctime, changes even if a program sets the other."""
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,4 +1,4 @@
-"""Tensor files in a model's folder that do not belong to the model: named, never copied."""
+"""Warnings about stray tensor files: those in a model's folder that do not belong to the model."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Final
 
 from splitops.errors import FileError, count_of, one_line, shown
 from splitops.files.folders import INDEX
-from splitops.files.formats import format_of
+from splitops.files.formats import detect_format
 from splitops.files.sources import LocalFile
 from splitops.ground.reading import DataFolder
 
 _MAX_NAMED: Final = 100
-"""The number of strays whose tensors are read; more are counted."""
+"""Maximum number of strays that are described. Others are only counted."""
 
 
-def warnings_of_strays(
+def warn_of_strays(
     folder: DataFolder, strays: Sequence[str], main: str, tensors: Collection[str], *, strict: bool
 ) -> tuple[str, ...]:
-    """Return a warning for each stray, which names its tensors that are not in the model.
+    """Return a warning for each stray, naming a tensor that is not in the model.
 
     Args:
         folder: the folder of the model.
-        strays: their names; see :class:`~splitops.files.folders.Beside`.
-        main: the name, for messages, of the file that lists the model's tensors, such as its index.
-        tensors: the names of the model's tensors.
+        strays: names of the stray files; see :class:`~splitops.files.folders.Beside`.
+        main: name, for messages, of the file that lists the tensors of the model, such as its index.
+        tensors: names of the tensors of the model.
         strict: whether a stray is an error.
 
     Raises:
-        FileError: ``strict``, and there is a stray.
+        FileError: ``strict`` is set and there is a stray.
     """
     named = strays[:_MAX_NAMED]
-    found = [f"{shown(name)} is left out: {_reason(folder, name, main, tensors)}" for name in named]
+    found = [f"{shown(name)} is left out: {_explain(folder, name, main, tensors)}" for name in named]
     if len(strays) > _MAX_NAMED:
         found.append(f"{count_of(len(strays) - _MAX_NAMED, 'more tensor file')} are left out in the same way")
     if found and strict:
@@ -42,20 +42,20 @@ def warnings_of_strays(
     return tuple(found)
 
 
-def _reason(folder: DataFolder, name: str, main: str, tensors: Collection[str]) -> str:
-    apart = f"it is not part of the model of {main}"
+def _explain(folder: DataFolder, name: str, main: str, tensors: Collection[str]) -> str:
+    unlisted = f"it is not part of the model of {main}"
     if name.endswith(INDEX):
-        return apart
+        return unlisted
     try:
         source = LocalFile(name, folder)
-        own = [tensor.name for tensor in format_of(source.path).read(source).tensors]
+        own = [tensor.name for tensor in detect_format(source.path).read(source).tensors]
     except FileError as error:
-        return f"{apart}, and it cannot be read ({one_line(error.message, 200)})"
+        return f"{unlisted}, and it cannot be read ({one_line(error.message, 200)})"
     new = [tensor for tensor in own if tensor not in tensors]
     if not new:
-        return f"{apart}; all its tensors have names of the model's own"
-    return f"{apart}, and its tensor {shown(new[0])}{_and_more(len(new) - 1)} is in no file of the model"
+        return f"{unlisted}; the model has tensors with all of its names"
+    return f"{unlisted}, and no file of the model has its tensor {shown(new[0])}{_count_more(len(new) - 1)}"
 
 
-def _and_more(count: int) -> str:
+def _count_more(count: int) -> str:
     return f" (and {count_of(count, 'more tensor')})" if count else ""

@@ -1,7 +1,7 @@
-"""Compressed files such as ``x.npy.gz``: read forwards, by the compressions of fsspec, the extra ``fsspec``.
+"""Compressed files such as ``x.npy.gz``, decompressed by fsspec, the extra ``fsspec``.
 
-A stream has no size before it has been read through. Its header declares one, which bounds the stream, and
-no byte behind it is kept: a stream that goes on, or ends early, is an error and never a full disk.
+The size of the decompressed data is unknown until its end. The header declares a size, which limits the
+stream: if the data is longer or shorter, that is an error, and it never fills the disk.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from splitops.files.sources import Source, SourceFile, Stretch, reading
 
 _BLOCK: Final = 1 << 20
 _READ_AHEAD: Final = 8 << 20
-"""Bytes of the compressed file that are asked for at a time: one request, where it is at an address."""
+"""Bytes of the compressed file that are read at a time; for an address, this is one request."""
 _ENDINGS: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is that of a compressed file, by its ending.
+    """Return whether a path has the ending of a compressed file.
 
     Examples:
         >>> is_compressed("x.npy.gz"), is_compressed("x.npz")
@@ -34,40 +34,42 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(_ENDINGS)
 
 
-def plain_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path without the ending of its compression.
+def strip_compression(path: str | os.PathLike[str]) -> Path:
+    """Remove the ending of a compressed file from a path.
 
     Examples:
-        >>> plain_path("x.npy.gz").name, plain_path("x.npy").name
+        >>> strip_compression("x.npy.gz").name, strip_compression("x.npy").name
         ('x.npy', 'x.npy')
     """
     found = Path(path)
     return found.with_suffix("") if is_compressed(found) else found
 
 
-def beginning(source: Source, size: int) -> bytes:
-    """Return the first bytes of a source: so many, or all that there are."""
-    return source.beginning(size) if isinstance(source, Stream) else source.read(0, min(size, source.size))
+def read_beginning(source: Source, size: int) -> bytes:
+    """Return the first ``size`` bytes of a source, or all bytes if there are fewer."""
+    return (
+        source.read_beginning(size) if isinstance(source, Stream) else source.read(0, min(size, source.size))
+    )
 
 
-def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
-    """Return the size of a source whose header declares where its last byte is; a stream has no other size.
+def resolve_size(source: Source, stated: int, *, exact: bool = True) -> int:
+    """Return the size of a source. A stream gets the size that its header declares, ``stated``.
 
-    Where it is exact, nothing may follow.
+    With ``exact``, data after the declared size is an error.
     """
     if isinstance(source, Stream):
         if stated > sys.maxsize:
-            raise FileError(f"{source.name} declares {stated} bytes, more than a file can have")
+            raise FileError(f"{source.name} declares {stated} bytes, more than any file can have")
         source.hold(stated, exact)
     return source.size
 
 
 class Stream(Source):
-    """Bytes that can only be read forwards, as a source.
+    """A decompressed file as a source. Reading backwards decompresses from the start again.
 
-    What is copied is decompressed once. A read that begins before the end of the one before it decompresses
-    from the beginning again.
-    The size is what a header declares, and more than any file has before that. Some have to end there.
+    Attributes:
+        size: size in bytes that the header declares; ``sys.maxsize`` until it is set.
+        ends: whether data after ``size`` is an error.
     """
 
     block = _BLOCK
@@ -80,45 +82,45 @@ class Stream(Source):
         self._at = 0
         self._reading = Lock()
 
-    def beginning(self, size: int) -> bytes:
-        """Return the first bytes: so many, or all that there are."""
-        return self._forwards(0, size)
+    def read_beginning(self, size: int) -> bytes:
+        """Return the first ``size`` bytes, or all bytes if there are fewer."""
+        return self._read_forwards(0, size)
 
     def hold(self, size: int, ends: bool) -> None:
-        """Take what its header declares; the header is read now, and there may be many files."""
+        """Set the size that the header declares. Close the stream until it is copied: there may be many."""
         self.size, self.ends, self._stream = size, ends, None
 
     def read(self, offset: int, size: int) -> bytes:
         """See :class:`splitops.files.sources.Source`."""
-        found = self._forwards(offset, size)
+        found = self._read_forwards(offset, size)
         if len(found) != size:
             raise FileError(
-                f"{self.name} ends at byte {offset + len(found)} of what it holds, before its declared end"
+                f"{self.name} ends at byte {offset + len(found)} after decompression, before its declared end"
             )
         return found
 
-    def identity(self) -> list[Any]:
-        """Return that of the file."""
-        return self._file.identity()
+    def read_identity(self) -> list[Any]:
+        """Return the identity of the compressed file."""
+        return self._file.read_identity()
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """Write stretches in one pass, on to the end where that is set: there a checksum may be."""
+        """Write byte ranges in one pass. If it ``ends``, read on to the end, for a checksum there."""
         self._stream, at = None, 0
         for begin, end in sorted(stretches):
             super().copy_to(file, [(begin, end)])
             at = end
         if self.ends:
-            for _ in self.blocks(at, self.size):
+            for _ in self.iter_blocks(at, self.size):
                 pass
-            if self._forwards(self.size, 1):
-                raise FileError(f"{self.name} goes on after the {self.size} bytes that its header declares")
+            if self._read_forwards(self.size, 1):
+                raise FileError(f"{self.name} has data after the {self.size} bytes that its header declares")
         self._stream = None
 
     def _open(self) -> IO[bytes]:
         return self._unpack()
 
-    def _forwards(self, offset: int, size: int) -> bytes:
-        """Return what there is of some bytes."""
+    def _read_forwards(self, offset: int, size: int) -> bytes:
+        """Return the bytes of a range that exist."""
         found = bytearray()
         with self._reading, reading(self.name):
             if self._stream is None or offset < self._at:
@@ -132,14 +134,14 @@ class Stream(Source):
         return bytes(found)
 
 
-def decompressed(file: Source) -> Stream:
-    """Return what a file holds whose name :func:`is_compressed`; a missing library is an error."""
-    decompress = _decompressor(file)
+def open_decompressed(file: Source) -> Stream:
+    """Return the decompressed contents of a file as a source. A missing library is an error."""
+    decompress = _find_decompressor(file)
     return Stream(file, file.name, lambda: decompress(io.BufferedReader(SourceFile(file), _READ_AHEAD)))
 
 
-def _decompressor(file: Source) -> Callable[[IO[bytes]], IO[bytes]]:
-    """Return what makes a decompressing file of a compressed one."""
+def _find_decompressor(file: Source) -> Callable[[IO[bytes]], IO[bytes]]:
+    """Return a function that opens a compressed file for decompressed reading."""
     try:
         from fsspec.compression import compr
         from fsspec.utils import infer_compression
@@ -148,6 +150,6 @@ def _decompressor(file: Source) -> Callable[[IO[bytes]], IO[bytes]]:
     kind = infer_compression(file.path.name)
     if kind is None:
         raise FileError(
-            f"{file.name}: fsspec finds no library for {file.path.suffix}; for .zst install splitops[zstd]"
+            f"{file.name}: no library for {file.path.suffix} is installed; for .zst install splitops[zstd]"
         )
     return partial(compr[kind], mode="rb")

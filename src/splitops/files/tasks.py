@@ -1,10 +1,10 @@
-"""What tasks are done with: the files, and who is told how far they are.
+"""Arguments that all tasks share: the files of the plan, and the progress callback.
 
-A task is a part of what a plan copies (:class:`~splitops.files.extent_tasks.ExtentTask` or
-:class:`~splitops.files.chunk_tasks.ChunkTask`). It can be done before or after any other, and again, here
-or by a worker of a cluster. It names the ``sources`` and ``targets`` that it needs, its share of the
-``bytes``, and how many ``checksums`` it has. ``copy`` and ``read_back`` return these. ``cut`` differs where
-the same bytes are cut into other tasks, as another release may do.
+A task copies a part of a plan (:class:`~splitops.files.extent_tasks.ExtentTask` or
+:class:`~splitops.files.chunk_tasks.ChunkTask`). Tasks are independent and repeatable, and run here or on a
+worker of a cluster. They know the ``sources`` and ``targets`` that they need, their share of the ``bytes``,
+and how many ``checksums`` ``copy`` and ``read_back`` return. ``partition`` differs if the same bytes are
+split into other tasks.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from splitops.files.sources import LocalFile
 from splitops.ground.staging import StagingFolder
 
 Tick = Callable[[int], object]
-"""Called now and then with the bytes that are done; what it raises ends the task."""
+"""Called repeatedly with the number of bytes that are done. An exception that it raises stops the task."""
 
 
-def no_tick(_: int) -> None:
-    """Tell nobody how far a task is."""
+def ignore_tick(_: int) -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the files and folders of tasks are, by their positions in the plan.
+    """The paths of the files of a plan, by index.
 
-    This process has sources (``opened``) and targets (``written``) open; where not, each task opens its own.
-    Paths in the folder where targets are written (``staging``) are those of this process.
+    This process has sources (``opened``) and targets (``written``) open; otherwise each task opens its own.
+    Paths in the ``staging`` folder are only valid in this process.
     """
 
     sources: Mapping[int, Path]
@@ -39,10 +39,12 @@ class Files:
     written: Mapping[int, int] = field(default_factory=dict)
     staging: StagingFolder | None = None
 
-    def of(self, sources: Collection[int], targets: Collection[int]) -> Files:
-        """Return some of the files, as a worker gets them."""
-        read = {index: self._name_of(self.sources[index]) for index in sources}
-        return Files(read, {index: self._name_of(self.targets[index]) for index in targets}, self.sync)
+    def select(self, sources: Collection[int], targets: Collection[int]) -> Files:
+        """Return the files of one task, with paths that are valid on a worker."""
+        read = {index: self._get_worker_path(self.sources[index]) for index in sources}
+        return Files(
+            read, {index: self._get_worker_path(self.targets[index]) for index in targets}, self.sync
+        )
 
-    def _name_of(self, path: Path) -> Path:
-        return path if self.staging is None else self.staging.name_of(path).absolute()
+    def _get_worker_path(self, path: Path) -> Path:
+        return path if self.staging is None else self.staging.get_public_path(path).absolute()

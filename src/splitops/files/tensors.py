@@ -1,4 +1,4 @@
-"""What a format says of the tensors in a file: names, types, shapes and where their bytes are."""
+"""Tensors as files store them: names, types, shapes and the places of their bytes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from splitops.spec.elements.types import ElementType, element_type_of
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The least that a file can be cut into: so many neighbouring elements in so many bytes.
+    """The smallest piece that a tensor can be split into: a number of elements and their bytes.
 
-    One element for most types; two of 4 bits are a byte, a quantised block of GGUF may be 32 in 18 bytes.
+    Most types have units of one element. Two 4-bit elements are a byte; a quantised block of GGUF may be 32
+    elements in 18 bytes.
     """
 
     elements: int
@@ -32,12 +33,12 @@ class Unit:
 BYTE: Final = Unit(1, 1)
 
 
-def unit_of(element_type: ElementType) -> Unit:
-    """Return the unit of an element type of a fixed width, see :mod:`splitops.spec.elements.packing`.
+def get_unit(element_type: ElementType) -> Unit:
+    """Return the unit of an element type of fixed width; see :mod:`splitops.spec.elements.packing`.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
-        >>> [unit_of(ELEMENT_TYPES[name]) for name in ("float32", "uint4", "uint3")]
+        >>> [get_unit(ELEMENT_TYPES[name]) for name in ("float32", "uint4", "uint3")]
         [Unit(elements=1, bytes=4), Unit(elements=2, bytes=1), Unit(elements=8, bytes=3)]
     """
     common = math.gcd(element_type.bits, 8)
@@ -45,20 +46,20 @@ def unit_of(element_type: ElementType) -> Unit:
 
 
 class StoredTensor(NamedTuple):
-    """A tensor whose bytes lie in one stretch of a file.
+    """A tensor whose bytes are one range of a file.
 
     Attributes:
-        name: its name in the file; empty where the format has none.
+        name: name in the file; empty if the format has no names.
         shape: its shape.
-        code: the format's own name of its type; what the tensors of one merge must share.
-        unit: the least that it can be cut into.
-        offset: where its bytes begin.
-        size: how many bytes they are.
-        element_type: its type for the operators' rules; None where no operator has a type like it.
-        dtype: of arrays that its elements are read into; None where no array holds them.
-        file: which of the contents' sources holds them.
+        code: the format's name of the type, equal for all parts of a merge.
+        unit: the smallest piece that it can be split into.
+        offset: offset of its first byte.
+        size: size in bytes.
+        element_type: element type for the rules of operators; None if no operator has such a type.
+        dtype: dtype of arrays with its elements; None if NumPy has none.
+        file: index of its file in the sources of the contents.
         fortran: whether the first index varies fastest.
-        chunks: the shape of what its format can read and write at a time; None where that is any bytes.
+        chunks: shape of the unit that the format can read and write; None for plain bytes.
     """
 
     name: str
@@ -73,13 +74,13 @@ class StoredTensor(NamedTuple):
     fortran: bool = False
     chunks: tuple[int, ...] | None = None
 
-    def in_file(self, file: int) -> StoredTensor:
-        """Return it as of another file."""
+    def move_to_file(self, file: int) -> StoredTensor:
+        """Return the tensor with another file index."""
         return tuple.__new__(StoredTensor, (*self[:8], file, *self[9:]))
 
     @property
     def label(self) -> str:
-        """Its name for a message."""
+        """Name in messages."""
         return f"tensor {shown(self.name)}" if self.name else "the array"
 
     @property
@@ -88,22 +89,24 @@ class StoredTensor(NamedTuple):
         return 0 in self.shape or sum(size > 1 for size in self.shape) <= 1
 
 
-def column(tensors: Iterable[StoredTensor], field: str) -> Iterator[Any]:
-    """Yield a field of many tensors: three times as fast as the attribute of each."""
+def iter_field(tensors: Iterable[StoredTensor], field: str) -> Iterator[Any]:
+    """Yield one field of many tensors, three times as fast as by attribute access."""
     return map(itemgetter(StoredTensor._fields.index(field)), tensors)
 
 
-def stretches_of(tensors: Sequence[StoredTensor]) -> Table:
-    """Return where the bytes of tensors are: of each a row of the file, the offset and the size."""
-    columns = [np.fromiter(column(tensors, f), np.int64, len(tensors)) for f in ("file", "offset", "size")]
+def locate_tensors(tensors: Sequence[StoredTensor]) -> Table:
+    """Return a table with one row per tensor: file, offset and size."""
+    columns = [
+        np.fromiter(iter_field(tensors, f), np.int64, len(tensors)) for f in ("file", "offset", "size")
+    ]
     return np.column_stack(columns)
 
 
-def numbered(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
-    """Return a number for each key, equal ones alike, and the position of the first of each number.
+def number_keys(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
+    """Number keys by equality, in order of appearance. Return all numbers, and the index of each first key.
 
     Examples:
-        >>> [part.tolist() for part in map(np.array, numbered("abac"))]
+        >>> [part.tolist() for part in map(np.array, number_keys("abac"))]
         [[0, 1, 0, 2], [0, 1, 3]]
     """
     every = list(keys)
@@ -112,43 +115,47 @@ def numbered(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
     return numbers, np.unique(numbers, return_index=True)[1].tolist()
 
 
-def array_tensor(
+def make_array_tensor(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], code: str, **other: Any
 ) -> StoredTensor:
-    """Return a tensor whose elements are as in an array of NumPy, with other fields where they are given."""
-    # A type that no operator takes breaks their own rule on types.
+    """Describe a tensor with the elements of a NumPy array. ``other`` sets more fields."""
+    # Operators reject an unknown type by their own rule on types.
     kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
     unit, size = Unit(1, dtype.itemsize), math.prod(shape) * dtype.itemsize
     return StoredTensor(name, shape, code, unit, 0, size, kind, dtype)._replace(**other)
 
 
-def packed_tensor(
+def make_packed_tensor(
     name: str, shape: tuple[int, ...], element_type: ElementType, place: tuple[int, int], file: int = 0
 ) -> StoredTensor:
-    """Return a tensor at an offset and of a size, packed as :mod:`splitops.spec.elements.packing` says."""
-    unit = unit_of(element_type) if element_type.bits else BYTE
+    """Describe a tensor, packed as in :mod:`splitops.spec.elements.packing`, at a place (offset, size)."""
+    unit = get_unit(element_type) if element_type.bits else BYTE
     dtype = None if element_type.packed or not element_type.bits else element_type.numpy
     return StoredTensor(name, shape, str(element_type), unit, *place, element_type, dtype, file)
 
 
-def row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool = False) -> StoredTensor:
-    """Return a tensor as a format stores it that calls its type by this code, and may have swapped bytes.
+def to_row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool = False) -> StoredTensor:
+    """Convert a tensor for a format that stores row-major tensors, with ``code`` as its name of the type.
 
-    An error where the format has no such type (None) or not its order.
+    Raises:
+        FileError: the format ``of`` has no such type (None), no big-endian elements (unless ``swapped``), or
+            no Fortran order.
     """
     if code is None:
-        raise FileError(f"{tensor.label} is of type {tensor.code}, which {of} does not have")
+        raise FileError(f"{tensor.label} has type {tensor.code}, which {of} does not support")
     if not swapped and tensor.dtype is not None and not tensor.dtype.isnative:
-        raise FileError(f"{tensor.label} is big-endian ({tensor.code}), which {of} does not have")
+        raise FileError(f"{tensor.label} is big-endian ({tensor.code}), which {of} does not support")
     if tensor.fortran and not tensor.both_orders:
-        raise FileError(f"{tensor.label} is in Fortran order, which {of} does not have")
+        raise FileError(f"{tensor.label} is in Fortran order, which {of} does not support")
     return tensor._replace(code=code, fortran=False)
 
 
-def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]) -> list[Extent]:
-    """Return the extents of the parts of a tensor to places (target, offset); an empty part has none.
+def make_part_extents(
+    tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]
+) -> list[Extent]:
+    """Make the extents that copy the parts of a tensor to places (target, offset). Empty parts have none.
 
-    A cut through a unit of the tensor is an error.
+    A part that begins or ends inside a unit of the tensor is an error.
     """
     ahead, behind = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
     if tensor.fortran:  # its bytes are those of the row-major tensor with the axes reversed
@@ -175,23 +182,23 @@ def _reject_inside_of_units(
     if unit == 1:
         return
     for end in ends:
-        # The last unit of a tensor may be not full; the last one of a row must be.
+        # Only the last unit of a tensor may be incomplete; with several rows, each row must end at a unit.
         if end * step % unit and (end < size or rows > 1):
             multiple = unit // math.gcd(unit, step)
             raise FileError(
-                f"{tensor.label}: a cut at {end} of axis {plan.axis} goes through a unit of {unit} "
+                f"{tensor.label}: a split at {end} of axis {plan.axis} is inside a unit of {unit} "
                 f"{tensor.code} elements in {tensor.unit.bytes} bytes: "
                 + (
-                    f"in a shape like {brief(plan.shape)} no cut along this axis falls between units"
+                    f"tensors of shape {brief(plan.shape)} cannot be split along this axis"
                     if size * step % unit and rows > 1
-                    else f"cut at multiples of {multiple}"
+                    else f"split at multiples of {multiple}"
                 )
             )
 
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Let Python's collector rest: it would look at a growing table of 100,000 tensors again and again."""
+    """Disable garbage collection in the block: it would scan a growing list of 100,000 tensors repeatedly."""
     enabled = gc.isenabled()
     gc.disable()
     try:

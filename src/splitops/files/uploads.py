@@ -1,8 +1,7 @@
-"""Targets at addresses such as ``s3://bucket/parts``: uploaded in parts, and seen when all of them are whole.
+"""Targets at addresses such as ``s3://bucket/parts``: uploaded in parts, and published when all are complete.
 
-A file system of fsspec that can hold back what is written until it is told (a multipart upload on S3) takes
-the targets as they are made, window by window in the order of each file. Nothing of them waits here, so
-a run that was killed begins anew.
+The file system of fsspec must support commits, such as a multipart upload on S3. Each target is made and sent
+window by window, in order. Targets are not kept on this machine, so an interrupted run starts over.
 """
 
 from __future__ import annotations
@@ -21,44 +20,44 @@ import numpy as np
 
 from splitops.errors import FileError
 from splitops.files import engine
-from splitops.files.addresses import RemoteFile, address_of, file_system
+from splitops.files.addresses import RemoteFile, format_address, open_file_system
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
-from splitops.files.extents import Extent, Extents, Table, compose, contiguous
+from splitops.files.extents import Extent, Extents, Table, compose, make_contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
-from splitops.files.sources import reason, writing
+from splitops.files.sources import format_reason, writing
 from splitops.ground.signals import uninterrupted
 from splitops.ground.writing import StagedFiles
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
 
 _PART: Final = 5 << 20
-"""The least that S3 takes as a part of an upload, but for the last one."""
+"""Minimum size of a part of an upload on S3, except the last."""
 _PARTS: Final = 10_000
-"""The most parts that S3 takes."""
-_HELD: Final = 3
-"""So many times a part is held while it is sent: as it was read, in fsspec's buffer, in the request."""
+"""Maximum number of parts of an upload on S3."""
+_COPIES: Final = 3
+"""Copies of a part in memory during the upload: as read, in fsspec's buffer, in the request."""
 _THREADS: Final = 4
-_MOST_NAMED: Final = 8
+_MAX_NAMED: Final = 8
 
 
-def windows_of(size: int) -> list[range]:
-    """Return the parts of an upload: at least 5 MiB each but the last, and at most 10,000 of them.
+def split_into_windows(size: int) -> list[range]:
+    """Split a file into the parts of an upload: at least 5 MiB each except the last, and at most 10,000.
 
     Examples:
-        >>> [len(window) >> 20 for window in windows_of(12 << 20)]
+        >>> [len(window) >> 20 for window in split_into_windows(12 << 20)]
         [5, 5, 2]
-        >>> len(windows_of(1 << 40))
+        >>> len(split_into_windows(1 << 40))
         10000
     """
-    step = part_bytes(size)
+    step = compute_part_bytes(size)
     return [range(begin, min(begin + step, size)) for begin in range(0, size, step)]
 
 
-def part_bytes(size: int) -> int:
-    """Return the bytes of a part of an upload."""
+def compute_part_bytes(size: int) -> int:
+    """Return the bytes per part of an upload, for a file of ``size`` bytes."""
     return max(_PART, -(-size // _PARTS))
 
 
@@ -66,17 +65,17 @@ class AddressRun(Run):
     """One run of a plan whose targets are at an address."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
-        plan.tasks(how["memory"])  # an error where that is too little
+        plan.make_tasks(how["memory"])  # raises if the memory is too small
         super().__init__(plan, how)
-        self._uploads = uploads_of(plan)
+        self._uploads = make_uploads(plan)
         self._memory = how["memory"]
         self._digested = how["sha256"] or how["checksums"] is not None
         table = plan.extents.table[np.argsort(plan.extents.table[:, 3])]
         of_targets = np.split(table, np.searchsorted(table[:, 3], np.arange(1, len(plan.targets))))
-        self._made = [_Made(*pair) for pair in zip(plan.targets, of_targets, strict=False)]
+        self._made = [_TargetContent(*pair) for pair in zip(plan.targets, of_targets, strict=False)]
 
-    def done(self) -> Report:
-        """Carry it out."""
+    def execute(self) -> Report:
+        """Upload all targets and return the report."""
         plan, sizes = self.plan, [target.size for target in self.plan.targets]
         overwrite, resume, verify = self.how["overwrite"], self.how["resume"], self.how["verify"]
         self.total = sum(sizes) * (1 + verify)
@@ -84,54 +83,54 @@ class AddressRun(Run):
         if not resume:
             self.reject_checksums(None)
         with (
-            self.failures(),
+            self.convert_errors(),
             tempfile.TemporaryDirectory(prefix="splitops-") as folder,
             StagedFiles(make_folders=True) as staged,
             self._uploads as files,
         ):
-            if resume and len(list(files.existing())) == len(sizes):
+            if resume and len(list(files.iter_existing())) == len(sizes):
                 self._send(_There(files.addresses), Path(folder))
-                self.place_checksums(staged, self._sent())
-                return self.report(sizes, plan.bytes, self._sent())
+                self.place_checksums(staged, self._get_digests())
+                return self.report(sizes, plan.bytes, self._get_digests())
             self._reject_targets(files, overwrite)
             files.open()
             self._send(files, Path(folder))
             self.reject_changed_sources()
-            self.place_checksums(staged, self._sent())
+            self.place_checksums(staged, self._get_digests())
             files.publish(self._reject_targets(files, overwrite))
             if verify:
                 self._read_back()
-        return self.report(sizes, 0, self._sent())
+        return self.report(sizes, 0, self._get_digests())
 
-    def _sent(self) -> dict[Path, str]:
-        """Return the SHA-256 of each file, where that is asked for."""
+    def _get_digests(self) -> dict[Path, str]:
+        """Return the SHA-256 of each file, if it was requested."""
         digests = [made.digest.hexdigest() for made in self._made]
         return dict(zip(self.plan.paths, digests, strict=True)) if self._digested else {}
 
     def _reject_targets(self, files: Uploads, overwrite: bool) -> list[str]:
-        """Reject to replace a file, or ever to replace a source; return what is replaced."""
+        """Return the existing targets, which are errors without ``overwrite``, as are sources."""
         sources = {source.name for source in self.plan.sources}
         for address in files.addresses:
             if address in sources:
-                raise FileError(f"{address} would replace what it is made from")
-        there = list(files.existing())
+                raise FileError(f"{address} would replace a source: write to another folder")
+        there = list(files.iter_existing())
         if there and not overwrite:
             raise FileError(f"{there[0]} already exists. {TO_REPLACE}")
         return there
 
     def _send(self, files: Uploads | _There, staging: Path) -> None:
-        """Make the targets window by window, as many at a time as the memory takes, and send them."""
-        largest = max((part_bytes(made.target.size) for made in self._made), default=_PART)
-        threads = min(_THREADS, self._memory // (largest * _HELD))
+        """Make the targets window by window, as many at a time as fit in the memory, and upload them."""
+        largest = max((compute_part_bytes(made.target.size) for made in self._made), default=_PART)
+        threads = min(_THREADS, self._memory // (largest * _COPIES))
         if not threads:
             raise FileError(
-                f"{self._memory} bytes of memory are too few for parts of {largest} bytes: at least "
-                f"{largest * _HELD} are needed"
+                f"{self._memory} bytes of memory are not enough for parts of {largest} bytes: at least "
+                f"{largest * _COPIES} are needed"
             )
-        local = self.local_sources(staging)
+        local = self.open_local_sources(staging)
         sources = {index: source.descriptor for index, source in local.items()}
-        with tempfile.TemporaryFile(dir=staging) as scratch, _pool(threads) as pool:
-            for group in _groups([made.target.size for made in self._made], self._memory):
+        with tempfile.TemporaryFile(dir=staging) as scratch, _open_pool(threads) as pool:
+            for group in _group_windows([made.target.size for made in self._made], self._memory):
                 self._gather(group, sources, scratch.fileno(), staging)
                 sent = [
                     pool.submit(self._send_windows, files, index, windows, scratch.fileno())
@@ -141,27 +140,30 @@ class AddressRun(Run):
                     self.advance(each.result())
 
     def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int, staging: Path) -> None:
-        """Put the bytes of windows into the scratch file, one behind the other."""
+        """Copy the bytes of windows into the scratch file, one after the other."""
         extents: list[Extent] = []
         try:
-            os.ftruncate(scratch, 0)  # what is nobody's bytes is zeros
+            os.ftruncate(scratch, 0)  # bytes that nothing writes are zeros
             os.ftruncate(scratch, sum(len(window) for windows in group.values() for window, _ in windows))
             for index, windows in group.items():
                 for window, place in windows:
-                    for offset, data in self._made[index].literals(window):
+                    for offset, data in self._made[index].iter_literals(window):
                         write_all(scratch, data, place + offset)
-                    extents += self._made[index].extents(window, place)
+                    extents += self._made[index].find_extents(window, place)
             task = engine.passes(extents, self._memory // 2)
             used = {extent.source for extent in extents}
             engine.copy(
-                task, {index: sources[index] for index in used}, {0: scratch}, tick=lambda _: self.tick(0)
+                task,
+                {index: sources[index] for index in used},
+                {0: scratch},
+                tick=lambda _: self.show_progress(0),
             )
         except CopyError as error:
             if error.writing:
                 raise FileError(f"cannot write to {staging}: {str(error).lower()}") from error
-            raise self.failure(error) from error
+            raise self.make_error(error) from error
         except OSError as error:
-            raise FileError(f"cannot write to {staging}: {reason(error)}") from error
+            raise FileError(f"cannot write to {staging}: {format_reason(error)}") from error
 
     def _send_windows(self, files: Uploads | _There, index: int, windows: _Windows, scratch: int) -> int:
         sent = 0
@@ -177,7 +179,7 @@ class AddressRun(Run):
     def _read_back(self) -> None:
         for address, made in zip(self._uploads.addresses, self._made, strict=True):
             file, checksum = RemoteFile(address), 0
-            for data in file.blocks(0, made.target.size):
+            for data in file.iter_blocks(0, made.target.size):
                 checksum = crc32(np.frombuffer(data, np.uint8), checksum)
                 self.advance(len(data))
             if (file.size, checksum) != (made.target.size, made.checksum):
@@ -188,17 +190,17 @@ class AddressRun(Run):
 
 
 _Windows = list[tuple[range, int]]
-"""Windows of a file, and where each begins in the scratch file."""
+"""Windows of a file, each with its offset in the scratch file."""
 _Group = dict[int, _Windows]
-"""By the position of the target."""
+"""Windows by target index."""
 
 
-def _groups(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
-    """Yield the windows of files in the order of each file, as many together as the memory takes.
+def _group_windows(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
+    """Yield groups of windows that fit in the memory together, in the order of each file.
 
-    The windows of different files that lie at the same rows of a source come together.
+    Windows with the same number are grouped across files: they usually need the same rows of a source.
     """
-    waiting = [(index, iter(windows_of(size))) for index, size in enumerate(sizes)]
+    waiting = [(index, iter(split_into_windows(size))) for index, size in enumerate(sizes)]
     group: _Group = {}
     filled = 0
     while waiting:
@@ -219,8 +221,8 @@ def _groups(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
 
 
 @contextlib.contextmanager
-def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Run a pool; after an error nothing more begins."""
+def _open_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a thread pool. After an error, it starts no more work."""
     with ThreadPoolExecutor(threads) as pool:
         try:
             yield pool
@@ -229,8 +231,8 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-class _Made:
-    """What a target is made of, found by windows, and what was sent of it so far."""
+class _TargetContent:
+    """The contents of a target, found by window, and the checksums of what was sent so far."""
 
     def __init__(self, target: TargetFile, extents: Table) -> None:
         self.target = target
@@ -239,46 +241,46 @@ class _Made:
         self._extents = extents
         self._ends = extents[:, 4] + (extents[:, 7] - 1) * extents[:, 5] + extents[:, 6]
 
-    def extents(self, window: range, place: int) -> list[Extent]:
-        """Return what brings the bytes of a window to a place of the scratch file."""
+    def find_extents(self, window: range, place: int) -> list[Extent]:
+        """Return the extents that copy a window to offset ``place`` of the scratch file."""
         meeting = (self._extents[:, 4] < window.stop) & (self._ends > window.start)
         found = Extents(self._extents[meeting])
         target = found.targets[0] if found else 0
-        return compose(found, [contiguous(target, window.start, 0, place, len(window))])
+        return compose(found, [make_contiguous(target, window.start, 0, place, len(window))])
 
-    def literals(self, window: range) -> Iterator[tuple[int, bytes]]:
-        """Yield the literals of a window, by their offsets in it."""
+    def iter_literals(self, window: range) -> Iterator[tuple[int, bytes]]:
+        """Yield the literals of a window with their offsets in it."""
         for offset, data in self.target.literals:
             begin, end = max(offset, window.start), min(offset + len(data), window.stop)
             if begin < end:
                 yield begin - window.start, data[begin - offset : end - offset]
 
     def note(self, data: bytes, *, sha256: bool) -> None:
-        """Take the checksums of the next bytes."""
+        """Update the checksums with the next bytes."""
         self.checksum = crc32(np.frombuffer(data, np.uint8), self.checksum)
         if sha256:
             self.digest.update(data)
 
 
-def uploads_of(plan: PlannedFiles) -> Uploads:
-    """Return the targets of a plan as files that hold back what is written to them."""
-    return Uploads(address_of(plan.folder), {target.name: target.size for target in plan.targets})
+def make_uploads(plan: PlannedFiles) -> Uploads:
+    """Make the uploads of a plan. Nothing is sent yet."""
+    return Uploads(format_address(plan.folder), {target.name: target.size for target in plan.targets})
 
 
 class Uploads:
-    """New files of one file system, which hold back what is written until all are published.
+    """New files in one file system, which appear only when all are published.
 
-    As a context: after an error nothing of them is left, not even of those that were published, but for what
-    has replaced a file: the error says which files are new then, and which are as before.
+    As a context manager, it removes everything after an error, including files that are already published. A
+    replaced file cannot be restored: the error then lists which files are new and which are unchanged.
 
     Attributes:
-        addresses: of the files.
+        addresses: addresses of the files.
     """
 
     def __init__(self, folder: str, sizes: Mapping[str, int]) -> None:
-        """Begin with files in a folder, by their names; nothing is sent yet."""
-        # An instance of its own: a transaction is a state of the instance.
-        self._system, path = file_system(folder, alone=True)
+        """Prepare files in a folder, given their names and sizes. Nothing is sent yet."""
+        # The instance is not shared, because a transaction is part of its state.
+        self._system, path = open_file_system(folder, alone=True)
         self._paths = [f"{path.rstrip('/')}/{name}" for name in sizes]
         self._sizes = list(sizes.values())
         self.addresses = tuple(f"{folder.rstrip('/')}/{name}" for name in sizes)
@@ -299,34 +301,37 @@ class Uploads:
         replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
         if replaced:
             kept = [each for each in self.addresses if each in self._before and each not in replaced]
-            said = f"new: {_several(replaced)}; as before: {_several(kept)}"
+            said = f"new: {_format_addresses(replaced)}; unchanged: {_format_addresses(kept)}"
             if isinstance(error, FileError):
                 raise FileError(f"{error.message}; {said}") from error
             assert error is not None
             error.add_note(said)
 
-    def existing(self) -> Iterator[str]:
-        """Yield the addresses where a file is already."""
+    def iter_existing(self) -> Iterator[str]:
+        """Yield the addresses at which a file exists."""
         self._system.invalidate_cache()
-        with _pool(_THREADS) as pool:
-            for address, found in zip(self.addresses, pool.map(self._exists, self._paths), strict=True):
+        with _open_pool(_THREADS) as pool:
+            for address, found in zip(self.addresses, pool.map(self._check_exists, self._paths), strict=True):
                 if found:
                     yield address
 
-    def _exists(self, path: str) -> bool:
+    def _check_exists(self, path: str) -> bool:
         with writing(path):
             return bool(self._system.exists(path))
 
     def open(self) -> None:
-        """Open all files; the file system holds back what is written to them."""
+        """Open all files in a transaction, so that they appear only when they are published."""
         transaction = self._system.start_transaction()
         for address, path, size in zip(self.addresses, self._paths, self._sizes, strict=True):
             with writing(address):
-                file = self._system.open(path, "wb", block_size=part_bytes(size))
+                file = self._system.open(path, "wb", block_size=compute_part_bytes(size))
             self._files.append(file)
-            if not _holds_back(file):
-                raise FileError(f"{address}: what is written there would be seen before it is whole")
-        transaction.files.clear()  # they are published and discarded here
+            if not _can_commit(file):
+                raise FileError(
+                    f"{address}: the file system has no commits, so incomplete files would be visible. "
+                    "Write to a local folder and upload it"
+                )
+        transaction.files.clear()  # this class publishes and discards them
 
     def write(self, index: int, data: bytes) -> None:
         """Send the next part of a file."""
@@ -334,12 +339,12 @@ class Uploads:
             self._files[index].write(data)
 
     def close(self, index: int) -> None:
-        """Send what is left of a file: until then fsspec holds what is less than a part."""
+        """Send the rest of a file, which fsspec has buffered because it is less than a part."""
         with writing(self.addresses[index]):
             self._files[index].close()
 
     def publish(self, before: Collection[str]) -> None:
-        """Let all files be seen. Where one cannot be, those are removed that did not replace a file."""
+        """Publish all files. ``before`` are the addresses of files that they replace."""
         self._before = frozenset(before)
         with uninterrupted():
             for index, file in enumerate(self._files):
@@ -349,17 +354,17 @@ class Uploads:
 
     def _discard(self) -> None:
         for index, file in enumerate(self._files):
-            with contextlib.suppress(Exception):  # the first error is the one to tell
+            with contextlib.suppress(Exception):  # the first error is the one to report
                 if index in self._published:
                     if self.addresses[index] not in self._before:
                         self._system.rm_file(self._paths[index])
                 else:
                     file.discard()
-                    file.closed = True  # or fsspec sends what is left of it when it is collected
+                    file.closed = True  # otherwise fsspec sends its buffer when it is garbage-collected
 
 
 class _There:
-    """Files that are there already, and take what would be sent: it must be what they hold."""
+    """Existing files that are compared with what would be sent to them."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._files = [RemoteFile(address) for address in addresses]
@@ -370,25 +375,25 @@ class _There:
         file, begin = self._files[index], self._at[index]
         self._at[index] = end = begin + len(data)
         if end > file.size or file.read(begin, len(data)) != data:
-            raise _other_bytes(file.name)
+            raise _make_mismatch_error(file.name)
 
     def close(self, index: int) -> None:
-        """Prove that a file has no more bytes."""
+        """Check that a file has no more bytes."""
         if self._at[index] != self._files[index].size:
-            raise _other_bytes(self._files[index].name)
+            raise _make_mismatch_error(self._files[index].name)
 
 
-def _other_bytes(address: str) -> FileError:
-    return FileError(f"{address} already exists, with other bytes. {TO_REPLACE}")
+def _make_mismatch_error(address: str) -> FileError:
+    return FileError(f"{address} already exists with other contents. {TO_REPLACE}")
 
 
-def _several(addresses: Sequence[str]) -> str:
-    more = len(addresses) - _MOST_NAMED
-    return ", ".join(addresses[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "") or "none"
+def _format_addresses(addresses: Sequence[str]) -> str:
+    more = len(addresses) - _MAX_NAMED
+    return ", ".join(addresses[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "") or "none"
 
 
-def _holds_back(file: Any) -> bool:
-    """Return whether what is written to a file is seen only once it is told to be."""
+def _can_commit(file: Any) -> bool:
+    """Return whether a file only appears when it is committed."""
     from fsspec.spec import AbstractBufferedFile
 
     commit = getattr(file, "commit", None)

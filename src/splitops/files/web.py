@@ -1,6 +1,6 @@
-"""Ranges of files at ``http://`` and ``https://``: proved to be those that were asked for.
+"""Range requests for files at ``http://`` and ``https://``, with retries and a check of the returned range.
 
-fsspec takes any answer for the range. A server that is busy is asked again, one that is silent ends the run.
+fsspec would accept any response as the requested range.
 """
 
 from __future__ import annotations
@@ -13,82 +13,81 @@ from splitops.errors import FileError, shown
 
 PROTOCOLS: Final = ("http", "https")
 SILENCE: Final = 60.0
-"""Seconds after which a server that sends nothing has failed."""
+"""Seconds without data after which a request fails."""
 _WAITS: Final = (0.5, 1.0, 2.0)
-"""Seconds before each further attempt."""
+"""Seconds to wait before each retry."""
 _BUSY: Final = (429, 500, 502, 503, 504)
-"""Answers after which the same question may succeed."""
+"""HTTP status codes after which a retry may succeed."""
 
 _Found = TypeVar("_Found")
 
 
-def options() -> dict[str, Any]:
-    """Return what fsspec's file system is made with: the time after which a silent server has failed."""
+def make_options() -> dict[str, Any]:
+    """Return the options of fsspec's HTTP file system: its timeouts."""
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE, sock_read=SILENCE)
     return {"client_kwargs": {"timeout": timeout}}
 
 
-def patiently(name: str, ask: Callable[[], _Found]) -> _Found:
-    """Return the answer to a question about a file, asked again while the server is busy.
+def retry(name: str, ask: Callable[[], _Found]) -> _Found:
+    """Call ``ask`` and return its result. Retry while the server is busy.
 
     Raises:
         FileError: the server sends nothing for :data:`SILENCE` seconds.
-        Exception: what the last attempt raises.
+        Exception: the error of the last attempt.
     """
     for wait in (*_WAITS, None):
         try:
             return ask()
         except Exception as error:
-            # fsspec says "not found" of all that fails when it asks for the size.
+            # fsspec reports every failure of the size request as "not found".
             reason = error.__cause__ if isinstance(error, FileNotFoundError) else error
             if isinstance(reason, TimeoutError):
                 raise FileError(
                     f"cannot read {name}: the server has sent nothing for {SILENCE:g} seconds"
                 ) from error
-            if wait is None or not _passes(reason):
+            if wait is None or not _is_temporary(reason):
                 raise
             time.sleep(wait)
     raise AssertionError  # the last attempt returns or raises
 
 
-def _passes(error: BaseException | None) -> bool:
+def _is_temporary(error: BaseException | None) -> bool:
     import aiohttp
 
     broken = isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError))
     return broken or getattr(error, "status", None) in _BUSY
 
 
-def range_of(files: Any, path: str, name: str, begin: int, end: int) -> bytes:
-    """Return the bytes of a file from ``begin`` to ``end``, through the file system of fsspec.
+def read_range(files: Any, path: str, name: str, begin: int, end: int) -> bytes:
+    """Request the bytes of a file from ``begin`` to ``end`` through fsspec's file system.
 
     Raises:
-        FileError: the server sends another range, or knows none.
-        Exception: as fsspec and aiohttp do.
+        FileError: the server returns another range, or does not support range requests.
+        Exception: other errors of fsspec and aiohttp.
     """
     from fsspec.asyn import sync
 
-    found: bytes = sync(files.loop, _range_of, files, path, name, begin, end)
+    found: bytes = sync(files.loop, _request_range, files, path, name, begin, end)
     return found
 
 
-async def _range_of(files: Any, path: str, name: str, begin: int, end: int) -> bytes:
+async def _request_range(files: Any, path: str, name: str, begin: int, end: int) -> bytes:
     session = await files.set_session()
     asked = {"Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
     more = files.kwargs | {"headers": {**files.kwargs.get("headers", {}), **asked}}
     async with session.get(files.encode_url(path), **more) as answer:
         answer.raise_for_status()
         stated = answer.headers.get("Content-Range", "")
-        # A server without ranges sends the file, which may be all that was asked for.
+        # A server without range requests sends the whole file, which may be the requested range.
         all_of_it = begin == 0 and answer.headers.get("Content-Length") == str(end)
         if answer.status != 206 and not all_of_it:
             raise FileError(
-                f"cannot read {name}: the server does not send ranges of bytes; download the file first"
+                f"cannot read {name}: the server does not support range requests. Download the file first"
             )
         if answer.status == 206 and not stated.startswith(f"bytes {begin}-{end - 1}/"):
             raise FileError(
-                f"cannot read {name}: the server was asked for bytes {begin}-{end - 1}, and its answer is "
-                f"for {shown(stated)}"
+                f"cannot read {name}: the server returned {shown(stated)} instead of bytes {begin}-{end - 1}"
             )
         return bytes(await answer.read())

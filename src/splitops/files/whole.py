@@ -1,4 +1,4 @@
-"""Whole tensors in files of bounded size, with their index, and back in one file."""
+"""Plans for the tensors of a model as a whole: spread over files of limited size, or joined in one file."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from itertools import repeat
 from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
-from splitops.files.addresses import is_address, target_path
+from splitops.files.addresses import is_address, resolve_target
 from splitops.files.extents import stretches_to
-from splitops.files.folders import INDEX, PIECE, Other, files_beside, main_file, piece_name, stem_of
-from splitops.files.formats import Contents, Format, ShardedFormat, chosen_format, format_of, target_format
-from splitops.files.pickles import pickle_advice
+from splitops.files.folders import INDEX, PIECE, Other, files_beside, find_main_file, name_piece, stem_of
+from splitops.files.formats import Contents, Format, ShardedFormat, choose_format, detect_format, to_format
+from splitops.files.pickles import advise_on_pickles
 from splitops.files.planned import Part
 from splitops.files.planning import AnyPath, Targets, open_source, read, taken
 from splitops.files.plans import FilePlan
-from splitops.files.strays import warnings_of_strays
-from splitops.files.streams import is_compressed, plain_path
-from splitops.files.tensors import column, stretches_of, without_collector
+from splitops.files.strays import warn_of_strays
+from splitops.files.streams import is_compressed, strip_compression
+from splitops.files.tensors import iter_field, locate_tensors, without_collector
 from splitops.ground.reading import DataFolder
 
 
 @without_collector()
-def read_whole(
+def read_all_tensors(
     path: AnyPath, *, allow_links: bool = False, strict: bool = False
 ) -> tuple[Contents, tuple[Other, ...], tuple[str, ...]]:
-    """Return all tensors that a path stands for, the small files beside them, and what is left behind there.
+    """Read the tensors of a model and the small files next to them. Return warnings about the others, too.
 
-    The path is a folder with an index, numbered files or a single file; an index; one of numbered files; or
-    any other tensor file. Links out of its folder, as in the cache of a hub, are followed where allowed.
-    ``strict`` rejects a folder with tensor files that do not belong to the model.
+    The path is a folder with an index, numbered files or a single file; an index; one of the numbered files;
+    or any other tensor file. Links may lead out of the folder with ``allow_links``. With ``strict``, a tensor
+    file in the folder that does not belong to the model is an error.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
         return _read(given, None, allow_links=allow_links), (), ()
     folder = DataFolder(given, allow_links)
     names = sorted(entry.name for entry in given.iterdir())
-    main = main_file(given, names)
+    main = find_main_file(given, names)
     if main is None:
-        advice = pickle_advice(names)
+        advice = advise_on_pickles(names)
         raise FileError(
-            f"{shown_path(given)} holds no *{INDEX}, no safetensors file and no GGUF file"
+            f"{shown_path(given)} has no *{INDEX}, no safetensors file and no GGUF file"
             f"{'. ' * bool(advice)}{advice}"
         )
     contents = _read(Path(main), folder)
     files = {source.path.relative_to(given).as_posix() for source in contents.sources}
     others, left, strays = files_beside(folder, names, files, (main,))
-    tensors = set(column(contents.tensors, "name"))
-    found = warnings_of_strays(folder, strays, shown(main), tensors, strict=strict)
+    tensors = set(iter_field(contents.tensors, "name"))
+    found = warn_of_strays(folder, strays, shown(main), tensors, strict=strict)
     return contents, tuple(other for other in others if other.shared), (*found, *left)
 
 
 def _read(path: Path, folder: DataFolder | None, *, allow_links: bool = False) -> Contents:
-    form = format_of(path) if is_one_of_several(path) else None
+    form = detect_format(path) if is_shard_name(path) else None
     if isinstance(form, ShardedFormat):
         return form.whole(open_source(path, form, folder, allow_links=allow_links))
     return read(path, folder=folder, allow_links=allow_links)
 
 
-def is_one_of_several(path: Path) -> bool:
-    """Return whether a file, by its name, is an index or one of numbered files."""
+def is_shard_name(path: Path) -> bool:
+    """Return whether a file, judged by its name, is an index or one of numbered files."""
     return path.name.endswith(INDEX) or PIECE.fullmatch(path.name) is not None
 
 
-def are_all_of_several(paths: Sequence[Path]) -> bool:
-    """Return whether files, by their names, are all the numbered files of one set."""
+def are_all_shards(paths: Sequence[Path]) -> bool:
+    """Return whether files, judged by their names, are all the numbered files of one set."""
     found = [PIECE.fullmatch(path.name) for path in paths]
     sets = {
         (path.parent, piece[1], piece[3], piece[4]) for path, piece in zip(paths, found, strict=True) if piece
@@ -83,25 +83,26 @@ def plan_by_size(
     allow_links: bool = False,
     strict: bool = False,
 ) -> FilePlan:
-    """Plan files of at most a size that hold the whole tensors of a model; nothing is written.
+    """Plan files of limited size for the tensors of a model, without writing anything.
 
-    Safetensors get the index that transformers and diffusers read, GGUF files the split keys of llama.cpp.
-    The small files of a folder, such as its configuration, are copied.
+    Each tensor is in one file. Safetensors files get the index that transformers and diffusers read, GGUF
+    files the split keys of llama.cpp. Small files of a folder, such as its configuration, are copied.
 
     Args:
-        source: a model's folder, an index, one of numbered files, or any tensor file.
-        out: the folder of the files, made if it is not there.
-        max_size: the most bytes of a file. A larger tensor has a file of its own.
-        to: the format of the files, ``"safetensors"`` or ``"gguf"``; None is that of the source.
+        source: folder of a model, an index, one of numbered files, or any tensor file.
+        out: folder of the files, created if it does not exist.
+        max_size: maximum size of a file in bytes. A larger tensor gets a file of its own.
+        to: format of the files, ``"safetensors"`` or ``"gguf"``; None for the format of the source.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the model does not name is an error. Otherwise it is
-            left out, with one of the plan's ``warnings``.
+            not copied, and the plan has a warning.
 
     Returns:
-        The plan; its ``parts`` say which tensor is in which file.
+        The plan. Its ``parts`` map each tensor to its file.
 
     Raises:
-        FileError: a file is missing or malformed, files do not fit together, the format cannot hold a tensor.
+        FileError: a file is missing or malformed, the files do not match, or the format does not support a
+            tensor.
 
     Examples:
         >>> import pathlib, tempfile
@@ -117,19 +118,21 @@ def plan_by_size(
         >>> plan_one_file(folder / "x.safetensors.index.json", folder / "y.safetensors").dry_run().bytes
         4840
     """
-    contents, others, warnings = read_whole(source, allow_links=allow_links, strict=strict)
-    stem = stem_of(plain_path(contents.sources[0].path))
-    form = chosen_format(to)
-    return by_size_plan(contents, out, max_size, stem=stem, to=form, others=others, warnings=warnings)
+    contents, others, warnings = read_all_tensors(source, allow_links=allow_links, strict=strict)
+    stem = stem_of(strip_compression(contents.sources[0].path))
+    form = to_format(to)
+    return plan_contents_by_size(
+        contents, out, max_size, stem=stem, to=form, others=others, warnings=warnings
+    )
 
 
-def groups_of(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
-    """Return positions in groups of at most so many bytes, in their order; a larger one is alone.
+def group_by_size(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
+    """Group positions, in order, so that the sizes of a group sum to at most ``most``; a larger one is alone.
 
-    The first group and the later ones have so many bytes besides.
+    ``first`` is added to the first group, ``later`` to each other group.
 
     Examples:
-        >>> groups_of([3, 4, 20, 1], 8)
+        >>> group_by_size([3, 4, 20, 1], 8)
         [[0, 1], [2], [3]]
     """
     groups: list[list[int]] = [[]]
@@ -144,7 +147,7 @@ def groups_of(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -
 
 
 @without_collector()
-def by_size_plan(
+def plan_contents_by_size(
     contents: Contents,
     folder: AnyPath,
     max_size: int,
@@ -154,18 +157,20 @@ def by_size_plan(
     others: Sequence[Other] = (),
     warnings: tuple[str, ...] = (),
 ) -> FilePlan:
-    """Return the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
+    """Make the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
     to = to or contents.format
     if not isinstance(to, ShardedFormat):
-        raise FileError(f"tensors in several files are safetensors or GGUF, not {to.name}: choose with --to")
+        raise FileError(f"{to.name} files cannot be limited in size: choose --to safetensors or --to gguf")
     if max_size < 1:
-        raise FileError(f"a file of at most {max_size} bytes holds no tensor")
+        raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
     tensors = taken(contents.tensors, contents, to)
-    headers = [to.lay_out([], to.like_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)]
-    sizes = [tensor.size + to.entry_bytes(tensor, contents) for tensor in tensors]
-    groups = groups_of(sizes, max_size, *headers)
+    headers = [
+        to.lay_out([], to.describe_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)
+    ]
+    sizes = [tensor.size + to.compute_max_entry_bytes(tensor, contents) for tensor in tensors]
+    groups = group_by_size(sizes, max_size, *headers)
     ending = to.suffixes[0]
-    names = [piece_name(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
+    names = [name_piece(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
     names = names if len(groups) > 1 else [stem + ending]
     return _plan(contents, folder, groups, names, to, stem, others, warnings)
 
@@ -179,23 +184,23 @@ def plan_one_file(
     allow_links: bool = False,
     strict: bool = False,
 ) -> FilePlan:
-    """Plan one file with all tensors of a model, which may be in several files; nothing is written.
+    """Plan one file with all tensors of a model, without writing anything.
 
     Args:
         source: as in :func:`plan_by_size`.
         out: the file to write, or its address.
-        to: its format; None goes by its name.
+        to: its format; None to detect it by its name.
         allow_links: as in :func:`plan_by_size`.
         strict: as in :func:`plan_by_size`.
 
     Raises:
-        FileError: as :func:`plan_by_size`.
+        FileError: as in :func:`plan_by_size`.
     """
-    contents, _, warnings = read_whole(source, allow_links=allow_links, strict=strict)
+    contents, _, warnings = read_all_tensors(source, allow_links=allow_links, strict=strict)
     found = Path(out)
     if is_compressed(found):
-        raise FileError(f"{shown(found.name)}: compressed files are read, and not written")
-    form = target_format(found, chosen_format(to))
+        raise FileError(f"{shown(found.name)}: compressed files cannot be written. Leave out {found.suffix}")
+    form = choose_format(found, to_format(to))
     every = [list(range(len(contents.tensors)))]
     return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings)
 
@@ -210,7 +215,7 @@ def _plan(
     others: Sequence[Other],
     warnings: tuple[str, ...],
 ) -> FilePlan:
-    folder = target_path(Path(out))
+    folder = resolve_target(Path(out))
     targets = Targets([], [], [])
     tensors = taken(contents.tensors, contents, to)
     parts: list[Part] = []
@@ -218,17 +223,17 @@ def _plan(
     several = to if isinstance(to, ShardedFormat) and len(groups) > 1 else None
     for number, (group, name) in enumerate(zip(groups, names, strict=True)):
         held = [tensors[i] for i in group]
-        like = several.like_shard(contents, number, len(groups)) if several else contents
+        like = several.describe_shard(contents, number, len(groups)) if several else contents
         layout = to.lay_out(held, like, name)
         first = targets.add(layout)
-        targets.extents.append(stretches_to(stretches_of(held), layout.places, first))
+        targets.extents.append(stretches_to(locate_tensors(held), layout.places, first))
         path = folder / name
-        own, shapes = list(column(held, "name")), list(column(held, "shape"))
+        own, shapes = list(iter_field(held, "name")), list(iter_field(held, "shape"))
         sizes = [shape[0] if shape else 1 for shape in shapes]
         parts += map(Part._make, zip(repeat(path), own, repeat(0), sizes, shapes, strict=False))
         where |= dict.fromkeys(own, name)
     if several is not None:
-        index = several.index(stem, where, sum(column(tensors, "size")))
+        index = several.make_index(stem, where, sum(iter_field(tensors, "size")))
         targets.files += [index] if index is not None else []
     made = targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
     return replace(made, warnings=warnings)

@@ -1,1 +1,1 @@
-"""What all packages use: limits for hostile files, writing all files or none, progress, the version."""
+"""Code that every package uses: untrusted files, atomic writes, progress, JSON values, the version."""

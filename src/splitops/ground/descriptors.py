@@ -1,4 +1,4 @@
-"""Descriptors of open files, and who closes them."""
+"""File descriptors that are closed even after a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from typing import Any
 
 
 class Descriptors(dict[Any, int]):
-    """Open descriptors by any key, which their owner closes.
+    """Open descriptors by any key.
 
-    A descriptor that a call returns has no owner until it is assigned: a Ctrl-C in between leaves it open.
-    Here no Python runs between opening a file and owning it, nor between giving it up and closing it.
+    Between a call that returns a descriptor and the assignment of the result, a Ctrl-C would leave the
+    descriptor open. Here, no Python code runs between opening and storing it, or between removing and closing
+    it.
     """
 
     def open(self, key: Any, path: str | os.PathLike[str], flags: int) -> None:
-        """Open a file.
+        """Open a file and store its descriptor.
 
         Args:
-            key: by which the descriptor is found.
-            path: of the file, whose bytes Windows would otherwise take for lines of text.
-            flags: of ``os.open``.
+            key: key of the descriptor.
+            path: path of the file. It is opened in binary mode on Windows, too.
+            flags: flags of ``os.open``.
 
         Raises:
-            OSError: it cannot be opened so.
-            ValueError: the path cannot be one.
+            OSError: the file cannot be opened.
+            ValueError: the path is not valid.
         """
         flags |= getattr(os, "O_BINARY", 0)
         self.update(zip((key,), map(os.open, (path,), (flags,), (0o666,)), strict=False))
 
     def close(self) -> None:
-        """Close what is left, each once, even if others close it too."""
+        """Close all descriptors, each once, even if other threads do so at the same time."""
         while self:
             with contextlib.suppress(KeyError):
                 any(map(os.close, map(self.pop, list(self))))

@@ -1,6 +1,6 @@
-"""Documents from outside, in JSON or TOML: bounded before they are parsed, and all their text is valid.
+"""Untrusted JSON and TOML documents: limited before they are parsed, with valid text only.
 
-Whatever is wrong with one is a ValueError. The readers of each kind of document name its file and place.
+Every fault is a ValueError. The readers of each kind of document add the file name and the location.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from splitops.errors import shown
 
 MAX_RANK: Final = 64
-"""The most axes of a tensor, as in NumPy."""
+"""Maximum rank of a tensor, as in NumPy."""
 MAX_DEPTH: Final = 127
-"""The deepest nesting of JSON, as in the reader of the reference implementation of safetensors."""
+"""Maximum nesting of JSON, as in the reference implementation of safetensors."""
 _MAX_VALUES: Final = 1 << 23
-"""Each takes up to 72 bytes of memory, of at least two in the text."""
+"""Maximum values of a document. A value has at least two bytes of text and up to 72 bytes of memory."""
 _MAX_TOML: Final = 1 << 20
-"""People write such files. A table in 6 bytes takes a kilobyte of memory."""
+"""Maximum bytes of a TOML document. People write these; but a table of 6 bytes needs a kilobyte of memory."""
 _MAX_PARTS: Final = 16
-"""tomllib takes quadratic time for the parts of a key."""
+"""Maximum parts of a TOML key: tomllib needs quadratic time for them."""
 
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
@@ -35,11 +35,11 @@ _TOML_TOKENS: Final = re.compile(
     rf"""|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)""",
     re.DOTALL,
 )
-"""Strings and comments, whose dots do not count, and the parts of a key."""
+"""Matches strings and comments, whose dots do not count, and keys with several parts."""
 
 
 class DocumentError(ValueError):
-    """What is wrong with a document that its format would allow."""
+    """The document is valid in its format, but exceeds a limit or is ambiguous."""
 
 
 def parse_json(
@@ -49,19 +49,19 @@ def parse_json(
     parse_float: Callable[[str], Any] | None = None,
     infinite: bool = False,
 ) -> Any:
-    """Return the value of a JSON document in UTF-8.
+    """Parse a JSON document in UTF-8.
 
-    A key that appears twice, NaN, infinity and a surrogate without its other half are errors.
+    Duplicate keys, NaN, infinity and unpaired surrogates are errors.
 
     Args:
         content: the document.
         parse_int: as in :func:`json.loads`.
         parse_float: as in :func:`json.loads`.
-        infinite: whether NaN and infinity are values, as Python writes them.
+        infinite: whether to accept NaN and infinity, as Python writes them.
 
     Raises:
-        ValueError: it is not such a document.
-        DocumentError: it has too many values or levels, or one of these keys or texts.
+        ValueError: the document is not JSON.
+        DocumentError: it has too many values or levels, a duplicate key or an unpaired surrogate.
 
     Examples:
         >>> parse_json(b'{"a": [1, "b"]}')
@@ -72,33 +72,33 @@ def parse_json(
     try:
         found = json.loads(
             text,
-            object_pairs_hook=_object,
+            object_pairs_hook=_make_object,
             parse_constant=None if infinite else _reject_constant,
             parse_int=parse_int,
             parse_float=parse_float,
         )
         if _SURROGATE.search(text):
             json.dumps(found, ensure_ascii=False).encode()
-    except RecursionError:  # the stack may be deep already
+    except RecursionError:  # the caller's stack may be deep
         raise DocumentError("values are nested too deeply") from None
     except UnicodeEncodeError as error:
-        raise DocumentError(f"{shown(error.object[error.start])} is half of a character") from None
+        raise DocumentError(f"{shown(error.object[error.start])} is an unpaired surrogate") from None
     return found
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:
-    """Return the table of a TOML document in UTF-8.
+    """Parse a TOML document in UTF-8.
 
     Raises:
-        ValueError: it is not such a document.
-        DocumentError: it is too long, or has a key of too many parts.
+        ValueError: the document is not TOML.
+        DocumentError: it is too long, or has a key with too many parts.
 
     Examples:
         >>> parse_toml(b"a.b = 1")
         {'a': {'b': 1}}
     """
     if len(content) > _MAX_TOML:
-        raise DocumentError(f"there are {len(content)} bytes, more than the limit of {_MAX_TOML}")
+        raise DocumentError(f"it has {len(content)} bytes, more than the limit of {_MAX_TOML}")
     import tomllib  # only plans, targets and expectations need it
 
     text = content.decode()
@@ -118,22 +118,22 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def _check_structure(content: bytes) -> None:
-    """Check the numbers of values and levels of a JSON document, without parsing it."""
+    """Count the values and levels of a JSON document without parsing it. Too many are a DocumentError."""
     brackets = content.count(b"[") + content.count(b"{")
     if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
         return
     plain = _JSON_STRINGS.sub(b"", content)
     values = plain.count(b"[") + plain.count(b"{") + plain.count(b",")
     if values > _MAX_VALUES:
-        raise DocumentError(f"there are {values} values, more than the limit of {_MAX_VALUES}")
+        raise DocumentError(f"it has {values} values, more than the limit of {_MAX_VALUES}")
     nested = np.frombuffer(plain.translate(None, _NO_BRACKETS), np.uint8)
-    # An opening bracket has the bit of 2 and a closing one has not.
+    # Bit 1 is set in opening brackets only.
     depth = int(((nested & 2).astype(np.int8) - 1).cumsum(dtype=np.int32).max(initial=0))
     if depth > MAX_DEPTH:
         raise DocumentError(f"values are nested {depth} levels deep, more than the limit of {MAX_DEPTH}")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)

@@ -1,4 +1,4 @@
-"""Tables for notebooks: what ``_repr_html_`` methods return."""
+"""HTML tables for notebooks, returned by ``_repr_html_`` methods."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 _MAX_ROWS: Final = 200
 
 
-def html_table(title: str, columns: Sequence[str], rows: Sequence[Iterable[object]]) -> str:
-    """Return an HTML table of texts. All texts are escaped; rows after the first 200 are only counted.
+def format_html_table(title: str, columns: Sequence[str], rows: Sequence[Iterable[object]]) -> str:
+    """Return an HTML table of escaped text. Rows after the first 200 are only counted.
 
     Examples:
-        >>> html_table("1 split", ["node"], [["<a>"]])
+        >>> format_html_table("1 split", ["node"], [["<a>"]])
         '<table><caption>1 split</caption><thead><tr><th>node</th></tr></thead>\
 <tbody><tr><td>&lt;a&gt;</td></tr></tbody></table>'
     """

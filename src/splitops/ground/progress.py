@@ -1,4 +1,4 @@
-"""Progress of long work, reported to a listener; it costs nothing without one.
+"""Progress reports of long work to a listener; without one they cost nothing.
 
 ::
 
@@ -19,14 +19,14 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How far some work is.
+    """Progress of some work.
 
     Attributes:
-        what: the work, such as ``"infer"``.
-        done: how many of its steps are done.
-        total: how many there are; None where that is not known.
-        at: what is at work now, where it has a name.
-        unit: what a step is, ``"bytes"`` for one; empty where it has no name.
+        what: name of the work, such as ``"infer"``.
+        done: number of steps that are done.
+        total: number of all steps, or None if it is unknown.
+        at: name of the current step, or empty.
+        unit: unit of a step, such as ``"bytes"``, or empty.
     """
 
     what: str
@@ -37,12 +37,12 @@ class Steps:
 
 
 Listener = Callable[[Steps | None], None]
-"""Called with the progress before each step, and with None where the work has ended."""
+"""Called with the progress before each step, and with None at the end of the work."""
 
 
 @dataclass(slots=True)
 class _Listening:
-    """A listener, and whether it hears of some work already: what is part of that is not told again."""
+    """A listener, and whether work is reported to it already. Work inside that work is not reported."""
 
     listener: Listener
     busy: bool = False
@@ -53,12 +53,11 @@ _LISTENING: Final[ContextVar[_Listening | None]] = ContextVar("listening", defau
 
 @contextmanager
 def progressing(listener: Listener) -> Iterator[None]:
-    """Tell a function of the progress of all work in the block, and in its context alone.
+    """Report the progress of all work in the block, in its context only, to a function.
 
     Args:
-        listener: called before each step, with the name of the work (``what``), how many steps are ``done``,
-            the ``total`` where it is known, and what is ``at`` work now; called with None at the end of each
-            work. What it raises ends the work.
+        listener: called with :class:`Steps` before each step, and with None at the end of each work. An
+            exception that it raises stops the work.
 
     Examples:
         >>> heard = []
@@ -75,7 +74,7 @@ def progressing(listener: Listener) -> Iterator[None]:
 
 
 def counted(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return the items of a loop, told of one by one; where nobody listens, the iterable itself."""
+    """Report the items of a loop as steps. Without a listener, ``items`` itself is returned."""
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _told(items, what)
 
@@ -89,9 +88,7 @@ def _told(items: Iterable[_Item], what: str) -> Iterator[_Item]:
 
 @contextmanager
 def telling(what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
-    """Give the block a function that tells how many steps are done, what is at work, and of how many steps.
-
-    The total is None where it is not known.
+    """Yield a function that reports progress: ``report(done, at="", of=total)``; None is an unknown total.
 
     Examples:
         >>> heard = []

@@ -1,4 +1,4 @@
-"""Files from outside: bounded reading and contained paths. What is wrong with one is a ModelError."""
+"""Untrusted files: bounded reads, and paths that stay in a folder. Every fault is a ModelError."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ from splitops.ground.descriptors import Descriptors
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
-    """Open a regular file that the caller names; a folder, pipe or device is an error, never a wait.
+    """Open a regular file that the caller names. Folders, pipes and devices are errors and never block.
 
-    Files that a document or a model names are opened by :meth:`DataFolder.open`, and by nothing else.
+    Files that a document or a model names must be opened by :meth:`DataFolder.open`.
     """
     return _open(path, path, where)
 
 
 def _open(path: Path, real: str | Path, where: Where | None, flags: int = 0) -> BinaryIO:
-    """Open the regular file ``real``, which errors call ``path``."""
+    """Open the regular file ``real``. Errors name ``path``."""
     name = os.fspath(path)
     descriptors = Descriptors()
     try:
-        # Devices may act when they are opened, so the type is checked before, and again after.
+        # Opening a device may have effects, so the type is checked before opening, and again after it.
         if stat.S_ISREG(os.stat(real).st_mode):
-            # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
+            # Without O_NONBLOCK, opening a pipe without a writer would block forever.
             descriptors.open(name, real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | flags)
             if stat.S_ISREG(os.fstat(descriptors[name]).st_mode):
                 return open(name, "rb", opener=descriptors.pop)
     except (OSError, ValueError) as error:
-        raise ModelError(f"cannot open {shown_path(path)}: {_reason(error)}", where) from error
+        raise ModelError(f"cannot open {shown_path(path)}: {_format_reason(error)}", where) from error
     finally:
         descriptors.close()
     raise ModelError(f"cannot open {shown_path(path)}: not a regular file", where)
 
 
-def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
+def read_bounded(path: Path, *, limit: int, where: Where | None = None) -> bytes:
     """Read a file of at most ``limit`` bytes."""
-    return bytes(read_content(path, limit=limit, where=where))
+    return bytes(read_buffer(path, limit=limit, where=where))
 
 
-def read_content(path: Path, *, limit: int, where: Where | None = None) -> memoryview:
-    """Read a file of at most ``limit`` bytes into memory that is quick to get for large ones."""
+def read_buffer(path: Path, *, limit: int, where: Where | None = None) -> memoryview:
+    """Read a file of at most ``limit`` bytes into uninitialised memory, which is faster for large files."""
     with open_regular(path, where) as file:
-        return read_opened(file, path, limit=limit, where=where)
+        return read_open_file(file, path, limit=limit, where=where)
 
 
-def read_opened(file: BinaryIO, path: Path, *, limit: int, where: Where | None = None) -> memoryview:
-    """Read all of an open file of at most ``limit`` bytes, which errors call ``path``."""
+def read_open_file(file: BinaryIO, path: Path, *, limit: int, where: Where | None = None) -> memoryview:
+    """Read all of an open file of at most ``limit`` bytes. Errors name ``path``."""
     size = os.fstat(file.fileno()).st_size
     if size > limit:
         raise ModelError(
-            f"{shown_path(path)} has {size} bytes, more than the {limit} that its format can have", where
+            f"{shown_path(path)} has {size} bytes, more than the limit of {limit} for its format", where
         )
-    return read_range(file, 0, size, where)  # never until the end: the file may grow meanwhile
+    return read_range(file, 0, size, where)  # not until the end, because the file may grow
 
 
 def place_of(model: object) -> Where:
-    """Return the place that errors name: the path of a model's file as it was given, no name in memory.
+    """Return the location for errors of a model: its path, or an empty location if it is in memory.
 
     Examples:
         >>> place_of("models/halves.onnx")
@@ -73,18 +73,18 @@ def place_of(model: object) -> Where:
 
 
 def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = None) -> memoryview:
-    """Read bytes of a file into memory of their own.
+    """Read bytes of a file into new memory.
 
-    A map would be quicker to make, but if the file is cut short while it is mapped, the first look at a page
-    that is gone ends the process.
+    A memory map would be faster, but if the file is truncated while it is mapped, accessing a missing page
+    crashes the process.
     """
     try:
-        # NumPy's, because a bytearray would be filled with zeros first.
+        # A bytearray would be filled with zeros first; an array of NumPy is not.
         data = memoryview(np.empty(size, np.uint8).data)
         file.seek(offset)
         done = file.readinto(data) if size else 0  # type: ignore[attr-defined]
     except (OSError, MemoryError, ValueError, OverflowError) as error:
-        raise ModelError(f"cannot read {shown_path(file.name)}: {_reason(error)}", where) from error
+        raise ModelError(f"cannot read {shown_path(file.name)}: {_format_reason(error)}", where) from error
     if done != size:
         raise ModelError(
             f"cannot read {shown_path(file.name)}: it ends at byte {offset + done}, "
@@ -96,31 +96,33 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The folder of a model as it was given: the one door to all files that the caller does not name.
+    """The folder of a model. All files that the model names, rather than the caller, are opened through it.
 
-    With ``allow_links``, a link in it may lead out of it.
+    Attributes:
+        path: the folder.
+        allow_links: whether links in it may lead out of it.
     """
 
     path: Path
     allow_links: bool = False
 
     def open(self, location: str, where: Where | None = None) -> BinaryIO:
-        """Open a regular file of the folder.
+        """Open a regular file in the folder.
 
-        ``location`` is as a model or a list of the folder has it: a relative path with ``/``.
+        ``location`` is a path from a model or a directory listing: relative, with ``/``.
         """
-        real, path = self.real_path(location, where), self.path / location
+        real, path = self.resolve(location, where), self.path / location
         if self.allow_links:
             return _open(path, path, where)
         return _open(path, real, where, getattr(os, "O_NOFOLLOW", 0))
 
     def read(self, location: str, *, limit: int, where: Where | None = None) -> bytes:
-        """Read a file of the folder of at most ``limit`` bytes."""
+        """Read a file in the folder of at most ``limit`` bytes."""
         with self.open(location, where) as file:
-            return bytes(read_opened(file, self.path / location, limit=limit, where=where))
+            return bytes(read_open_file(file, self.path / location, limit=limit, where=where))
 
-    def real_path(self, location: str, where: Where | None) -> str:
-        """Return the path of a file without links, checked to be in the folder."""
+    def resolve(self, location: str, where: Where | None) -> str:
+        """Return the path of a file without links, after checking that it is in the folder."""
         parts = location.replace("\\", "/").split("/")
         if not location.strip() or "\0" in location:
             raise ModelError(f"location {shown(location)} is not a file name", where)
@@ -131,16 +133,16 @@ class DataFolder:
             path = os.path.realpath(os.path.join(base, location))
         except (OSError, RuntimeError, ValueError) as error:
             raise ModelError(
-                f"location {shown(location)} cannot be resolved: {_reason(error)}", where
+                f"location {shown(location)} cannot be resolved: {_format_reason(error)}", where
             ) from error
         if self.allow_links or path == base or path.startswith(os.path.join(base, "")):
             return path
         raise ModelError(
-            f"location {shown(location)} leads out of the model's folder through a symbolic link; "
-            "where it may, allow_links=True follows it, as does --allow-links on the command line",
+            f"location {shown(location)} leads out of the model's folder through a symbolic link. "
+            "If you trust it, pass --allow-links (in Python: allow_links=True)",
             where,
         )
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

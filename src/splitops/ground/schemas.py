@@ -1,4 +1,4 @@
-"""JSON Schema, as far as the schemas of this package use it: where a value does not fit, and how."""
+"""Validation by JSON Schema, for the keywords that the schemas of this package use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS: Final = frozenset(
     | {"properties", "required", "additionalProperties", "minProperties", "minLength", "maxLength"}
     | {"items", "minItems", "maxItems", "uniqueItems"}
 )
-"""The words that :func:`problem` knows."""
+"""Keywords that :func:`find_problem` supports."""
 _SIZES: Final = (
     (dict, "minProperties", "maxProperties", "entries"),
     (list, "minItems", "maxItems", "entries"),
@@ -29,28 +29,27 @@ _SIZES: Final = (
 
 Schema = Mapping[str, Any]
 Problem = tuple[str, str]
-"""The place in the value, such as ``.rule[0].match``, and what is wrong with it."""
+"""Location in the value, such as ``.rule[0].match``, and what is wrong there."""
 
 
-def problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:
-    """Return where a value does not fit a schema, and how; None where it fits.
+def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:
+    """Find the first violation of a schema. Return its location and the problem, or None.
 
-    An integer is not a boolean, and no float: 2.0 is a size of nothing.
-
-    The schema has the words of :data:`WORDS`; ``root`` is the one whose ``$defs`` its references name.
+    The schema has keywords of :data:`WORDS` only. ``place`` is the location of the value itself, ``root`` the
+    schema with the ``$defs`` of references. Unlike in JSON Schema, 2.0 is not an integer.
 
     Examples:
-        >>> problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})
+        >>> find_problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})
         ('.a', 'is 2.0, not an integer')
     """
     root = schema if root is None else root
-    schema = _resolved(schema, root)
-    if "const" in schema and not _same(value, schema["const"]):
+    schema = _resolve(schema, root)
+    if "const" in schema and not _is_same(value, schema["const"]):
         return place, f"is {shown(value)}, not {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:
         return place, f"is {shown(value)}, not one of {', '.join(schema['enum'])}"
     if not _has_type(value, schema):
-        return place, f"is {shown(value)}, not {_article(_kind(schema))}"
+        return place, f"is {shown(value)}, not {_add_article(_format_types(schema))}"
     if "minimum" in schema and value < schema["minimum"]:
         return place, f"is {shown(value)}, less than {schema['minimum']}"
     for kind, least, most, what in _SIZES:
@@ -58,16 +57,16 @@ def problem(value: Any, schema: Schema, place: str = "", root: Schema | None = N
             return place, f"has {len(value)} {what}"
     found: Problem | None = None
     if isinstance(value, list):
-        found = _of_items(value, schema, place, root)
+        found = _check_items(value, schema, place, root)
     elif isinstance(value, dict):
-        found = _of_keys(value, schema, place, root)
+        found = _check_keys(value, schema, place, root)
     for word in ("anyOf", "oneOf"):
         if found is None and word in schema:
-            found = _of_kinds(value, schema[word], place, root, alone=word == "oneOf")
+            found = _check_alternatives(value, schema[word], place, root, alone=word == "oneOf")
     return found
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolve(schema: Schema, root: Schema) -> Schema:
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
     return schema
@@ -84,52 +83,56 @@ def _has_type(value: Any, schema: Schema) -> bool:
     )
 
 
-def _kind(schema: Schema) -> str:
+def _format_types(schema: Schema) -> str:
     kinds = schema["type"]
     return kinds if isinstance(kinds, str) else " or ".join(kinds)
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and value == other
 
 
-def _of_kinds(
+def _check_alternatives(
     value: Any, kinds: Sequence[Schema], place: str, root: Schema, *, alone: bool
 ) -> Problem | None:
-    """Hold a value to schemas of which one must fit, and no other where it is alone."""
+    """Find the violation of schemas of which one must match, and with ``alone`` no other."""
     meant = [kind for kind in kinds if _is_meant(value, kind, root)]
-    found = [problem(value, kind, place, root) for kind in meant]
+    found = [find_problem(value, kind, place, root) for kind in meant]
     fitting = found.count(None)
     if fitting and not (alone and fitting > 1):
         return None
     if len(found) == 1 and isinstance(value, dict | list):
         return found[0]
-    names = list(dict.fromkeys(_named(kind) for each in kinds if "type" in (kind := _resolved(each, root))))
+    names = list(
+        dict.fromkeys(_describe_type(kind) for each in kinds if "type" in (kind := _resolve(each, root)))
+    )
     if len(names) == 1:
-        return place, f"is {shown(value)}, {names[0]} of no known kind"
+        return place, f"is {shown(value)}, {names[0]} of an unknown kind"
     return place, f"is {shown(value)}, not {' or '.join(names)}"
 
 
 def _is_meant(value: Any, schema: Schema, root: Schema) -> bool:
-    """Whether a value has the type of a schema, and its constants, by which messages of a kind are known."""
-    schema = _resolved(schema, root)
+    """Return whether a value has the type of a schema and the constants that identify its kind."""
+    schema = _resolve(schema, root)
     if "oneOf" in schema:
         return any(_is_meant(value, kind, root) for kind in schema["oneOf"])
     if not _has_type(value, schema):
         return False
     fixed = {key: inner["const"] for key, inner in schema.get("properties", {}).items() if "const" in inner}
-    return not fixed or all(key in value and _same(value[key], fixed[key]) for key in fixed)
+    return not fixed or all(key in value and _is_same(value[key], fixed[key]) for key in fixed)
 
 
-def _of_items(value: list[Any], schema: Schema, place: str, root: Schema) -> Problem | None:
+def _check_items(value: list[Any], schema: Schema, place: str, root: Schema) -> Problem | None:
     if schema.get("uniqueItems") and any(one in value[:index] for index, one in enumerate(value)):
-        return place, "has an entry twice"
+        return place, "has a duplicate entry"
     if "items" not in schema:
         return None
-    return _first(problem(one, schema["items"], f"{place}[{i}]", root) for i, one in enumerate(value))
+    return _find_first(
+        find_problem(one, schema["items"], f"{place}[{i}]", root) for i, one in enumerate(value)
+    )
 
 
-def _of_keys(value: dict[str, Any], schema: Schema, place: str, root: Schema) -> Problem | None:
+def _check_keys(value: dict[str, Any], schema: Schema, place: str, root: Schema) -> Problem | None:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for key in schema.get("required", ()):
         if key not in value:
@@ -137,21 +140,21 @@ def _of_keys(value: dict[str, Any], schema: Schema, place: str, root: Schema) ->
     for key, inner in value.items():
         wanted = known.get(key, others)
         if wanted is False:
-            return place, f"has {shown(key)}, which is none of {', '.join(known)}"
-        found = None if wanted is True else problem(inner, wanted, f"{place}.{key}", root)
+            return place, f"has the unknown key {shown(key)}: use {', '.join(known)}"
+        found = None if wanted is True else find_problem(inner, wanted, f"{place}.{key}", root)
         if found is not None:
             return found
     return None
 
 
-def _first(found: Iterable[Problem | None]) -> Problem | None:
+def _find_first(found: Iterable[Problem | None]) -> Problem | None:
     return next(filter(None, found), None)
 
 
-def _article(kind: str) -> str:
+def _add_article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aio' else 'a'} {kind}"
 
 
-def _named(schema: Schema) -> str:
-    text = _article(_kind(schema))
+def _describe_type(schema: Schema) -> str:
+    text = _add_article(_format_types(schema))
     return f"{text} of at least {schema['minimum']}" if "minimum" in schema else text

@@ -1,4 +1,4 @@
-"""Signals that end a process: held back while a block runs, and what a command does about them."""
+"""Signals that end a process: defer them during a block, and handle them in commands."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from typing import Final, NoReturn
 ENDING: Final = tuple(
     getattr(signal, name) for name in ("SIGHUP", "SIGTERM", "SIGINT") if hasattr(signal, name)
 )
-"""Signals that end a command: a closed terminal, a scheduler or system that stops it, Ctrl-C."""
+"""Signals that end a command: the terminal was closed, the system or a scheduler stops it, Ctrl-C."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has ended a command; ``number`` says which."""
+    """The signal ``number`` has ended a command."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__()
 
 
-def code_of(error: KeyboardInterrupt) -> int:
-    """Return the exit code of a process that this has ended: 128 and the number of the signal.
+def get_exit_code(error: KeyboardInterrupt) -> int:
+    """Return the exit code after an interrupt: 128 plus the number of the signal.
 
     Examples:
-        >>> code_of(KeyboardInterrupt()), code_of(Interrupted(15))
+        >>> get_exit_code(KeyboardInterrupt()), get_exit_code(Interrupted(15))
         (130, 143)
     """
     return 128 + int(getattr(error, "number", signal.SIGINT))
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise :class:`Interrupted`; a second signal ends the process at once. It is the handler of commands."""
+    """Handle a signal in a command: raise :class:`Interrupted`. A second signal ends the process at once."""
     for each in ENDING:
         if signal.getsignal(each) is interrupt:
-            signal.signal(each, end_at_once)
+            signal.signal(each, exit_at_once)
     raise Interrupted(number)
 
 
-def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """End the process. This is a handler that nothing holds back: files stay as after ``kill -KILL``."""
+def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process immediately. This handler is never deferred: files are left as after ``kill -KILL``."""
     os._exit(128 + number)
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back the signals that end a process until the block is done, or has failed."""
+    """Defer the signals that end a process until the block has finished or failed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     pending: list[int] = []
     try:
         with contextlib.ExitStack() as stack:
-            # Ctrl-C is the last to be let through: it would leave the others held back.
+            # Ctrl-C is restored last: its exception would prevent the restoring of the others.
             for number in reversed(ENDING):
                 stack.enter_context(_held_back(number, pending))
             yield
@@ -67,16 +67,16 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _held_back(number: int, pending: list[int]) -> Iterator[None]:
-    """Note a signal instead of handling it."""
+    """Record a signal instead of handling it."""
     handler = signal.getsignal(number)
-    # None was set by a program around Python, which could not put it back.
-    if handler in (None, signal.SIG_IGN, end_at_once):
+    # None is a handler of the embedding program, which Python could not restore.
+    if handler in (None, signal.SIG_IGN, exit_at_once):
         yield
         return
 
     def note(found: int, frame: FrameType | None) -> None:
         if pending and handler is interrupt:
-            end_at_once(found, frame)
+            exit_at_once(found, frame)
         pending.append(found)
 
     signal.signal(number, note)

@@ -1,4 +1,4 @@
-"""Hidden folders in which files are written before they take their places: of this user, and of one run."""
+"""Staging folders: hidden folders of one user and run, for files that are not published yet."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from splitops.errors import ModelError, shown, shown_path
 from splitops.ground.descriptors import Descriptors
 
 LOCK_NAME: Final = ".journal"
-"""The file of a folder that a run locks, and in which it may note what it has done."""
+"""Name of the file that a run locks. It may also use it as a journal."""
 _DRAFTS: Final = "files"
-"""The folder in it where files are written. Their names may be any, also those of the others in it."""
+"""Name of the subfolder for new files. Files may have any name, even that of the lock."""
 _BEFORE: Final = "before"
-"""The folder in it where the files that are replaced wait."""
+"""Name of the subfolder for files that are being replaced."""
 _MAX_NAME: Final = 200
 """Maximum bytes of the set's name in a folder name. Most file systems limit names to 255 bytes."""
 _MAX_TRIES: Final = 100
-"""Attempts to lock a folder that other runs remove meanwhile."""
+"""Maximum attempts to lock a folder that other runs remove at the same time."""
 _FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
-"""Whether the system opens folders. Windows does not."""
+"""Whether the system can open folders. Windows cannot."""
 _DESCRIPTORS: Final = "/proc/self/fd"
-"""The folder that has the open descriptors of this process, on Linux."""
+"""Folder with the open descriptors of this process, on Linux."""
 UNFOLLOWED: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Flags with which neither a link is followed nor a pipe waited for."""
+"""Flags that reject links and do not wait for pipes."""
 
 
-class Stays(enum.Enum):
-    """When a staging folder stays although its files were not published."""
+class Retention(enum.Enum):
+    """When to keep a staging folder whose files were not published."""
 
     NEVER = enum.auto()
     AFTER_INTERRUPT = enum.auto()
     ALWAYS = enum.auto()
 
 
-def staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files; a checksum replaces the end of a long name."""
+def make_staging_path(folder: Path, name: str) -> Path:
+    """Return the path of the staging folder of a set of files. A checksum ends a long name."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -52,22 +52,21 @@ def staging_path(folder: Path, name: str) -> Path:
 
 
 class OpenFolder:
-    """A folder that is open.
+    """An open folder, whose contents are reached by paths below :attr:`root`.
 
-    What is in it is reached by paths below :attr:`root`. On Linux they lead through a descriptor of the
-    folder, so that a link or folder that is put in its place meanwhile is never written to. Where the system
-    has no such paths, they contain the name of the folder: then the folder around it has to be safe from
-    others, as that of any file has to be.
+    On Linux, these paths go through a descriptor of the folder, so they never reach a link or folder that
+    replaces it later. On systems without such paths, they contain the name of the folder. Then the parent
+    folder must be protected from other users, as for any file.
 
     Attributes:
-        root: the beginning of the paths by which this process opens what is in it.
+        root: path for access to the contents in this process.
     """
 
     def __init__(self, path: Path, flags: int = 0) -> None:
-        """Open a folder that may be unreadable, with more ``flags`` of ``os.open``.
+        """Open a folder, which does not have to be readable, with additional ``flags`` of ``os.open``.
 
         Raises:
-            OSError: it cannot be opened so.
+            OSError: the folder cannot be opened.
         """
         self._path = path
         self._opened = Descriptors()
@@ -75,18 +74,18 @@ class OpenFolder:
             self._opened.open("folder", path, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | flags)
         self.root = self._find_root()
 
-    def status(self) -> os.stat_result:
-        """Return the status of the folder."""
+    def read_status(self) -> os.stat_result:
+        """Return the status of the folder, as ``os.stat`` does."""
         for descriptor in self._opened.values():
             return os.fstat(descriptor)
         return os.lstat(self._path)
 
     def is_at(self, path: Path) -> bool:
-        """Return whether a path leads to the folder; without descriptors every one does."""
-        return not self._opened or os.path.samestat(os.stat(path), self.status())
+        """Return whether a path leads to this folder. Always true on systems that cannot open folders."""
+        return not self._opened or os.path.samestat(os.stat(path), self.read_status())
 
     def close(self) -> None:
-        """Close it."""
+        """Close the descriptor of the folder."""
         self._opened.close()
 
     def _find_root(self) -> Path:
@@ -99,26 +98,26 @@ class OpenFolder:
 
 
 class StagingFolder:
-    """A hidden folder that only this user may enter, in a folder that it keeps open: see :class:`OpenFolder`.
+    """A hidden folder that only this user may enter.
 
     Attributes:
-        path: its name, for messages and for other processes.
-        around: the folder that it is in.
-        root: the beginning of the paths by which this process opens what is in it.
-        existed: whether it was there before.
-        stays: when it stays although its files were not published.
+        path: its path, for messages and for other processes.
+        around: its parent folder, which stays open.
+        root: path for access to the contents in this process; see :class:`OpenFolder`.
+        existed: whether it existed before.
+        retention: when to keep it if its files were not published.
     """
 
     def __init__(self, path: Path, *, again: bool = False) -> None:
-        """Make a folder, or (``again``) open one that was there before.
+        """Create the folder or, with ``again``, open it if it exists.
 
         Raises:
-            OSError: it cannot be made or opened.
-            ModelError: what is there was not left by a run of this user.
+            OSError: it cannot be created or opened.
+            ModelError: it exists, but is not a folder that a run of this user has left.
         """
         self.path = path
         self.existed = False
-        self.stays = Stays.NEVER
+        self.retention = Retention.NEVER
         self._is_closed = False
         self._folder: OpenFolder | None = None
         self._lock: BinaryIO | None = None
@@ -126,7 +125,7 @@ class StagingFolder:
         self._place = self.around.root / path.name
         try:
             try:
-                os.mkdir(self._place, 0o700)  # whatever others may do in the folders around it
+                os.mkdir(self._place, 0o700)  # even if others may write to the parent folder
             except FileExistsError:
                 if not again:
                     raise
@@ -137,15 +136,15 @@ class StagingFolder:
             raise
 
     @classmethod
-    def take(cls, path: Path) -> Self:
-        """Make and lock the staging folder of this path, or take over the one that a run has left.
+    def open_locked(cls, path: Path) -> Self:
+        """Open and lock the staging folder at a path. Create it if it does not exist.
 
         Raises:
-            OSError: it cannot be made or opened.
-            ModelError: another run writes there, or what is there was not left by a run of this user.
+            OSError: it cannot be created or opened.
+            ModelError: another run has locked it, or it is not a folder that a run of this user has left.
         """
         for _ in range(_MAX_TRIES):
-            with contextlib.suppress(FileNotFoundError):  # the run that had it has just removed it
+            with contextlib.suppress(FileNotFoundError):  # another run has just removed it
                 staging = cls(path, again=True)
                 try:
                     if staging._take_lock():
@@ -154,81 +153,81 @@ class StagingFolder:
                     staging.close()
                     raise
                 staging.close()
-            os.stat(path.parent)  # else it can never be made
-        raise _is_locked(path)
+            os.stat(path.parent)  # raises if the parent folder does not exist
+        raise _make_locked_error(path)
 
     @property
     def lock(self) -> BinaryIO:
-        """The locked file, open for reading and writing."""
-        assert self._lock is not None  # the folder was taken
+        """The lock file, open for reading and writing."""
+        assert self._lock is not None  # the folder was opened by open_locked
         return self._lock
 
     @property
     def is_used(self) -> bool:
-        """Whether a run has written anything there."""
-        return any(self._others()) or bool(os.fstat(self.lock.fileno()).st_size)
+        """Whether a run has written anything in the folder."""
+        return any(self._iter_content()) or bool(os.fstat(self.lock.fileno()).st_size)
 
     @property
     def drafts(self) -> Path:
-        """Where files and folders of the folder around are written, by their names."""
+        """Subfolder for new files, which have their final names there."""
         return self.root / _DRAFTS
 
     @property
     def before(self) -> Path:
-        """Where the files that they replace wait, by their names."""
+        """Subfolder for files that are being replaced, under their names."""
         return self.root / _BEFORE
 
-    def name_of(self, path: Path) -> Path:
-        """Return a path below the root as other processes and people know it; others as they are."""
+    def get_public_path(self, path: Path) -> Path:
+        """Convert a path below the root to one that is valid in other processes; others are unchanged."""
         return self.path / path.relative_to(self.root) if path.is_relative_to(self.root) else path
 
     def check(self) -> None:
-        """Reject a folder with anything that no run writes: links, pipes, devices, files of others.
+        """Check that the folder only has what runs write: no links, pipes, devices or files of other users.
 
         Raises:
-            ModelError: there is such a thing.
+            ModelError: there is anything else.
         """
-        owner = self._status().st_uid
+        owner = self._read_status().st_uid
         for folder, folders, files in os.walk(self.root):
             for name in (*folders, *files):
                 found = os.lstat(os.path.join(folder, name))
-                # A file that waits to be put back may still have its place, too.
+                # A file that is being replaced may have a second link, its final path.
                 own = _BEFORE not in Path(folder).relative_to(self.root).parts[:1]
                 again = own and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
                 kind = _describe(found) or ("a second name of a file" if again else "")
                 if not kind and found.st_uid != owner:
                     kind = f"of user {found.st_uid}"
                 if kind:
-                    raise self._foreign(f"{shown(name)} in it is {kind}")
+                    raise self._make_error(f"{shown(name)} in it is {kind}")
 
     def clear(self) -> None:
-        """Remove everything in it but the lock, which becomes empty.
+        """Remove everything except the lock file, which becomes empty.
 
         Raises:
-            ModelError: something in it cannot be removed.
+            ModelError: something cannot be removed.
         """
-        for path in self._others():
+        for path in self._iter_content():
             _remove(path)
-        for path in self._others():
-            raise self._foreign(f"{shown(path.name)} in it cannot be removed")
+        for path in self._iter_content():
+            raise self._make_error(f"{shown(path.name)} in it cannot be removed")
         self.lock.truncate(0)
 
     def remove(self) -> None:
-        """Remove it with everything in it; the lock last, so that no other run has the folder before."""
+        """Remove the folder. The lock file is removed last, so that no other run opens the folder before."""
         if self._is_closed and (_FOLDERS_OPEN or not self.path.exists()):
             return
-        for path in self._others():
+        for path in self._iter_content():
             _remove(path)
-        if not _FOLDERS_OPEN:  # nor are open files removed
+        if not _FOLDERS_OPEN:  # Windows cannot remove open files
             self.close()
         with contextlib.suppress(OSError):
             (self.root / LOCK_NAME).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another run may have it already
+        with contextlib.suppress(OSError):  # another run may have locked it
             self._place.rmdir()
         self.close()
 
     def close(self) -> None:
-        """Close it, unlocked, as it is."""
+        """Close and unlock the folder without changing it."""
         self._is_closed = True
         if self._lock is not None:
             self._lock.close()
@@ -242,35 +241,35 @@ class StagingFolder:
         except OSError:
             kind = _describe(os.lstat(self._place), folder=True)
             if kind:
-                raise self._foreign(f"it is {kind}") from None
+                raise self._make_error(f"it is {kind}") from None
             raise
         if self.existed:
-            found = self._folder.status()
+            found = self._folder.read_status()
             kind = _describe(found, folder=True)
             if kind:
-                raise self._foreign(f"it is {kind}")
-            rights = _rights(found)
-            if rights != (_user(), 0) and rights != self._rights_here():
+                raise self._make_error(f"it is {kind}")
+            rights = _read_rights(found)
+            if rights != (_get_user(), 0) and rights != self._probe_rights():
                 mode = stat.S_IMODE(found.st_mode)
                 open_to_all = f"its mode {mode:03o} lets others write to it"
-                raise self._foreign(open_to_all if mode & 0o022 else f"user {rights[0]} owns it")
+                raise self._make_error(open_to_all if mode & 0o022 else f"user {rights[0]} owns it")
         return self._folder.root
 
-    def _status(self) -> os.stat_result:
+    def _read_status(self) -> os.stat_result:
         assert self._folder is not None  # it was opened
-        return self._folder.status()
+        return self._folder.read_status()
 
-    def _rights_here(self) -> tuple[int, int]:
-        """Return the rights that a new folder has here: some file systems have no owners or modes."""
-        path = staging_path(self.around.root, secrets.token_hex(8))
+    def _probe_rights(self) -> tuple[int, int]:
+        """Return the rights of a new folder in the same place: some file systems have no owners or modes."""
+        path = make_staging_path(self.around.root, secrets.token_hex(8))
         os.mkdir(path, 0o700)
         try:
-            return _rights(os.lstat(path))
+            return _read_rights(os.lstat(path))
         finally:
             os.rmdir(path)
 
     def _take_lock(self) -> bool:
-        """Lock the folder. Return False if the run that had it has removed it meanwhile."""
+        """Lock the folder. Return False if another run has removed it in the meantime."""
         opened, name = Descriptors(), os.fspath(self.root / LOCK_NAME)
         with contextlib.suppress(FileNotFoundError):
             self._check_lock(os.lstat(name))
@@ -287,7 +286,7 @@ class StagingFolder:
         _lock(self._lock.fileno(), self.path)
         try:
             same = os.path.samestat(os.lstat(name), found)
-            return same and os.path.samestat(os.lstat(self._place), self._status())
+            return same and os.path.samestat(os.lstat(self._place), self._read_status())
         except FileNotFoundError:
             return False
 
@@ -295,23 +294,23 @@ class StagingFolder:
         kind = _describe(found) or ("a folder" if stat.S_ISDIR(found.st_mode) else "")
         kind = kind or ("a second name of a file" if found.st_nlink > 1 else "")
         if kind:
-            raise self._foreign(f"{shown(LOCK_NAME)} in it is {kind}")
+            raise self._make_error(f"{shown(LOCK_NAME)} in it is {kind}")
 
-    def _foreign(self, problem: str) -> ModelError:
+    def _make_error(self, problem: str) -> ModelError:
         return ModelError(
             f"{shown_path(self.path)} was not left by a run of this user: {problem}. Nothing was written. "
             "Delete it and run again"
         )
 
-    def _others(self) -> Iterator[Path]:
-        """Yield what is in the folder but for the lock."""
+    def _iter_content(self) -> Iterator[Path]:
+        """Yield everything in the folder except the lock file."""
         for name in os.listdir(self.root):
             if name != LOCK_NAME:
                 yield self.root / name
 
 
 def _describe(found: os.stat_result, *, folder: bool = False) -> str:
-    """Say what a file is that is neither regular nor a folder, or (``folder``) is not a folder."""
+    """Describe a file that is not regular and not a folder or, with ``folder``, not a folder; else ""."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     if stat.S_ISLNK(found.st_mode) or (junction and getattr(found, "st_reparse_tag", 0) == junction):
         return "a link"
@@ -320,17 +319,17 @@ def _describe(found: os.stat_result, *, folder: bool = False) -> str:
     return "" if stat.S_ISDIR(found.st_mode) else "a pipe, socket or device"
 
 
-def _rights(found: os.stat_result) -> tuple[int, int]:
-    """Return the owner, and the part of the mode by which others may write."""
+def _read_rights(found: os.stat_result) -> tuple[int, int]:
+    """Return the owner, and the bits of the mode that let others write."""
     return found.st_uid, stat.S_IMODE(found.st_mode) & 0o022
 
 
-def _user() -> int:
+def _get_user() -> int:
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder, as far as the system lets it; links are not followed."""
+    """Remove a file or folder as far as possible. Links are not followed."""
     with contextlib.suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             shutil.rmtree(path, ignore_errors=True)
@@ -345,8 +344,8 @@ def _lock(descriptor: int, folder: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise _is_locked(folder) from error
+            raise _make_locked_error(folder) from error
 
 
-def _is_locked(folder: Path) -> ModelError:
-    return ModelError(f"another run writes to {shown_path(folder)}")
+def _make_locked_error(folder: Path) -> ModelError:
+    return ModelError(f"another run is writing to {shown_path(folder)}: wait until it has finished")

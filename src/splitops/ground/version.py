@@ -1,3 +1,3 @@
-"""The version of the package, which the build reads too."""
+"""The version of the package. The build reads it, too."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Files for others: a set of files appears whole and all together, or not at all."""
+"""Atomic writes: a set of files appears completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from typing import BinaryIO, Final, Self
 
 from splitops.errors import ModelError, shown_path
 from splitops.ground.signals import uninterrupted
-from splitops.ground.staging import UNFOLLOWED, OpenFolder, StagingFolder, Stays, staging_path
+from splitops.ground.staging import UNFOLLOWED, OpenFolder, Retention, StagingFolder, make_staging_path
 
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
-"""So many files are brought to the disk one by one, milliseconds each; the rest in one step.
+"""Maximum number of files that are flushed to disk one by one, rather than all in one step.
 
-A file that takes its place before its bytes are on the disk could be empty after a power failure.
+A file that is published before its bytes are on disk could be empty after a power failure.
 """
 
-_APPEARED: Final = (errno.ENOTEMPTY, errno.EEXIST)
-"""Errors of moving a folder to a place where another one is."""
+_EXISTS_ERRORS: Final = (errno.ENOTEMPTY, errno.EEXIST)
+"""Errors of moving a folder to a path at which another folder exists."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write one file, whole or not at all.
+    """Write one file, completely or not at all.
 
     Raises:
-        ModelError: as :class:`StagedFiles`.
+        ModelError: as in :class:`StagedFiles`.
     """
     with StagedFiles() as files, files.open(path) as file:
         file.write(content)
@@ -40,15 +40,16 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A file of the set.
+    """A file or folder of the set.
 
     Attributes:
-        draft: where it is written.
-        place: where it belongs, as this process reaches it.
-        target: the same place, as people know it.
-        before: where the file before it waits.
+        draft: path at which it is written.
+        place: final path, through the open parent folder.
+        target: final path for messages.
+        before: path for the file that it replaces.
         folder: whether it is a folder.
-        names: what is in a new folder, in the order in which it would be moved alone.
+        names: names in a new folder, in the order in which they are moved if the folder cannot be moved as
+            one.
     """
 
     draft: Path
@@ -61,34 +62,34 @@ class _Staged:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder of files: where they are written, where they belong, and where those before them wait."""
+    """Paths for the files of one folder: for drafts, for the final files, and for those that are replaced."""
 
     drafts: Path
     places: Path
     before: Path
 
     def stage(self, path: Path, *, folder: bool, names: Sequence[str] | None = None) -> _Staged:
-        """Return the file of a path in the folder."""
+        """Return the entry for a path in the folder."""
         name, inside = path.name, None if names is None else tuple(names)
         return _Staged(self.drafts / name, self.places / name, path, self.before / name, folder, inside)
 
 
 class StagedFiles:
-    """Writes files into hidden folders beside their places, and moves them there when all are whole.
+    """Writes files into hidden folders next to their final paths, and moves them there when all are complete.
 
-    A file of the same name is replaced, a link is replaced and not followed. An error, Ctrl-C or a failing
-    move puts everything back as it was. Each file takes its place in one step, in the order of opening: open
-    the file that refers to the others last.
+    Existing files are replaced; links are replaced, not followed. After an error, Ctrl-C or a failed move,
+    everything is restored. Each file is moved in one step, in the order of opening, so open a file that
+    refers to others last.
 
     Args:
-        make_folders: whether a missing folder is made (and removed again if the set fails); it is an error
-            otherwise.
+        make_folders: whether to create missing folders, and to remove them if the set fails. Otherwise a
+            missing folder is an error.
 
     Attributes:
-        kept: the hidden folders that have stayed, see :attr:`StagingFolder.stays`.
+        kept: hidden folders that were kept; see :attr:`StagingFolder.retention`.
 
     Raises:
-        ModelError: a file cannot be made, written or put in its place.
+        ModelError: a file cannot be created, written or moved.
 
     Examples:
         >>> import tempfile
@@ -105,7 +106,7 @@ class StagedFiles:
         self._streamed = 0
         self._folders: list[StagingFolder] = []
         self._drafts: dict[Path, _Folder] = {}
-        """By folder, where files of it are written."""
+        """Paths for the files of each folder."""
         self._appeared: list[OpenFolder] = []
         self._made: list[Path] = []
         self._unrestored: set[Path] = set()
@@ -129,7 +130,7 @@ class StagedFiles:
 
     @contextlib.contextmanager
     def open(self, path: Path) -> Iterator[BinaryIO]:
-        """Open a new file of the set for writing; what fails to write is an error of this path."""
+        """Yield a new file of the set for writing. Errors of writing name this path."""
         try:
             staged = self._stage(path)
             with staged.draft.open("xb") as file:
@@ -139,67 +140,71 @@ class StagedFiles:
                 self._streamed += 1
                 if self._streamed <= _SYNCED_ALONE:
                     os.fsync(file.fileno())
-        except BrokenPipeError:  # of the terminal, which may show progress: no regular file has it
+        except BrokenPipeError:  # the terminal that shows progress was closed
             raise
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise _make_write_error(path, error) from error
 
     def place(self, path: Path, *, folder: bool = False) -> Path:
-        """Add a file, or a folder as one, to the set that the caller writes and makes durable; return where.
+        """Add a file or folder to the set and return its draft path. The caller writes and flushes it.
 
         Raises:
-            ModelError: the folder beside its place cannot be made.
+            ModelError: the hidden folder cannot be created.
         """
         try:
             staged = self._stage(path, folder=folder)
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise _make_write_error(path, error) from error
         self._files.append(staged)
         return staged.draft
 
     def place_new(self, folder: Path, names: Sequence[str]) -> Path:
-        """Add a folder that is not there yet, with files of these names; return where they are written.
+        """Add a new folder with files of the given names to the set, and return its draft path.
 
-        It appears in one step. Where it is there in the end, the files are moved into it one by one.
+        It is published by one move. If it exists by then, its files are moved into it one by one.
 
         Raises:
-            ModelError: the folder beside its place cannot be made.
+            ModelError: the hidden folder cannot be created.
         """
         try:
-            staged = self._drafts_in(folder.parent).stage(folder, folder=True, names=names)
+            staged = self._find_drafts(folder.parent).stage(folder, folder=True, names=names)
             staged.draft.mkdir(exist_ok=True)
         except OSError as error:
-            raise _cannot_write(folder, error) from error
-        self._drafts[folder] = _Folder(staged.draft, staged.place, staged.before)  # for other files in it
+            raise _make_write_error(folder, error) from error
+        self._drafts[folder] = _Folder(
+            staged.draft, staged.place, staged.before
+        )  # later files in it go there, too
         self._files.append(staged)
         return staged.draft
 
-    def take(self, folder: Path, name: str) -> StagingFolder:
-        """Take the hidden folder of a name in a folder; files of that folder are then written in it.
+    def open_staging(self, folder: Path, name: str) -> StagingFolder:
+        """Open and lock the staging folder ``name`` in a folder. Files of that folder are then written in it.
 
         Raises:
-            OSError: it cannot be made.
-            ModelError: see :meth:`StagingFolder.take`.
+            OSError: it cannot be created.
+            ModelError: see :meth:`StagingFolder.open_locked`.
         """
-        return self._add(folder, lambda: StagingFolder.take(staging_path(folder, name)))
+        return self._add(folder, lambda: StagingFolder.open_locked(make_staging_path(folder, name)))
 
     def drop(self, staging: StagingFolder) -> None:
-        """Remove a folder that was taken, with what is in it."""
+        """Remove a staging folder and its contents from the set."""
         with uninterrupted():
             staging.remove()
             self._folders.remove(staging)
 
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
         _reject_other_kind(path, folder=folder)
-        return self._drafts_in(path.parent).stage(path, folder=folder)
+        return self._find_drafts(path.parent).stage(path, folder=folder)
 
-    def _drafts_in(self, folder: Path) -> _Folder:
-        """Return where files of a folder are written: in a hidden folder in it, made if it is missing."""
+    def _find_drafts(self, folder: Path) -> _Folder:
+        """Return the paths for files of a folder. Create its hidden folder if necessary."""
         if folder not in self._drafts:
             staging = next((each for each in self._folders if each.path.parent == folder), None)
             if staging is None:
-                # A folder and not a name of its own for each file: any name that the target may have fits.
-                staging = self._add(folder, lambda: StagingFolder(staging_path(folder, secrets.token_hex(8))))
+                # In a hidden folder, drafts have their final names, so even the longest names fit.
+                staging = self._add(
+                    folder, lambda: StagingFolder(make_staging_path(folder, secrets.token_hex(8)))
+                )
             staging.drafts.mkdir(exist_ok=True)
             self._drafts[folder] = _Folder(staging.drafts, staging.around.root, staging.before)
         return self._drafts[folder]
@@ -212,7 +217,7 @@ class StagedFiles:
                 try:
                     staging = make()
                     break
-                except FileNotFoundError:  # another run had made the folder, and has removed it again
+                except FileNotFoundError:  # another run has created the parent folder and removed it again
                     if not (self._make_folders and others):
                         raise
             self._folders.append(staging)
@@ -221,7 +226,7 @@ class StagedFiles:
     def _make(self, folder: Path) -> None:
         for missing in reversed([folder, *folder.parents]):
             if not missing.exists():
-                with contextlib.suppress(FileExistsError):  # another run has just made it
+                with contextlib.suppress(FileExistsError):  # another run has just created it
                     missing.mkdir()
                     self._made.append(missing)
 
@@ -229,40 +234,40 @@ class StagedFiles:
         if self._streamed > _SYNCED_ALONE:
             os.sync()
         self._reject_other_folders()
-        moves = list(self._to_move())
+        moves = list(self._iter_moves())
         drafts = []
         for staged in moves:
             try:
                 drafts.append(os.lstat(staged.draft))
             except OSError as error:
-                raise _cannot_write(staged.target, error) from error
+                raise _make_write_error(staged.target, error) from error
         for index, staged in enumerate(moves):
             try:
                 there = _reject_other_kind(staged.place, folder=staged.folder)
-                # If the last move fails, its target is as it was: alone, a file needs nothing kept. A folder
-                # is never replaced in one step.
+                # If the last move fails, its target is unchanged, so the last file needs no backup. A folder
+                # does, because it is never replaced in one step.
                 last = index + 1 == len(moves) and not staged.folder
                 if not last and there:
-                    _keep(staged)
+                    _back_up(staged)
                 os.replace(staged.draft, staged.place)
             except BaseException as error:
                 undone = zip(reversed(moves[: index + 1]), reversed(drafts[: index + 1]), strict=True)
-                kept = [path for path in (_put_back(*each) for each in undone) if path]
+                kept = [path for path in (_restore(*each) for each in undone) if path]
                 self._unrestored = {folder for path in kept for folder in path.parents}
                 if isinstance(error, OSError):
-                    if staged.names is not None and error.errno in _APPEARED and not kept:
+                    if staged.names is not None and error.errno in _EXISTS_ERRORS and not kept:
                         self._publish()
                         return
-                    raise _cannot_write(staged.target, error, [*map(self._name_of, kept)]) from error
+                    raise _make_write_error(staged.target, error, [*map(self._name_of, kept)]) from error
                 raise
         self._files.clear()
         for staging in self._folders:
-            staging.stays = Stays.NEVER
+            staging.retention = Retention.NEVER
 
-    def _to_move(self) -> Iterator[_Staged]:
-        """Yield what is moved: a new folder as one, or what is in it where the folder has appeared since."""
+    def _iter_moves(self) -> Iterator[_Staged]:
+        """Yield what to move: a new folder as one, or its contents if others have created the folder."""
         new: dict[Path, _Folder | None] = {}
-        """New folders by their drafts, or None for those that are moved as one."""
+        """The paths for each new folder, by its draft; None if it is moved as one."""
         for staged in self._files:
             if staged.names is None:
                 if staged.draft.parent not in new:
@@ -277,34 +282,34 @@ class StagedFiles:
                     _reject_other_kind(staged.place, folder=True)
                     self._appeared.append(OpenFolder(staged.place, UNFOLLOWED))
                 except OSError as error:
-                    raise _cannot_write(staged.target, error) from error
+                    raise _make_write_error(staged.target, error) from error
                 new[staged.draft] = around = _Folder(staged.draft, self._appeared[-1].root, staged.before)
                 for name in staged.names:
                     yield around.stage(staged.target / name, folder=(staged.draft / name).is_dir())
 
     def _reject_other_folders(self) -> None:
-        """Reject folders that are not, by their names, those in which the set was begun."""
+        """Raise an error if a parent folder was replaced by another one since the set began."""
         for staging in self._folders:
             folder = staging.path.parent
             try:
                 same = staging.around.is_at(folder)
             except OSError as error:
-                raise _cannot_write(folder, error) from error
+                raise _make_write_error(folder, error) from error
             if not same:
                 raise ModelError(f"cannot write into {shown_path(folder)}: it was replaced by another folder")
 
     def _name_of(self, path: Path) -> Path:
         for staging in self._folders:
-            path = staging.name_of(path)
+            path = staging.get_public_path(path)
         return path
 
     def clean(self) -> None:
-        """Remove the hidden folders; again, where one stayed because a file in it was open."""
+        """Remove the hidden folders. Repeatable if one could not be removed because of an open file."""
         for staging in list(self._folders):
             if staging.root in self._unrestored:
                 staging.close()
-            elif staging.stays is Stays.ALWAYS or (
-                staging.stays is Stays.AFTER_INTERRUPT and self._interrupted
+            elif staging.retention is Retention.ALWAYS or (
+                staging.retention is Retention.AFTER_INTERRUPT and self._interrupted
             ):
                 staging.close()
                 self.kept.append(staging.path)
@@ -320,8 +325,8 @@ class StagedFiles:
                 folder.rmdir()
 
 
-def _keep(staged: _Staged) -> None:
-    """Keep the file that is replaced; a second link leaves it in its place until the replacement."""
+def _back_up(staged: _Staged) -> None:
+    """Back up a file that will be replaced, if possible as a second link, so that it stays until then."""
     staged.before.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(staged.place, staged.before, follow_symlinks=False)
@@ -329,16 +334,16 @@ def _keep(staged: _Staged) -> None:
         os.replace(staged.place, staged.before)
 
 
-def _put_back(staged: _Staged, draft: os.stat_result) -> Path | None:
-    """Undo the move of a file; return where the file before it still waits, if it cannot be put back."""
+def _restore(staged: _Staged, draft: os.stat_result) -> Path | None:
+    """Undo a move. Return the path of the backup if it cannot be restored."""
     try:
-        # Its place is cleared only if the draft is there, and never if the draft was not moved.
+        # Only remove the file at the final path if it is the moved draft.
         moved = os.path.lexists(staged.place) and os.path.samestat(os.lstat(staged.place), draft)
         if moved and staged.folder:
             os.replace(staged.place, staged.draft)
         if os.path.lexists(staged.before):
             os.replace(staged.before, staged.place)
-            # Of two links to one file, a replacement leaves both.
+            # Renaming one of two links to the same file does nothing.
             staged.before.unlink(missing_ok=True)
         elif moved and not staged.folder:
             staged.place.unlink()
@@ -348,23 +353,23 @@ def _put_back(staged: _Staged, draft: os.stat_result) -> Path | None:
 
 
 def _reject_other_kind(path: Path, *, folder: bool) -> bool:
-    """Reject a folder in the place of a file, or the reverse; return whether anything is there."""
+    """Reject a folder at the path of a file, or the reverse. Return whether anything exists there."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
     if is_folder and not folder:
-        raise IsADirectoryError(errno.EISDIR, "a folder of this name is in the way")
+        raise IsADirectoryError(errno.EISDIR, "a folder with this name exists")
     if folder and not is_folder:
-        raise NotADirectoryError(errno.ENOTDIR, "a file of this name is in the way")
+        raise NotADirectoryError(errno.ENOTDIR, "a file with this name exists")
     return True
 
 
-def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> ModelError:
+def _make_write_error(path: Path, error: OSError, kept: Sequence[Path] = ()) -> ModelError:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
         reason = f"the folder {shown_path(path.parent)} does not exist"
     else:
         reason = (error.strerror or str(error)).lower()
     if kept:
-        reason += f"; what could not be put back is kept in {shown_path(kept[0].parent)}"
+        reason += f"; files that could not be restored are kept in {shown_path(kept[0].parent)}"
     return ModelError(f"cannot write {shown_path(path)}: {reason}")

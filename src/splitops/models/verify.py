@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ModelError, RuleError, SplitError, Where, count_of
-from splitops.ground.notebooks import html_table
-from splitops.ground.records import values_of
+from splitops.ground.notebooks import format_html_table
+from splitops.ground.records import to_json_values
 from splitops.models.check.checking import walk_model
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
@@ -116,7 +116,7 @@ class Verification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        return values_of(self)
+        return to_json_values(self)
 
     def __str__(self) -> str:
         counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
@@ -133,7 +133,7 @@ class Verification:
 
     def _repr_html_(self) -> str:
         rows = [(dict(trial.sizes), str(trial.verdict), trial.text) for trial in self.trials]
-        return html_table(str(self), ("sizes", "result", "difference or message"), rows)
+        return format_html_table(str(self), ("sizes", "result", "difference or message"), rows)
 
 
 def verify(

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from splitops.files.extent_tasks import ExtentCopies
-from splitops.files.extents import Extent, Extents, compose, contiguous, joined
+from splitops.files.extents import Extent, Extents, compose, make_contiguous, merge_adjacent
 from splitops.files.formats import TargetFile
 from splitops.files.planned import Finish
 from splitops.files.plans import FilePlan
 from splitops.files.sources import Source
-from splitops.files.tensors import stretches_of
+from splitops.files.tensors import locate_tensors
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.placements import Laid
 
@@ -36,11 +36,11 @@ def file_plan(
     sources: list[Source] = [*checkpoint.sources]
     targets = [TargetFile(out.name, 0, folder=True)]
     if checkpoint.held is None:
-        table, own = laid.extents.table.copy(), stretches_of(checkpoint.tensors)
+        table, own = laid.extents.table.copy(), locate_tensors(checkpoint.tensors)
         table[:, 1] += own[table[:, 0], 1]
         table[:, 0] = own[table[:, 0], 0]
     else:
-        table = Extents.of(compose(checkpoint.held, laid.extents)).table
+        table = Extents.from_extents(compose(checkpoint.held, laid.extents)).table
     table[:, 3] += len(targets)
     targets += [*laid.files, *written]
     extents: list[Extent] = []
@@ -53,7 +53,7 @@ def file_plan(
                 targets.append(TargetFile(name, len(text), ((0, text),), copied=other.source.name))
                 continue
             if other.source.size:
-                extents.append(contiguous(len(sources), 0, len(targets), 0, other.source.size))
+                extents.append(make_contiguous(len(sources), 0, len(targets), 0, other.source.size))
             targets.append(TargetFile(name, other.source.size, copied=other.source.name))
         sources.append(other.source)
     inside = [replace(target, name=f"{out.name}/{target.name}", scratch=True) for target in targets[1:]]
@@ -63,7 +63,7 @@ def file_plan(
         tuple(sources),
         checkpoint.tensors if checkpoint.held is None else (),
         (targets[0], *inside),
-        ExtentCopies(joined(Extents.all([Extents(table), Extents.of(extents)]))),
+        ExtentCopies(merge_adjacent(Extents.concatenate([Extents(table), Extents.from_extents(extents)]))),
         (),
         (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
         checkpoint.warnings,

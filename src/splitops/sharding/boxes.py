@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from splitops.errors import PlanError, brief
-from splitops.files.extents import Extent, contiguous, inverse, runs_along, steps_of, walked
+from splitops.files.extents import Extent, coalesce_axes, invert, make_contiguous, steps_of, walked
 from splitops.files.tensors import StoredTensor, Unit
 
 _MOST_CELLS = 1 << 22
@@ -80,7 +80,7 @@ def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> lis
     begin = sum(at * step for at, step in zip(box.begin, steps, strict=True))
     walks = list(zip(box.shape, steps, steps_of(box.shape), strict=True))
     return [
-        inverse(extent)._replace(source=source, offset=offset + extent.target_offset)
+        invert(extent)._replace(source=source, offset=offset + extent.target_offset)
         for extent in strided(tensor, begin, walks)
     ]
 
@@ -93,9 +93,9 @@ def strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, int, in
     """
     if not all(count for count, _, _ in walks):
         return
-    (apart, run), unit = runs_along(walks), tensor.unit
+    (apart, run), unit = coalesce_axes(walks), tensor.unit
     yield from walked(
-        contiguous(0, unit_bytes(begin, unit), 0, 0, unit_bytes(run, unit)),
+        make_contiguous(0, unit_bytes(begin, unit), 0, 0, unit_bytes(run, unit)),
         [(count, unit_bytes(step, unit), unit_bytes(own, unit)) for count, step, own in apart],
     )
 

@@ -15,14 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
-from splitops.files.extents import Extent, Extents, contiguous
-from splitops.files.folders import INDEX, Other, files_beside, main_file, safe_name
-from splitops.files.formats import format_named
-from splitops.files.formats.safetensors import shards_of
-from splitops.files.pickles import pickle_advice
+from splitops.files.extents import Extent, Extents, make_contiguous
+from splitops.files.folders import INDEX, Other, check_file_name, files_beside, find_main_file
+from splitops.files.formats import get_format
+from splitops.files.formats.safetensors import read_shards
+from splitops.files.pickles import advise_on_pickles
 from splitops.files.sources import LocalFile, Source
-from splitops.files.strays import warnings_of_strays
-from splitops.files.tensors import StoredTensor, stretches_of
+from splitops.files.strays import warn_of_strays
+from splitops.files.tensors import StoredTensor, locate_tensors
 from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
@@ -79,7 +79,7 @@ class Checkpoint:
         """Return where the bytes of a tensor are that no cut goes through, such as a scalar."""
         if self.held is None:
             tensor = self.tensors[index]
-            return contiguous(tensor.file, tensor.offset, 0, 0, tensor.size)
+            return make_contiguous(tensor.file, tensor.offset, 0, 0, tensor.size)
         return self.held[int(np.searchsorted(self.held.table[:, 3], index))]
 
 
@@ -92,30 +92,30 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
     if path.suffix == ".onnx" and not path.is_dir():
         return _onnx(LocalFile(path, allow_links=allow_links), (), strict=strict)
     if not path.is_dir():
-        advice = pickle_advice([path.name])
+        advice = advise_on_pickles([path.name])
         what = f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model"
         raise PlanError(f"{what}{'. ' * bool(advice)}{advice}")
     names = sorted(entry.name for entry in path.iterdir())
-    main = main_file(path, [name for name in names if not name.endswith(".gguf")])
+    main = find_main_file(path, [name for name in names if not name.endswith(".gguf")])
     models = [name for name in names if name.endswith(".onnx")]
     if main is None:
         if len(models) != 1:
-            advice = pickle_advice(names)
+            advice = advise_on_pickles(names)
             what = f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model"
             raise PlanError(f"{what}{'. ' * bool(advice)}{advice}")
         return _onnx(LocalFile(models[0], folder), names, strict=strict)
-    contents, said = shards_of(LocalFile(main, folder))
+    contents, said = read_shards(LocalFile(main, folder))
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     sources: list[Source] = []
     for number, (name, found) in enumerate(contents.items()):
         source = found.sources[0]
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
-        tensors += found.tensors if number == 0 else [t.in_file(number) for t in found.tensors]
+        tensors += found.tensors if number == 0 else [t.move_to_file(number) for t in found.tensors]
         sources.append(source)
     others, left, strays = files_beside(folder, names, contents, (main,))
     own = {tensor.name for tensor in tensors} if strays else ()
-    warnings = (*said, *warnings_of_strays(folder, strays, shown(main), own, strict=strict), *left)
+    warnings = (*said, *warn_of_strays(folder, strays, shown(main), own, strict=strict), *left)
     return Checkpoint(
         shown_path(path),
         tuple(files),
@@ -129,7 +129,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
 
 def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
     """Return the bytes of a file outside its tensors, without runs of zeros."""
-    places = stretches_of([tensor for tensor in tensors if tensor.size])[:, 1:]
+    places = locate_tensors([tensor for tensor in tensors if tensor.size])[:, 1:]
     places = places[np.argsort(places[:, 0])]
     begins = np.append(places[:, 0], source.size)
     reached = np.maximum.accumulate(np.append(0, places.sum(1)))
@@ -158,10 +158,10 @@ def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint
     """Read an ONNX model: its external tensors are cut, the model itself is copied."""
     path = model.path
     try:
-        contents = format_named("onnx").read(model)
+        contents = get_format("onnx").read(model)
     except SplitError as error:
         raise error if isinstance(error, FileError) else FileError(str(error)) from error
-    form = format_named("safetensors")
+    form = get_format("safetensors")
     used = sorted({tensor.file for tensor in contents.tensors})
     if not used:
         raise PlanError(f"{shown_path(path)} has no tensors in files beside it")
@@ -171,20 +171,20 @@ def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint
         source = contents.sources[file]
         name = source.path.relative_to(path.parent).as_posix()
         own = [tensor for tensor in contents.tensors if tensor.file == file]
-        files.append(WholeFile(safe_name(name), source.size, _gaps(source, own)))
+        files.append(WholeFile(check_file_name(name), source.size, _gaps(source, own)))
     tensors = [form.taken(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
     tied = _tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
     folder = DataFolder(path.parent, model.allow_links)
     others, left, strays = files_beside(folder, names, [path.name, *(file.name for file in files)])
-    warnings += warnings_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
+    warnings += warn_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
     return Checkpoint(
         shown_path(path),
         tuple(files),
         tuple(tensor for tensor in tensors if tensor.name not in tied),
         tuple(contents.sources[file] for file in used),
-        others=(Other(safe_name(path.name), contents.sources[0], shared=False), *others),
+        others=(Other(check_file_name(path.name), contents.sources[0], shared=False), *others),
         config=config_of(others),
         tied=tied,
         warnings=(*warnings, *left),

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from splitops.calls.plan import plan_arguments
 from splitops.errors import PlanError, RuleError, SplitError, brief
-from splitops.files.extents import Extent, contiguous
-from splitops.files.tensors import StoredTensor, part_extents
+from splitops.files.extents import Extent, make_contiguous
+from splitops.files.tensors import StoredTensor, make_part_extents
 from splitops.native import Plan, SplitPlan
 from splitops.sharding.boxes import unit_bytes
 
@@ -239,7 +239,7 @@ def shard_extents(tensor: StoredTensor, cut: Cut, rank: int) -> list[Extent]:
     """Return which bytes of a tensor go to that of a rank, which must hold some; both begin at 0."""
     axis, shape = cut.axis, tensor.shape
     if axis is None:
-        return [contiguous(0, 0, 0, 0, tensor.size)] if tensor.size else []
+        return [make_contiguous(0, 0, 0, 0, tensor.size)] if tensor.size else []
     shard = cut.shards[rank]
     assert shard is not None
     step = math.prod(shape[axis + 1 :])
@@ -248,7 +248,7 @@ def shard_extents(tensor: StoredTensor, cut: Cut, rank: int) -> list[Extent]:
         row = unit_bytes(shard.size * step, tensor.unit)
         places = [(0, unit_bytes(piece.at * step, tensor.unit)) for piece in shard.pieces]
         alone = StoredTensor("", shape, "packed", tensor.unit, 0, tensor.size)
-        found = part_extents(alone, Plan(shape, axis, tuple(begins), tuple(sizes)), places)
+        found = make_part_extents(alone, Plan(shape, axis, tuple(begins), tuple(sizes)), places)
     except SplitError as error:
         raise PlanError(f"{tensor.label}, {tensor.code}: {error.message}") from error
     return [extent._replace(target_stride=row) if extent.runs > 1 else extent for extent in found]

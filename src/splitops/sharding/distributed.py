@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, Extents
-from splitops.files.folders import INDEX, Other, files_beside, index_text, piece_name
-from splitops.files.formats import format_named
-from splitops.files.formats.safetensors import stated_index, stated_tensor
+from splitops.files.folders import INDEX, Other, files_beside, format_index, name_piece
+from splitops.files.formats import get_format
+from splitops.files.formats.safetensors import make_tensor, read_index
 from splitops.files.sources import LocalFile, Source
-from splitops.files.strays import warnings_of_strays
+from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
@@ -49,7 +49,7 @@ class _Text(Source):
     def read(self, offset: int, size: int) -> bytes:
         return self._text[offset : offset + size]
 
-    def identity(self) -> list[Any]:
+    def read_identity(self) -> list[Any]:
         return [str(self.path), self._text.decode()]
 
 
@@ -94,7 +94,7 @@ def read_distributed(
             pieces.setdefault(piece.tensor.name, []).append(piece)
     others, left, strays = files_beside(folder, names, files, [n for n in names if n.endswith(INDEX)])
     main = f"the distributed files of {shown_path(path)}"
-    warnings = (*warnings_of_strays(folder, strays, main, pieces, strict=strict), *left)
+    warnings = (*warn_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:
         wholes, made, index = _laid_out(pieces, path)
         _prove_index(others, {tensor.name: tensor for tensor in wholes})
@@ -110,7 +110,7 @@ def read_distributed(
         tuple(made),
         tuple(wholes),
         tuple(sources),
-        each_once(wholes, Extents.of(found), sources),
+        each_once(wholes, Extents.from_extents(found), sources),
         others,
         config_of(others),
         warnings=(*warnings, *_lost(files)),
@@ -119,7 +119,7 @@ def read_distributed(
 
 def _pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
     """Yield the pieces in a file, with where they begin by its metadata."""
-    contents = format_named("safetensors").read(source)
+    contents = get_format("safetensors").read(source)
     stated = contents.metadata.get(INFO)
     info = parse(stated.encode(), f"{source.name}: {INFO}") if stated is not None else None
     if not isinstance(info, dict):
@@ -150,7 +150,7 @@ def _whole(pieces: Sequence[_Saved]) -> StoredTensor:
             )
     shape = tuple(max(ends) for ends in zip(*(piece.box.end for piece in pieces), strict=True))
     try:
-        return stated_tensor(first.name, first.code, list(shape), 0)
+        return make_tensor(first.name, first.code, list(shape), 0)
     except ValueError as error:
         raise PlanError(str(error)) from error
 
@@ -167,7 +167,7 @@ def _laid_out(
     where: dict[str, str] = {}
     for number, (_, members) in enumerate(sorted(by_part.items())):
         count = len(by_part)
-        name = _SINGLE if count == 1 else piece_name("model", number + 1, count, ".safetensors")
+        name = _SINGLE if count == 1 else name_piece("model", number + 1, count, ".safetensors")
         file, places = laid_file(name, members, _METADATA)
         files.append(WholeFile(name, file.size, file.literals, _METADATA))
         tensors += [
@@ -176,7 +176,7 @@ def _laid_out(
         where |= {tensor.name: name for tensor in members}
     if len(files) == 1:
         return tensors, files, []
-    text = index_text(where, sum(tensor.size for tensor in tensors))
+    text = format_index(where, sum(tensor.size for tensor in tensors))
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
@@ -213,7 +213,7 @@ def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> N
     for other in others:
         if not other.name.endswith(INDEX):
             continue
-        stated, total = stated_index(other.source)
+        stated, total = read_index(other.source)
         _prove_names(tensors, stated, other.source.name)
         held = sum(tensors[name].size for name in stated)
         if type(total) is int and total != held:

@@ -10,8 +10,8 @@ from typing import Any
 
 from splitops.errors import ModelError, PlanError, shown, shown_path
 from splitops.ground.documents import parse_json, parse_toml
-from splitops.ground.reading import DataFolder, read_whole
-from splitops.ground.schemas import problem
+from splitops.ground.reading import DataFolder, read_bounded
+from splitops.ground.schemas import find_problem
 
 
 @cache
@@ -24,7 +24,7 @@ def schema(name: str) -> dict[str, Any]:
 def read(path: Path, *, limit: int = 16 << 20) -> Any:
     """Read a document that the caller names: of JSON, or of TOML where its name ends so."""
     try:
-        return parse(read_whole(path, limit=limit), shown_path(path), toml=path.suffix.lower() == ".toml")
+        return parse(read_bounded(path, limit=limit), shown_path(path), toml=path.suffix.lower() == ".toml")
     except ModelError as error:
         raise PlanError(error.message) from error
 
@@ -51,7 +51,7 @@ def parse(content: bytes, name: str, *, toml: bool = False, infinite: bool = Fal
 
 def validate(value: Any, kind: str, name: str) -> None:
     """Check a document against the schema of its kind."""
-    found = problem(value, schema(kind))
+    found = find_problem(value, schema(kind))
     if found is not None:
         place, what = found
         raise PlanError(f"{name}: {place.lstrip('.') or 'the document'} {what}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from splitops.errors import brief, format_bytes, one_line
 from splitops.explain.canvas import FIELD, FONT, Canvas, printable
 from splitops.explain.palette import colour
-from splitops.ground.records import picked
+from splitops.ground.records import select_json_values
 from splitops.sharding.cuts import Cut
 from splitops.sharding.globs import matched
 from splitops.sharding.planning import ShardPlan
@@ -83,14 +83,14 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
         return {
-            **picked(self, "rule", "match"),
+            **select_json_values(self, "rule", "match"),
             "tensors": len(self.tensors),
             "first": self.tensors[0],
-            **picked(self, "dtype", "shape"),
+            **select_json_values(self, "dtype", "shape"),
             "axis": self.cut.axis,
             "sizes": self.sizes,
-            "shards": [] if self.places else picked(self.cut, "shards")["shards"],
-            **picked(self, "repeats", "bytes"),
+            "shards": [] if self.places else select_json_values(self.cut, "shards")["shards"],
+            **select_json_values(self, "repeats", "bytes"),
         }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError
-from splitops.ground.records import values_of
+from splitops.ground.records import to_json_values
 from splitops.sharding.cuts import Cut, RanksError, Recipe, possible_ranks, shard_extents
 from splitops.sharding.heads import HeadRule
 from splitops.sharding.plan_language import Matches, TensorKind
@@ -107,7 +107,7 @@ class RankFit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        return values_of(self)
+        return to_json_values(self)
 
 
 def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from splitops.errors import PlanError, SplitError, brief, shown
-from splitops.files.extents import Extent, inverse, steps_of
+from splitops.files.extents import Extent, invert, steps_of
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import strided
 from splitops.sharding.documents import validate
@@ -176,7 +176,7 @@ class Fusions:
                     f"{tensor.label} is {tensor.code} {brief(tensor.shape)}, and as a part of {shown(name)} "
                     f"it would be {whole.code} {brief(wanted)}"
                 )
-        return [(shape, ()), *((wanted, tuple(map(inverse, form))) for wanted, form in parts)]
+        return [(shape, ()), *((wanted, tuple(map(invert, form))) for wanted, form in parts)]
 
 
 def _side_by_side(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitops.errors import PlanError
-from splitops.files.tensors import StoredTensor, numbered
+from splitops.files.tensors import StoredTensor, number_keys
 from splitops.sharding.cuts import Cut, Recipe, cut_axis
 from splitops.sharding.expressions import Names
 from splitops.sharding.plan_language import Matches, ShardRule
@@ -101,7 +101,7 @@ def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) 
     rows = zip(tensors, map(axes.__getitem__, matches.numbers.tolist()), strict=True)
     counted = ["" if axis < 0 else heads_of(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
     queries, keys = (_count(names, key) for key in (QUERIES, KEYS))
-    _, firsts = numbered(zip(matches.numbers.tolist(), counted, strict=True))
+    _, firsts = number_keys(zip(matches.numbers.tolist(), counted, strict=True))
     found = []
     for index in firsts:
         number, key = int(matches.numbers[index]), counted[index]

@@ -19,14 +19,14 @@ from typing import Any, Final
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extents
-from splitops.files.folders import MAX_SMALL, Other, is_of_model, safe_name
+from splitops.files.folders import MAX_SMALL, Other, check_file_name, is_model_file
 from splitops.files.formats import TargetFile
-from splitops.files.formats.safetensors import stated_tensor
+from splitops.files.formats.safetensors import make_tensor
 from splitops.files.sources import LocalFile, Source
-from splitops.files.strays import warnings_of_strays
+from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
-from splitops.ground.records import read_values, values_of
+from splitops.ground.records import read_values, to_json_values
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.copies import each_once
 from splitops.sharding.cuts import MAX_RANKS, Cut
@@ -56,7 +56,7 @@ def manifest_files(
     numbers, kinds = placements.kinds
     cuts = {cut: number for number, cut in enumerate(dict.fromkeys(cut for _, cut in kinds))}
     sources = (*checkpoint.sources, *(other.source for other in checkpoint.others))
-    identities = json.dumps([source.identity() for source in sources])
+    identities = json.dumps([source.read_identity() for source in sources])
     document = {
         "version": 1,
         "source": _checksum(identities),
@@ -75,7 +75,7 @@ def manifest_files(
             for file in placements.files
         ],
         "others": [{"name": other.name, "shared": other.shared} for other in checkpoint.others],
-        "cuts": [{k: v for k, v in values_of(cut).items() if v is not None} for cut in cuts],
+        "cuts": [{k: v for k, v in to_json_values(cut).items() if v is not None} for cut in cuts],
         "kinds": [
             {"dtype": tensor.code, "shape": list(tensor.shape), "cut": cuts[cut]} for tensor, cut in kinds
         ],
@@ -139,7 +139,7 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
         sources.append(_proved(folder, laid[0]))
         found.append(laid[1])
         names.add(laid[0].name)
-    held = each_once(placements.tensors, Extents.all(found).inverse(), sources)
+    held = each_once(placements.tensors, Extents.concatenate(found).invert(), sources)
     others = tuple(_other(folder, each) for each in document["others"])
     if document["run"] != _run_of(document):
         raise PlanError(f"{name} is not as its run wrote it; shard the source again, or restore this file")
@@ -159,7 +159,7 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
 
 def _other(folder: DataFolder, stated: Mapping[str, Any]) -> Other:
     """Open a small file of the source. An ONNX model, which is not shared, may be as large as one can be."""
-    name, shared = safe_name(stated["name"]), stated["shared"]
+    name, shared = check_file_name(stated["name"]), stated["shared"]
     source = LocalFile(f"{SOURCE}/{name}", folder)
     most = MAX_SMALL if shared else _MAX_MODEL
     if source.size > most:
@@ -189,9 +189,9 @@ def _warnings(
     for home in dict.fromkeys(("", *homes)):
         prefix = f"{home}/" if home else ""
         names = sorted(f"{prefix}{entry.name}" for entry in (folder.path / home).iterdir())
-        others = [each for each in names if each not in files and is_of_model(each)]
+        others = [each for each in names if each not in files and is_model_file(each)]
         strays += [each for each in others if (folder.path / each).is_file()]
-    return warnings_of_strays(folder, strays, shown(MANIFEST), tensors, strict=strict)
+    return warn_of_strays(folder, strays, shown(MANIFEST), tensors, strict=strict)
 
 
 def _placements(document: Mapping[str, Any]) -> Placements:
@@ -199,7 +199,9 @@ def _placements(document: Mapping[str, Any]) -> Placements:
     if ranks > MAX_RANKS:
         raise PlanError(f"{shown(ranks)} ranks are more than {MAX_RANKS}")
     files = tuple(
-        WholeFile(safe_name(each["name"]), _size(each), _literals(each), MappingProxyType(each["metadata"]))
+        WholeFile(
+            check_file_name(each["name"]), _size(each), _literals(each), MappingProxyType(each["metadata"])
+        )
         for each in document["files"]
     )
     cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
@@ -235,7 +237,7 @@ def _kind(
     if stated["cut"] >= len(cuts):
         raise PlanError(f"a kind of tensors has cut {shown(stated['cut'])} of {len(cuts)}")
     try:
-        tensor = stated_tensor("", stated["dtype"], stated["shape"], 0)
+        tensor = make_tensor("", stated["dtype"], stated["shape"], 0)
     except ValueError as error:
         raise PlanError(str(error)) from error
     cut = cuts[stated["cut"]]

@@ -12,8 +12,8 @@ import numpy as np
 
 from splitops.errors import PlanError, shown
 from splitops.files.extents import Extent, Extents, Table, numbers_from, stretches_to
-from splitops.files.formats import Contents, TargetFile, format_named
-from splitops.files.tensors import StoredTensor, column, numbered, stretches_of
+from splitops.files.formats import Contents, TargetFile, get_format
+from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, number_keys
 from splitops.sharding.boxes import Box, prove_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile
 from splitops.sharding.cuts import Cut, shard_extents
@@ -29,7 +29,7 @@ class Laid(NamedTuple):
     def of(cls, laid: Iterable[LaidFile]) -> Laid:
         """Gather files that were laid out one by one."""
         found = list(laid)
-        return cls([file for file, _ in found], Extents.all([extents for _, extents in found]))
+        return cls([file for file, _ in found], Extents.concatenate([extents for _, extents in found]))
 
 
 LaidFile = tuple[TargetFile, Extents]
@@ -40,7 +40,7 @@ def laid_file(
     name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]
 ) -> tuple[TargetFile, Table]:
     """Lay out a file of safetensors; return where each tensor begins in it, too."""
-    form = format_named("safetensors")
+    form = get_format("safetensors")
     laid = form.lay_out(tensors, Contents(form, (), (), metadata), name)
     return laid.files[0], laid.places[:, 1]
 
@@ -51,7 +51,7 @@ def spread(
     """Return the extents of tensors, each copied to a place in a file as its form says."""
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
-    table = Extents.of([extent for each in forms for extent in each]).table
+    table = Extents.from_extents([extent for each in forms for extent in each]).table
     table = table[numbers_from((np.cumsum(counts) - counts)[form], rows)]
     table[:, 0] = np.repeat(sources, rows)
     table[:, 3] = np.repeat(np.broadcast_to(target, len(rows)), rows)
@@ -71,8 +71,8 @@ class Placements:
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, Cut]]]:
         """Of each tensor the number of its kind, and of each kind one: they share type, shape and cut."""
-        shapes, codes = column(self.tensors, "shape"), column(self.tensors, "code")
-        numbers, firsts = numbered(zip(map(id, self.cuts), shapes, codes, strict=True))
+        shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
+        numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
 
     def forms(self, rank: int) -> list[Sequence[Extent]]:
@@ -84,7 +84,7 @@ class Placements:
 
     def members(self, kinds: Iterable[bool]) -> list[Table]:
         """Return of each file the positions of its tensors that are of some kinds."""
-        some, file = np.array([*kinds, False])[self.kinds[0]], stretches_of(self.tensors)[:, 0]
+        some, file = np.array([*kinds, False])[self.kinds[0]], locate_tensors(self.tensors)[:, 0]
         return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
 
     def rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ def named(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[StoredT
 def whole_files(checkpoint: Checkpoint) -> Laid:
     """Lay out the files of the whole checkpoint as they were."""
     files = [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
-    places = stretches_of(checkpoint.tensors)
+    places = locate_tensors(checkpoint.tensors)
     own = places.copy()
     own[:, 0], own[:, 1] = np.arange(len(own)), 0
     return Laid(files, stretches_to(own, places[:, :2]))

@@ -10,7 +10,7 @@ from typing import Any
 
 from splitops.errors import PlanError, SplitError, brief, shown
 from splitops.files.extents import Table
-from splitops.files.tensors import StoredTensor, column, numbered
+from splitops.files.tensors import StoredTensor, iter_field, number_keys
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
@@ -156,7 +156,7 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
             _, captures = globs.find(tensors[index].name) or (0, {})
             texts[index] = text = captures[placing[rule.number]]
             counts[rule.number] = max(counts[rule.number], int(text) + 1 if _is_number(text) else 0)
-    numbers, firsts = numbered(zip(map(id, chosen), column(tensors, "shape"), texts, strict=True))
+    numbers, firsts = number_keys(zip(map(id, chosen), iter_field(tensors, "shape"), texts, strict=True))
     kinds = []
     for index in firsts:
         tensor, rule = tensors[index], chosen[index]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from splitops.errors import PlanError, count_of, shown, shown_path
-from splitops.files.folders import is_of_model
-from splitops.files.pickles import pickle_advice
+from splitops.files.folders import is_model_file
+from splitops.files.pickles import advise_on_pickles
 from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
 from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
@@ -186,7 +186,7 @@ def plan(
         >>> np.savez(folder / "x.npz", w=np.arange(12.0).reshape(6, 2))
         >>> _ = splitops.files.split(
         ...     folder / "x.npz", folder, num_outputs=1, prefix="model",
-        ...     to=splitops.files.format_named("safetensors"),
+        ...     to=splitops.files.get_format("safetensors"),
         ... )
         >>> _ = (folder / "model.0.safetensors").rename(folder / "model.safetensors")
         >>> cut = splitops.sharding.plan(folder, {"version": 1, "rule": [{"match": "*", "axis": 0}]}, ranks=4)
@@ -361,7 +361,7 @@ def prove_ranks(path: AnyPath) -> None:
         cure += "files; to make one file of a model, end --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
-        advice = "" if any(map(is_of_model, names)) else pickle_advice(names)
+        advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or cure}")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ArrayError, FileError, PlanError, shown_path
-from splitops.files.formats import Contents, format_named
+from splitops.files.formats import Contents, get_format
 from splitops.files.lazy import LazyTensor, TensorFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
@@ -88,9 +88,9 @@ class Rank(TensorFile):
 
     def __init__(self, folder: Path, *, allow_links: bool = False) -> None:
         found = read_checkpoint(folder, allow_links=allow_links)
-        super().__init__(Contents(format_named("safetensors"), found.tensors, found.sources))
+        super().__init__(Contents(get_format("safetensors"), found.tensors, found.sources))
         self.folder, self.config = folder, found.config
-        self._maps = [_mapped(source.local()) for source in found.sources]
+        self._maps = [_mapped(source.find_local()) for source in found.sources]
 
     def __getitem__(self, name: str) -> RankTensor:
         stored = self._stored[name]
@@ -132,7 +132,7 @@ def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False
         >>> import numpy as np, splitops
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> np.save(folder / "w.npy", np.arange(6.0).reshape(3, 2))
-        >>> form = splitops.files.format_named("safetensors")
+        >>> form = splitops.files.get_format("safetensors")
         >>> _ = splitops.files.merge([folder / "w.npy"], folder / "model.safetensors", to=form)
         >>> everything = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
         >>> _ = splitops.sharding.plan(folder, everything, ranks=2).run(folder / "ranks")

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from splitops.errors import PlanError, count_of, shown, shown_path
-from splitops.files.extents import contiguous
+from splitops.files.extents import make_contiguous
 from splitops.files.folders import INDEX
 from splitops.files.formats import TargetFile
 from splitops.files.plans import FilePlan
-from splitops.files.tensors import StoredTensor, numbered, without_collector
+from splitops.files.tensors import StoredTensor, number_keys, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.copies import prove_equal
@@ -79,7 +79,7 @@ class RefitPlan(Runnable):
             files.append(laid)
             where |= {tensor.name: file.name for tensor in held}
         copied = [(made, *each) for made, tensor in enumerate(self.tensors) for each in tensor.copied]
-        form, firsts = numbered(id(each) for _, _, each in copied)
+        form, firsts = number_keys(id(each) for _, _, each in copied)
         made, index = np.array([each[:2] for each in copied], np.int64).reshape(-1, 2).T
         extents = spread([copied[i][2] for i in firsts], form, index, file_of[made], places[made])
         written = [
@@ -200,4 +200,4 @@ def _fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
 
 @lru_cache(maxsize=4096)
 def _whole(size: int) -> Form:
-    return (contiguous(0, 0, 0, 0, size),) if size else ()
+    return (make_contiguous(0, 0, 0, 0, size),) if size else ()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, backend_of
+from splitops.backends import Backend, get_backend
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 Array = npt.NDArray[Any]
@@ -86,7 +86,7 @@ class Library:
     @property
     def backend(self) -> Backend:
         """The backend under test, found as a user's call finds it."""
-        return backend_of(self.make(np.zeros(1, self.numpy_dtype(self.element_types[0]))))
+        return get_backend(self.make(np.zeros(1, self.numpy_dtype(self.element_types[0]))))
 
     def numpy_dtype(self, name: str) -> np.dtype[Any]:
         """Return the NumPy dtype in which the suite writes an element type."""

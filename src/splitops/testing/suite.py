@@ -88,7 +88,7 @@ class BackendSuite:
         for name in library.element_types:
             values = _values(library, (3, 100), name)
             data = library.make(values)
-            element_type = library.backend.element_type(data)
+            element_type = library.backend.get_element_type(data)
             assert element_type is not None
             assert element_type.name == name
             for copy in (None, True):

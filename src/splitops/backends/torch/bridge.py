@@ -1,6 +1,6 @@
-"""CPU tensors as NumPy arrays and back, sharing memory, for every dtype.
+"""Conversion between CPU tensors and NumPy arrays that share memory, for every dtype.
 
-NumPy knows no bfloat16 and no float8, so that those cross as integers of the same width.
+NumPy does not have bfloat16 and float8, so these are converted to integers of the same width.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _CODES: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """Return a CPU tensor as an array that shares its memory: the same shape, strides and bytes.
+    """Convert a CPU tensor to an array that shares its memory, with the same shape, strides and bytes.
 
-    A dtype that NumPy does not have becomes integers of its width.
+    A dtype that NumPy does not have becomes an integer type of the same width.
     """
     if tensor.requires_grad:
         tensor = tensor.detach()
@@ -29,15 +29,15 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def from_numpy(array: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
-    """Return a writeable array with non-negative strides as a tensor that shares its memory.
+    """Convert a writeable array with non-negative strides to a tensor that shares its memory.
 
-    The array is as :func:`to_numpy` gives it for the dtype.
+    The array must have the dtype that :func:`to_numpy` returns for ``dtype``.
     """
     tensor = torch.from_numpy(array)
     return tensor if tensor.dtype is dtype else tensor.view(dtype)
 
 
-def memory_of(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+def get_memory_layout(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
     """Return address, shape, strides in bytes and item size of a tensor on any device with addresses."""
     size = tensor.itemsize
     return tensor.data_ptr(), tuple(tensor.shape), tuple(step * size for step in tensor.stride()), size

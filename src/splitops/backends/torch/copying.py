@@ -1,7 +1,7 @@
-"""Copies as operators of torch: every dispatch mode, autograd and ``torch.compile`` know them.
+"""Copies as torch operators, so that all dispatch modes, autograd and ``torch.compile`` support them.
 
-``splitops::split_copy`` returns the parts in memory of their own, ``splitops::split_into`` writes them into
-given buffers. CPU tensors go to the native core, tensors of other devices to torch's own operators.
+``splitops::split_copy`` returns the parts in new memory, ``splitops::split_into`` copies them into given
+buffers. CPU tensors are copied by the native core, tensors of other devices by torch's own operators.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from splitops import native
-from splitops.backends.memory import check_disjoint, memory_at
-from splitops.backends.torch.bridge import from_numpy, memory_of, to_numpy
+from splitops.backends.memory import check_disjoint, make_placeholder
+from splitops.backends.torch.bridge import from_numpy, get_memory_layout, to_numpy
 from splitops.errors import ArrayError
 
 Tensors = Sequence[torch.Tensor]
 
 _SMALL: Final = 1 << 20
-"""Up to so many bytes, aten's own operator costs less than the way to the native core."""
+"""Up to this size in bytes, aten's operator is faster than calling the native core."""
 _SMALL_RUNS: Final = 1 << 16
-"""The same where runs are short."""
+"""The same limit for short runs."""
 _SHORT_RUN: Final = 8
-"""Bytes of a part in a row up to which aten is slow."""
+"""Maximum bytes of a short run: a part in one row. aten copies these slowly."""
 
 _LIBRARY: Final = torch.library.Library("splitops", "DEF")
 _LIBRARY.define(
@@ -42,25 +42,25 @@ _LIBRARY.define(
 def split_copy(
     data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool
 ) -> tuple[torch.Tensor, ...]:
-    """Return the parts of a tensor as contiguous tensors of their own.
+    """Return the parts of a tensor as new contiguous tensors.
 
-    The sizes add up to the axis, which is not negative; with ``squeeze``, parts of size 1 lose it.
+    The sizes sum to the size of the axis, which is not negative. With ``squeeze``, all parts have size 1 and
+    lose the axis.
     """
-    if (
-        torch.compiler.is_compiling()
-    ):  # what compilers know they fuse and differentiate; exports need torch alone
+    # Compilers can fuse and differentiate operators of aten, and exported graphs must run without splitops.
+    if torch.compiler.is_compiling():
         parts = torch.split_with_sizes_copy(data, sizes, axis)
         return tuple(part.squeeze(axis) for part in parts) if squeeze else tuple(parts)
-    if is_traceable_wrapper_subclass(data):  # its operators know aten's, and perhaps not ours
+    if is_traceable_wrapper_subclass(data):  # it may not support other operators than aten's
         views = data.unbind(axis) if squeeze else torch.split_with_sizes(data, sizes, axis)
         return tuple(view.clone(memory_format=torch.contiguous_format) for view in views)
     if (
         (data.is_cpu and _is_small(data, sizes, axis))
-        or torch._C._are_functorch_transforms_active()  # torch.func takes no registered autograd formula
-        or torch.autograd.forward_ad._current_level >= 0  # and a registered one knows no tangents
+        or torch._C._are_functorch_transforms_active()  # torch.func ignores registered autograd formulas
+        or torch.autograd.forward_ad._current_level >= 0  # and these do not support tangents
     ):
         return tuple(_copy_anywhere(data, sizes, axis, squeeze))
-    if type(data) is torch.Tensor and _seen_by_cpu_alone(data):
+    if type(data) is torch.Tensor and _needs_cpu_kernel_only(data):
         return tuple(_copy_on_cpu(data, sizes, axis, squeeze))
     return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis, squeeze))
 
@@ -68,7 +68,7 @@ def split_copy(
 def split_into(
     data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
-    """Write the parts of a tensor into buffers of their shapes, dtype and device.
+    """Copy the parts of a tensor into buffers of their shapes, dtype and device.
 
     Nothing is written if a buffer overlaps the data, itself or another one.
     """
@@ -79,29 +79,29 @@ def split_into(
     if (
         compiling
         or wrapped
-        or torch.jit.is_tracing()  # torch.jit.trace follows no writes of our operator,
+        or torch.jit.is_tracing()  # torch.jit.trace does not trace writes of a custom operator,
         or torch._is_functional_tensor(data)  # nor does torch.func.functionalize
     ):
         _copy_each(data, offsets, sizes, axis, out)
         return
     if (
         type(data) is torch.Tensor
-        and _seen_by_cpu_alone(data)
+        and _needs_cpu_kernel_only(data)
         and all(type(buffer) is torch.Tensor and torch._C._dispatch_keys(buffer) == _CPU for buffer in out)
     ):
         _fill_on_cpu(data, offsets, sizes, axis, out)
         return
     lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in (data, *out))
-    if lazy:  # the dispatcher resolves no list of tensors to write to
+    if lazy:  # the dispatcher does not resolve these in a list of outputs
         _fill_anywhere(data, offsets, sizes, axis, out)
         return
     torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
 
 
 def _is_small(data: torch.Tensor, sizes: Sequence[int], axis: int) -> bool:
-    """Return whether aten copies the parts of a tensor on the CPU at least as fast as the native core."""
+    """Return whether aten copies the parts of a CPU tensor at least as fast as the native core."""
     elements = data.numel()
-    if not isinstance(elements, int):  # of sizes that are traced: nothing should depend on them
+    if not isinstance(elements, int):  # a traced size: the graph must not depend on it
         return True
     count = elements * data.itemsize
     if count > _SMALL:
@@ -111,11 +111,11 @@ def _is_small(data: torch.Tensor, sizes: Sequence[int], axis: int) -> bool:
     return bool(max(sizes) * prod(data.shape[axis + 1 :]) * data.itemsize > _SHORT_RUN)
 
 
-def _seen_by_cpu_alone(data: torch.Tensor) -> bool:
-    """Return whether an operator on a strided tensor would be seen by the CPU's kernels and nothing else.
+def _needs_cpu_kernel_only(data: torch.Tensor) -> bool:
+    """Return whether an operator on a strided tensor would call only CPU kernels.
 
-    No derivative is asked for, no mode is on and nothing transforms or traces: then the way through torch's
-    dispatcher, which costs more than most copies, comes to the same.
+    That is the case if no gradient is requested and no mode, transform or tracer is active. Then torch's
+    dispatcher, which costs more than most copies, can be skipped.
     """
     state = torch._C
     if (
@@ -131,8 +131,8 @@ def _seen_by_cpu_alone(data: torch.Tensor) -> bool:
     return bool(modes == _INFERENCE_MODE and keys in (_CPU, _CPU_INFERENCE))
 
 
-def _key_set(*names: str) -> Any:
-    """Return a set of torch's dispatch keys; None where this torch has not all of them."""
+def _make_key_set(*names: str) -> Any:
+    """Return a set of torch's dispatch keys, or None if this version of torch lacks one."""
     try:
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, names[0]))
         for name in names[1:]:
@@ -142,18 +142,20 @@ def _key_set(*names: str) -> Any:
     return keys
 
 
-_CPU: Final = _key_set("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU")
-_CPU_INFERENCE: Final = _key_set("CPU", "AutocastCPU")
-_NO_MODE: Final = _key_set("BackendSelect", "ADInplaceOrView")
-_INFERENCE_MODE: Final = _key_set("BackendSelect")
+_CPU: Final = _make_key_set("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU")
+_CPU_INFERENCE: Final = _make_key_set("CPU", "AutocastCPU")
+_NO_MODE: Final = _make_key_set("BackendSelect", "ADInplaceOrView")
+_INFERENCE_MODE: Final = _make_key_set("BackendSelect")
 
 
-def _offsets(sizes: Sequence[int]) -> tuple[int, ...]:
+def _compute_offsets(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(sizes, initial=0))[:-1]
 
 
 def _copy_on_cpu(data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
-    parts = native.Plan(tuple(data.shape), axis, _offsets(sizes), sizes, squeeze).copies(to_numpy(data))
+    parts = native.Plan(tuple(data.shape), axis, _compute_offsets(sizes), sizes, squeeze).copies(
+        to_numpy(data)
+    )
     return [from_numpy(part, data.dtype) for part in parts]
 
 
@@ -190,25 +192,28 @@ def _copy_each(
         buffer.copy_(data.narrow(axis, offset, size))
 
 
-def _part_shape(data: torch.Tensor, size: int, axis: int) -> list[int]:
+def _compute_part_shape(data: torch.Tensor, size: int, axis: int) -> list[int]:
     return [*data.shape[:axis], size, *data.shape[axis + 1 :]]
 
 
 def _check_memory(data: torch.Tensor, out: Tensors) -> None:
-    check_disjoint(memory_at(*memory_of(data)), [memory_at(*memory_of(buffer)) for buffer in out])
+    check_disjoint(
+        make_placeholder(*get_memory_layout(data)),
+        [make_placeholder(*get_memory_layout(buffer)) for buffer in out],
+    )
 
 
 def _mark_written(out: Tensors) -> None:
-    """Tell autograd that the buffers have changed, as torch's own operators do."""
+    """Notify autograd that the buffers have changed, as torch's own operators do."""
     torch.autograd.graph.increment_version([buffer for buffer in out if not buffer.is_inference()])
 
 
 def _new_parts(data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
-    shapes = [_part_shape(data, size, axis) for size in sizes]
+    shapes = [_compute_part_shape(data, size, axis) for size in sizes]
     return [data.new_empty(shape[:axis] + shape[axis + 1 :] if squeeze else shape) for shape in shapes]
 
 
-def _fake_fill(*arguments: Any) -> None:
+def _skip_fill(*arguments: Any) -> None:
     return None
 
 
@@ -220,7 +225,7 @@ def _remember_axis(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _join_gradients(
     ctx: Any, gradients: list[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, None, None, None]:
-    """The backward of a split is a concatenation; a part without gradient counts as zeros."""
+    """Concatenate the gradients of the parts. A part without gradient counts as zeros."""
     given = next((gradient for gradient in gradients if gradient is not None), None)
     if given is None:
         return None, None, None, None
@@ -228,7 +233,7 @@ def _join_gradients(
         whole = [torch.zeros_like(given) if gradient is None else gradient for gradient in gradients]
         return torch.stack(whole, ctx.axis), None, None, None
     whole = [
-        given.new_zeros(_part_shape(given, size, ctx.axis)) if gradient is None else gradient
+        given.new_zeros(_compute_part_shape(given, size, ctx.axis)) if gradient is None else gradient
         for gradient, size in zip(gradients, ctx.sizes, strict=True)
     ]
     return torch.cat(whole, ctx.axis), None, None, None
@@ -254,7 +259,10 @@ def _fill_batch(
 ) -> tuple[None, None]:
     batch, _, _, _, batches = in_dims
     if any(dim is None for dim in batches):
-        raise ArrayError("out= of torch.vmap must have the batch too: make the buffers of the data inside")
+        raise ArrayError(
+            "buffers in out= must be batched under torch.vmap, like data: create them inside the mapped "
+            "function"
+        )
     rows = data.expand(info.batch_size, *data.shape) if batch is None else data.movedim(batch, 0)
     buffers = [buffer.movedim(dim, 0) for buffer, dim in zip(out, batches, strict=True)]
     torch.ops.splitops.split_into.default(rows, offsets, sizes, axis + 1, buffers)
@@ -266,7 +274,7 @@ _LIBRARY.impl("split_copy", _copy_anywhere, "CompositeExplicitAutograd")
 _LIBRARY.impl("split_into", _fill_on_cpu, "CPU")
 _LIBRARY.impl("split_into", _fill_anywhere, "CompositeExplicitAutograd")
 torch.library.register_fake("splitops::split_copy", _new_parts, lib=_LIBRARY)
-torch.library.register_fake("splitops::split_into", _fake_fill, lib=_LIBRARY)
+torch.library.register_fake("splitops::split_into", _skip_fill, lib=_LIBRARY)
 torch.library.register_autograd(
     "splitops::split_copy", _join_gradients, setup_context=_remember_axis, lib=_LIBRARY
 )

@@ -13,7 +13,7 @@ from splitops.comparison.records import CompareError, Report, State, Verdict, Wo
 from splitops.comparison.reports.verdicts import described, releases
 from splitops.errors import ModelError, one_line, shown, shown_path
 from splitops.ground.documents import parse_toml
-from splitops.ground.reading import read_whole
+from splitops.ground.reading import read_bounded
 from splitops.ground.records import read_values
 
 _MAX_BYTES: Final = 1 << 28
@@ -28,7 +28,7 @@ def read_report(path: Path) -> Report:
 def _read(path: Path) -> bytes:
     """Read a file of at most 256 MiB."""
     try:
-        return read_whole(path, limit=_MAX_BYTES)
+        return read_bounded(path, limit=_MAX_BYTES)
     except ModelError as error:
         raise CompareError(error.message) from error
 

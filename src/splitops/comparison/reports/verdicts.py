@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from splitops.comparison.records import Peer, Record, Report, Verdict, Word
-from splitops.ground.records import values_of
+from splitops.ground.records import to_json_values
 from splitops.spec.operators import SCHEMAS
 
 RULES: Final[Mapping[str, str]] = tomllib.loads(
@@ -58,7 +58,7 @@ def releases(peer: Peer) -> str:
 
 def stated(record: Record) -> dict[str, Any]:
     """Return what a record says as values for JSON, without what it leaves out."""
-    return {name: value for name, value in values_of(record).items() if value not in (None, {}, [])}
+    return {name: value for name, value in to_json_values(record).items() if value not in (None, {}, [])}
 
 
 def written(value: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""File formats: each names the tensors of a file and where their bytes are, and lays new files out.
+"""File formats: each reads the names, types and places of the tensors in a file, and lays out new files.
 
-A format copies nothing. To add one, write a module beside this one with an object that follows
+Formats do not copy tensors. To add a format, write a module in this package with an object that follows
 :class:`Format`, and name the module in :data:`FORMATS`.
 """
 
@@ -18,25 +18,26 @@ import numpy as np
 
 from splitops.errors import FileError, shown
 from splitops.files.extents import Table
-from splitops.files.pickles import pickle_advice
+from splitops.files.pickles import advise_on_pickles
 from splitops.files.sources import Source
-from splitops.files.tensors import StoredTensor, column
+from splitops.files.tensors import StoredTensor, iter_field
 
 WRITTEN: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "hdf5", "zarr", "raw")
-"""The formats that are written, by name."""
+"""Names of the formats that can be written."""
 FORMATS: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "openvino", "hdf5", "zarr")
-"""One module each, with the format in ``FORMAT``; imported when a file's name asks for it."""
+"""Names of the formats and of their modules, which are imported on first use and have a ``FORMAT``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file holds.
+    """The tensors and metadata that a file declares.
 
     Attributes:
-        format: the format that read it.
-        tensors: in the order of the file.
-        sources: the files that hold their bytes; the first is the one that was opened.
-        metadata: what else the file declares, in the format's own terms; new files like it have it too.
+        format: the format that read the file.
+        tensors: the tensors, in the order of the file.
+        sources: the files with their bytes; the first is the file that was opened.
+        metadata: other declarations, in the terms of the format. New files that are made like this one get
+            them, too.
     """
 
     format: Format
@@ -45,21 +46,21 @@ class Contents:
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        """Reject names that are not text, such as those of HDF5 files, which can have any bytes."""
+        """Reject names that are not valid text: names in HDF5 files may have any bytes."""
         try:
-            "".join(column(self.tensors, "name")).encode()
+            "".join(iter_field(self.tensors, "name")).encode()
         except UnicodeEncodeError:
-            names = column(self.tensors, "name")
+            names = iter_field(self.tensors, "name")
             name = next(name for name in names if name.encode(errors="replace").decode() != name)
             raise FileError(
-                f"{self.sources[0].name}: the name {shown(name)} of a tensor is not text in UTF-8"
+                f"{self.sources[0].name}: the tensor name {shown(name)} is not valid UTF-8"
             ) from None
 
-    def tensor(self, name: str | None) -> StoredTensor:
-        """Return a tensor by its name; the only one for None.
+    def get_tensor(self, name: str | None) -> StoredTensor:
+        """Return the tensor with a name or, for None, the only tensor.
 
         Raises:
-            FileError: there is no such tensor, or more than one to choose from.
+            FileError: there is no such tensor, or None was passed and there are several.
         """
         file = self.sources[0].name
         if name is None:
@@ -68,14 +69,14 @@ class Contents:
             if not self.tensors:
                 raise FileError(f"{file} has no tensors")
             raise FileError(
-                f"{file} has {len(self.tensors)} tensors. Choose one with --tensor: {self._names()}"
+                f"{file} has {len(self.tensors)} tensors. Choose one with --tensor: {self._list_names()}"
             )
         for tensor in self.tensors:
             if tensor.name == name:
                 return tensor
-        raise FileError(f"{file} has no tensor {shown(name)}; it has {self._names() or 'none'}")
+        raise FileError(f"{file} has no tensor {shown(name)}; it has {self._list_names() or 'none'}")
 
-    def _names(self) -> str:
+    def _list_names(self) -> str:
         names = [shown(tensor.name) for tensor in self.tensors[:8]]
         more = len(self.tensors) - len(names)
         return ", ".join(names) + (f" and {more} more" if more else "")
@@ -86,12 +87,12 @@ class TargetFile:
     """A file to be written.
 
     Attributes:
-        name: its name in the folder that it goes to.
-        size: its bytes.
-        literals: by offset, the bytes that are not a tensor's.
-        scratch: whether it is only there for ``finish`` of the layout.
-        folder: whether it is a folder, which ``finish`` makes.
-        copied: what messages call the file that it is a copy of, if it is one.
+        name: name in the target folder.
+        size: size in bytes.
+        literals: bytes that belong to no tensor, with their offsets.
+        scratch: whether it is a temporary file for ``finish`` of the layout.
+        folder: whether it is a folder, which ``finish`` creates.
+        copied: name of the original in messages, if the file is a copy.
     """
 
     name: str
@@ -104,15 +105,15 @@ class TargetFile:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Files that hold given tensors.
+    """Files for given tensors, and the place of each tensor in them.
 
     Attributes:
         files: the files.
-        places: of each tensor, in the given order, a row: the position of its file, and the offset in it.
-        finish: called with the paths of the files once all tensors are in their places, for what follows
-            from their bytes, such as checksums; it can be called again after a stop. None: nothing does.
-        check: called with the same paths after that, to read the files back as their readers do. It raises a
-            :class:`FileError` where one does not hold the tensors that it was made from.
+        places: one row per tensor, in the given order: index of the file, and offset in it.
+        finish: called with the paths of the files after all tensors are copied, to write what depends on
+            their bytes, such as checksums. It is repeatable. None if there is nothing to do.
+        check: called with the same paths after that, to read the files back with another reader. Raises a
+            :class:`FileError` if the files do not have the right tensors.
     """
 
     files: tuple[TargetFile, ...]
@@ -121,27 +122,28 @@ class Layout:
     check: Callable[[Sequence[Path]], None] | None = None
 
 
-def places(found: Iterable[tuple[int, int]]) -> Table:
-    """Return positions of files and offsets as the places of a layout."""
+def make_places(found: Iterable[tuple[int, int]]) -> Table:
+    """Build the table of places from pairs of file index and offset."""
     return np.array([*found], np.int64).reshape(-1, 2)
 
 
 class Format(Protocol):
-    """One file format."""
+    """A file format."""
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name of the format for users."""
         ...
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The endings of its files' names, in lower case; the first is the usual one."""
+        """Endings of file names in lower case; the first is the usual one."""
         ...
 
     def read(self, source: Source) -> Contents:
-        """Read what a file holds, without its tensors' bytes. Nothing that it says is believed unproved:
-        every tensor lies within its file.
+        """Read the contents of a file, without the bytes of its tensors.
+
+        The file is not trusted: every tensor is checked to be inside its file.
 
         Raises:
             FileError: the file is malformed.
@@ -149,131 +151,132 @@ class Format(Protocol):
         ...
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
-        """Return a tensor of any format as this one names its type.
+        """Convert a tensor of any format: set this format's name of its type.
 
         Raises:
-            FileError: this format has no such type or memory order.
+            FileError: the format does not support the type or the memory order.
         """
         ...
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        """Lay out files that hold tensors.
+        """Lay out new files for tensors.
 
         Args:
-            tensors: names, types (as :meth:`taken` gives them), shapes and sizes; their places are not those
-                of the new files.
-            like: the contents that they come from; of this format, the files take their metadata over.
-            name: of the file, or of the first one where they are several.
+            tensors: tensors that :meth:`taken` returned. Their places are those in the source, not in the new
+                files.
+            like: contents that the tensors come from. If it has this format, its metadata is copied.
+            name: name of the file, or of the first of several.
 
         Raises:
-            FileError: the format cannot hold them.
+            FileError: the format does not support the tensors.
         """
         ...
 
 
 @runtime_checkable
 class ShardedFormat(Format, Protocol):
-    """A format whose tensors may be in several files, each of them whole in one."""
+    """A format that can spread tensors over several files, with each tensor in one file."""
 
     def whole(self, source: Source) -> Contents:
-        """Read all files that a file belongs to: their index, or one of those that are numbered.
+        """Read all files of a sharded checkpoint, given its index or one of its numbered files.
 
         Raises:
-            FileError: a file is missing or malformed, or they do not fit together.
+            FileError: a file is missing or malformed, or the files do not match.
         """
         ...
 
-    def like_shard(self, like: Contents, number: int, count: int) -> Contents:
-        """Return what file ``number`` of ``count``, from 0 on, says besides its tensors."""
+    def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
+        """Return contents with the metadata of file ``number`` (from 0) of ``count``."""
         ...
 
-    def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
-        """Return at most how many bytes a file has for a tensor besides those of its elements."""
+    def compute_max_entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
+        """Return the maximum bytes that a tensor needs in a file in addition to its elements."""
         ...
 
-    def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
-        """Return the file that names the file of each tensor; None where the format has none.
+    def make_index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
+        """Make the index file, or return None if the format has none.
 
         Args:
-            stem: what the names of the files begin with.
-            where: of each tensor, the name of its file.
-            total: the bytes of all tensors.
+            stem: start of the file names.
+            where: file name of each tensor.
+            total: size of all tensors in bytes.
         """
         ...
 
 
 @cache
-def format_named(name: str) -> Format:
-    """Return a format by its name.
+def get_format(name: str) -> Format:
+    """Return the format with a name.
 
     Raises:
         FileError: there is no such format.
 
     Examples:
-        >>> format_named("npy").suffixes
+        >>> get_format("npy").suffixes
         ('.npy',)
     """
     if name not in (*FORMATS, *WRITTEN):
-        raise FileError(f"{shown(name)} is not a format; these are {', '.join(FORMATS)} and raw")
+        raise FileError(f"unknown format {shown(name)}: use {', '.join(FORMATS)} or raw")
     found: Format = import_module(f"{__name__}.{name}").FORMAT
     return found
 
 
-def chosen_format(form: Format | str | None) -> Format | None:
-    """Return the format of a name."""
-    return format_named(form) if isinstance(form, str) else form
+def to_format(form: Format | str | None) -> Format | None:
+    """Return a format, given itself or its name. None stays None."""
+    return get_format(form) if isinstance(form, str) else form
 
 
-def format_of(path: Path) -> Format:
-    """Return the format of a file, by its name.
+def detect_format(path: Path) -> Format:
+    """Return the format of a file, judged by its name.
 
     Raises:
         FileError: no format has such names.
     """
-    found = _by_ending(path)
+    found = _find_by_ending(path)
     if found is None:
-        advice = pickle_advice([path.name]) or "Read other files with --raw"
-        raise FileError(f"{shown(path.name)} has no ending of a tensor file: {_endings()}. {advice}")
+        advice = advise_on_pickles([path.name]) or "Read other files with --raw"
+        raise FileError(f"{shown(path.name)} does not end with one of {_list_endings()}. {advice}")
     return found
 
 
 def has_format(path: Path) -> bool:
-    """Return whether the name of a file is that of a format."""
-    return _by_ending(path) is not None
+    """Return whether a format has such file names."""
+    return _find_by_ending(path) is not None
 
 
-def target_format(path: Path, to: Format | None, source: Format | None = None) -> Format:
-    """Return the format of a file that is to be written.
+def choose_format(path: Path, to: Format | None, source: Format | None = None) -> Format:
+    """Choose the format of a file that will be written.
 
     Args:
         path: the file.
-        to: the format that was asked for, which decides over the name.
-        source: the format of what it is made from. A file of raw bytes may have any ending that is not one
-            of another format.
+        to: the requested format, which takes precedence over the name.
+        source: format of the source. Raw bytes may have any ending that belongs to no other format.
 
     Raises:
-        FileError: neither ``to`` nor the name says it, or the format is not written.
+        FileError: neither ``to`` nor the name determines the format, or the format cannot be written.
     """
-    found = to or _by_ending(path)
+    found = to or _find_by_ending(path)
     if found is None and (path.name.lower().endswith(".bin") or (source and source.name == "raw")):
-        found = source if source and source.name == "raw" else format_named("raw")
+        found = source if source and source.name == "raw" else get_format("raw")
     if found is None:
         raise FileError(
-            f"the name {shown(path.name)} does not say in which format to write it: end it with one of "
-            f"{_endings(WRITTEN)}, or choose the format with --to (in Python: to=)"
+            f"unknown format for {shown(path.name)}: use a name that ends with one of "
+            f"{_list_endings(WRITTEN)}, or choose the format with --to (in Python: to=)"
         )
     if found.name not in WRITTEN:
-        raise FileError(f"{shown(path.name)}: {found.name} is read, and not written")
+        raise FileError(
+            f"{shown(path.name)}: {found.name} cannot be written. Choose another format with --to"
+        )
     if to is None and path.name.lower().endswith(".json"):
         raise FileError(f"{shown(path.name)} is the name of an index, not of a file with tensors")
     return found
 
 
-def _by_ending(path: Path) -> Format | None:
+def _find_by_ending(path: Path) -> Format | None:
     ending = path.name.lower()
-    formats = (format_named(name) for name in FORMATS)
+    formats = (get_format(name) for name in FORMATS)
     return next((found for found in formats if ending.endswith(found.suffixes)), None)
 
 
-def _endings(names: Sequence[str] = FORMATS) -> str:
-    return ", ".join(format_named(name).suffixes[0] for name in names)
+def _list_endings(names: Sequence[str] = FORMATS) -> str:
+    return ", ".join(get_format(name).suffixes[0] for name in names)

@@ -1,8 +1,8 @@
-"""GGUF: keys and values, a table of tensors, then their bytes, each at a multiple of an alignment.
+"""GGUF: keys and values, a table of tensors, then their data, with each tensor aligned.
 
-Shapes are set with the fastest axis first; here they are the other way round, as everywhere else.
-Quantised types are whole blocks: a cut inside of one is rejected. Of a file in pieces, such as
-``m-00001-of-00003.gguf``, the first is opened and has the tensors of all.
+GGUF declares shapes with the fastest axis first; here they are reversed. Quantised types are stored in
+blocks, and a split inside a block is rejected. A model in several files, such as ``m-00001-of-00003.gguf``,
+is opened by its first file.
 
 Source: ``docs/gguf.md`` of https://github.com/ggml-org/ggml and the tables of its package ``gguf``.
 """
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import FileError, shown
-from splitops.files.folders import PIECE, open_beside, piece_name
-from splitops.files.formats import Contents, Layout, TargetFile, places
+from splitops.files.folders import PIECE, name_piece, open_sibling
+from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import Source
-from splitops.files.tensors import StoredTensor, Unit, row_major
+from splitops.files.tensors import StoredTensor, Unit, to_row_major
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _MAX_HEADER: Final = 100_000_000
-"""As of safetensors: the longest headers in use, with a vocabulary, have a tenth of it."""
+"""Maximum bytes of a header, as in safetensors: ten times the longest in use, which have a vocabulary."""
 _MAX_ITEMS: Final = 1 << 22
-"""Of an array of texts: the largest vocabularies have a tenth of it."""
+"""Maximum items of an array of strings: ten times the largest vocabularies."""
 _MAX_RANK: Final = 4
 _MAX_DEPTH: Final = 8
 _ALIGNMENT: Final = "general.alignment"
@@ -38,7 +38,7 @@ _CHUNK: Final = 1 << 20
 _STRING: Final = 8
 _ARRAY: Final = 9
 _WIDTHS: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of the values of each type but strings and arrays."""
+"""Bytes of a value of each type except strings and arrays."""
 
 _BLOCKS: Final = {
     number: (name, Unit(*unit))
@@ -95,12 +95,12 @@ _CODES: Final = {element_type.name: code for code, element_type in _ELEMENTS.ite
 
 
 class _MalformedError(ValueError):
-    """A file is malformed."""
+    """The file is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A key with its value, as the bytes of both; ``number`` is the value of an integer."""
+    """A key, the bytes of key, type and value, and the value if it is an integer."""
 
     key: str
     raw: bytes
@@ -117,7 +117,7 @@ class _Gguf:
         numbers = {entry.key: entry.number for entry in entries}
         pieces = numbers.get("split.count") or 1
         if pieces > 1:
-            for piece in _other_pieces(source, pieces, numbers.get("split.no")):
+            for piece in _open_other_pieces(source, pieces, numbers.get("split.no")):
                 _, more = _read(piece)
                 tensors += [tensor._replace(file=len(sources)) for tensor in more]
                 sources.append(piece)
@@ -138,32 +138,34 @@ class _Gguf:
         code = tensor.code if tensor.code in _NUMBERS else _CODES.get(str(tensor.element_type))
         if len(tensor.shape) > _MAX_RANK:
             raise FileError(f"{tensor.label} has rank {len(tensor.shape)}; GGUF has at most {_MAX_RANK}")
-        return row_major(tensor, code, "GGUF")
+        return to_row_major(tensor, code, "GGUF")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
-        alignment = _alignment(like)
+        alignment = _get_alignment(like)
         head = _MAGIC + struct.pack("<IQQ", 3, len(tensors), len(entries))
         head += b"".join(entry.raw for entry in entries)
         offsets, end = [], 0
         for tensor in tensors:
-            head += _string(tensor.name) + struct.pack("<I", len(tensor.shape))
+            head += _encode_string(tensor.name) + struct.pack("<I", len(tensor.shape))
             head += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape))
             head += struct.pack("<IQ", _NUMBERS[tensor.code], end)
             offsets.append(end)
-            end = _aligned(end + tensor.size, alignment)
-        start = _aligned(len(head), alignment)
+            end = _align(end + tensor.size, alignment)
+        start = _align(len(head), alignment)
         file = TargetFile(name, start + end, ((0, head),))
-        return Layout((file,), places((0, start + offset) for offset in offsets))
+        return Layout((file,), make_places((0, start + offset) for offset in offsets))
 
     def whole(self, source: Source) -> Contents:
         return self.read(source)
 
-    def like_shard(self, like: Contents, number: int, count: int) -> Contents:
+    def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
         if count > _MAX_PIECES:
-            raise FileError(f"a GGUF model has at most {_MAX_PIECES} files, but this size needs {count}")
+            raise FileError(
+                f"a GGUF model has at most {_MAX_PIECES} files, but this size needs {count}: set a larger one"
+            )
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
-        if number:  # llama.cpp reads what the first file says; the alignment is of each file
+        if number:  # llama.cpp reads the keys of the first file only, but the alignment of each
             entries = tuple(entry for entry in entries if entry.key == _ALIGNMENT)
         keys = (
             ("no", 2, "H", number),
@@ -171,37 +173,39 @@ class _Gguf:
             ("tensors.count", 5, "i", len(like.tensors)),
         )
         split = [
-            _Entry(f"split.{key}", _string(f"split.{key}") + struct.pack(f"<I{form}", kind, value), value)
+            _Entry(
+                f"split.{key}", _encode_string(f"split.{key}") + struct.pack(f"<I{form}", kind, value), value
+            )
             for key, kind, form, value in keys
         ]
         return Contents(self, (), (), {"entries": (*entries, *split)})
 
-    def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
-        return len(tensor.name.encode()) + 24 + 8 * len(tensor.shape) + _alignment(like) - 1
+    def compute_max_entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
+        return len(tensor.name.encode()) + 24 + 8 * len(tensor.shape) + _get_alignment(like) - 1
 
-    def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
+    def make_index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
         return None
 
 
 FORMAT: Final = _Gguf()
 
 
-def _alignment(like: Contents) -> int:
+def _get_alignment(like: Contents) -> int:
     entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is FORMAT else ()
     return next((e.number for e in entries if e.key == _ALIGNMENT), None) or _DEFAULT_ALIGNMENT
 
 
-def _aligned(offset: int, alignment: int) -> int:
+def _align(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
-def _string(text: str) -> bytes:
+def _encode_string(text: str) -> bytes:
     data = text.encode()
     return struct.pack("<Q", len(data)) + data
 
 
 class _Reader:
-    """Reads a header forwards, a chunk at a time."""
+    """Reads a header forwards, in blocks."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._chunk, self._begin = source, b"", 0
@@ -210,7 +214,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self.at + size
         if end > _MAX_HEADER:
-            raise _MalformedError(f"its header extends past byte {_MAX_HEADER}, the most that is read")
+            raise _MalformedError(f"its header extends past the limit of {_MAX_HEADER} bytes")
         if end > self._source.size:
             raise _MalformedError(
                 f"its header extends to byte {end}, but the file has {self._source.size} bytes"
@@ -222,30 +226,30 @@ class _Reader:
         self.at = end
         return data
 
-    def since(self, begin: int) -> bytes:
-        """Return once more what was taken from a place on."""
+    def reread(self, begin: int) -> bytes:
+        """Return all bytes from ``begin`` to the current position again."""
         if begin < self._begin:
             return self._source.read(begin, self.at - begin)
         return self._chunk[begin - self._begin : self.at - self._begin]
 
-    def number(self, form: str) -> int:
+    def read_number(self, form: str) -> int:
         [value] = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))
         return int(value)
 
-    def text(self) -> str:
+    def read_string(self) -> str:
         try:
-            return self.take(self.number("Q")).decode()
+            return self.take(self.read_number("Q")).decode()
         except UnicodeDecodeError as error:
-            raise _MalformedError("a name in its header is not text in UTF-8") from error
+            raise _MalformedError("a name in its header is not valid UTF-8") from error
 
-    def value(self, kind: int, depth: int = 0) -> None:
-        """Skip a value."""
+    def skip_value(self, kind: int, depth: int = 0) -> None:
+        """Skip a value of type ``kind``."""
         if kind in _WIDTHS:
             self.take(_WIDTHS[kind])
         elif kind == _STRING:
-            self.take(self.number("Q"))
+            self.take(self.read_number("Q"))
         elif kind == _ARRAY and depth < _MAX_DEPTH:
-            inner, count = self.number("I"), self.number("Q")
+            inner, count = self.read_number("I"), self.read_number("Q")
             if inner in _WIDTHS:
                 self.take(_WIDTHS[inner] * count)
                 return
@@ -254,29 +258,29 @@ class _Reader:
                     f"an array in its header has {count} items, more than the limit of {_MAX_ITEMS}"
                 )
             for _ in range(count):
-                self.value(inner, depth + 1)
+                self.skip_value(inner, depth + 1)
         else:
             raise _MalformedError(f"a value in its header has the unknown type {kind}")
 
 
 def _read(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     try:
-        return _header(source)
+        return _read_header(source)
     except _MalformedError as error:
         raise FileError(f"{source.name}: {error}") from error
 
 
-def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
+def _read_header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     reader = _Reader(source)
     if source.size < 24 or reader.take(4) != _MAGIC:
         raise _MalformedError("this is not a GGUF file")
-    version = reader.number("I")
+    version = reader.read_number("I")
     if version not in _VERSIONS:
-        raise _MalformedError(f"GGUF version {version} is not supported, and neither are big-endian files")
-    tensor_count, entry_count = reader.number("Q"), reader.number("Q")
+        raise _MalformedError(f"GGUF version {version} is not supported, nor are big-endian files")
+    tensor_count, entry_count = reader.read_number("Q"), reader.read_number("Q")
     entries: dict[str, _Entry] = {}
-    for _ in _counted(entry_count, source):
-        entry = _entry(reader)
+    for _ in _check_count(entry_count, source):
+        entry = _read_entry(reader)
         if entry.key in entries:
             raise _MalformedError(f"key {shown(entry.key)} appears twice in its header")
         entries[entry.key] = entry
@@ -284,12 +288,12 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     if not alignment or alignment & (alignment - 1):
         raise _MalformedError(f"its alignment of {alignment} is not a power of two")
     stated: dict[str, StoredTensor] = {}
-    for _ in _counted(tensor_count, source):
+    for _ in _check_count(tensor_count, source):
         tensor = _stated(reader)
         if tensor.name in stated:
             raise _MalformedError(f"{tensor.label} appears twice")
         stated[tensor.name] = tensor
-    start = _aligned(reader.at, alignment)
+    start = _align(reader.at, alignment)
     tensors, end = [], 0
     for tensor in stated.values():
         if tensor.offset != end:
@@ -299,37 +303,37 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
         if (last := start + end + tensor.size) > source.size:
             raise _MalformedError(f"{tensor.label} ends at byte {last}, but the file has {source.size} bytes")
         tensors.append(tensor._replace(offset=start + end))
-        end = _aligned(end + tensor.size, alignment)
+        end = _align(end + tensor.size, alignment)
     return list(entries.values()), tensors
 
 
-def _counted(count: int, source: Source) -> range:
-    if count > source.size:  # each takes a byte at least
+def _check_count(count: int, source: Source) -> range:
+    if count > source.size:  # each needs at least one byte
         raise _MalformedError(f"its header declares {count} entries, but the file has {source.size} bytes")
     return range(count)
 
 
-def _entry(reader: _Reader) -> _Entry:
+def _read_entry(reader: _Reader) -> _Entry:
     begin = reader.at
-    key, kind = reader.text(), reader.number("I")
-    reader.value(kind)
-    raw, width = reader.since(begin), _WIDTHS.get(kind)
+    key, kind = reader.read_string(), reader.read_number("I")
+    reader.skip_value(kind)
+    raw, width = reader.reread(begin), _WIDTHS.get(kind)
     number = int.from_bytes(raw[-width:], "little") if width and kind not in (6, 12) else None
     return _Entry(key, raw, number)
 
 
 def _stated(reader: _Reader) -> StoredTensor:
-    name, rank = reader.text(), reader.number("I")
+    name, rank = reader.read_string(), reader.read_number("I")
     if rank > _MAX_RANK:
         raise _MalformedError(f"tensor {shown(name)} has rank {rank}; the format has at most {_MAX_RANK}")
-    shape = tuple(reader.number("Q") for _ in range(rank))[::-1]
-    number, offset = reader.number("I"), reader.number("Q")
+    shape = tuple(reader.read_number("Q") for _ in range(rank))[::-1]
+    number, offset = reader.read_number("I"), reader.read_number("Q")
     if number not in _BLOCKS:
         raise _MalformedError(f"tensor {shown(name)} has the unknown type {number}")
     code, unit = _BLOCKS[number]
     count = math.prod(shape)
     if count >= 1 << 63:
-        raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
+        raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} has 2**63 elements or more")
     if (shape[-1] if shape else 1) % unit.elements:
         raise _MalformedError(
             f"tensor {shown(name)}: the last size of {shown(shape)} is not a multiple of {unit.elements}"
@@ -340,11 +344,11 @@ def _stated(reader: _Reader) -> StoredTensor:
     return StoredTensor(name, shape, code, unit, offset, size, element_type, dtype)
 
 
-def _other_pieces(source: Source, count: int, number: Any) -> list[Source]:
+def _open_other_pieces(source: Source, count: int, number: Any) -> list[Source]:
     found = PIECE.fullmatch(source.path.name)
     if number != 0 or found is None or int(found[3]) != count or int(found[2]) != 1:
         raise FileError(
             f"{source.name} is one of {count} files. Open the first, named ...-00001-of-{count:05}.gguf"
         )
-    names = [piece_name(found[1], piece, count, found[4]) for piece in range(2, count + 1)]
-    return [open_beside(source, name) for name in names]
+    names = [name_piece(found[1], piece, count, found[4]) for piece in range(2, count + 1)]
+    return [open_sibling(source, name) for name in names]

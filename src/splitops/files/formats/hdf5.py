@@ -1,9 +1,9 @@
-"""HDF5, by h5py: contiguous datasets where they lie, chunked ones a chunk at a time.
+"""HDF5, by h5py: contiguous datasets are copied as byte ranges, chunked ones chunk by chunk.
 
-A file of contiguous datasets is laid out by h5py itself, without their data; what it writes around them are
-the literals of the new file. A part of a chunked dataset has its chunks and filters. Datasets of texts of any
-length, of references and the like hold no elements of a fixed size and are not tensors here. External links,
-external storage and virtual datasets, which read other files, are rejected.
+h5py lays out a new file of contiguous datasets without their data, and everything else that it writes becomes
+the literals of the file. A part of a chunked dataset keeps its chunks and filters. Datasets without elements
+of a fixed size, such as variable-length text and references, are not tensors. External links, external
+storage and virtual datasets read other files, so they are rejected.
 
 Source: the HDF5 File Format Specification 3.0; H5Dget_offset, H5Dread_chunk of the HDF5 reference.
 """
@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from splitops.errors import FileError, shown
 from splitops.files.boxes import Box, BoxedArray
-from splitops.files.formats import Contents, Layout, TargetFile, places
+from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import Source, reading, writing
-from splitops.files.tensors import StoredTensor, array_tensor, row_major
+from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
 from splitops.spec.elements.types import is_numpys_own
 
 _BLOCK: Final = 1 << 20
-"""About so many bytes are read at a time of a dataset that has no chunks."""
+"""Approximate bytes that are read at a time from a dataset without chunks."""
 _MASK_BYTES: Final = 4
 
 
@@ -38,18 +38,18 @@ class _Hdf5:
     folders = False
 
     def read(self, source: Source) -> Contents:
-        h5py = _h5py()
+        h5py = _import_h5py()
         with reading(source.name):
             file = h5py.File(source.path, "r")
-            links = _links(file)
+            links = _list_links(file)
             found = [
                 (name, file[name])
                 for name, link in links
-                if _is_followed(name, link, source, h5py) and isinstance(file[name], h5py.Dataset)
+                if _is_hard_link(name, link, source, h5py) and isinstance(file[name], h5py.Dataset)
             ]
             sources: list[Source] = [source]
             tensors = [
-                _stored(name, item, file, sources, h5py)
+                _read_tensor(name, item, file, sources, h5py)
                 for name, item in found
                 if _is_tensor(name, item, source, h5py)
             ]
@@ -63,47 +63,49 @@ class _Hdf5:
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
         named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_numpys_own(dtype)
-        return row_major(tensor, _code(dtype) if dtype is not None and named else None, "HDF5", swapped=True)
+        return to_row_major(
+            tensor, _format_code(dtype) if dtype is not None and named else None, "HDF5", swapped=True
+        )
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "layout.h5"
             with writing(shown(name)):
                 self._create(path, tensors, like, contiguous=True)
-            with _h5py().File(path, "r") as file:
+            with _import_h5py().File(path, "r") as file:
                 offsets = [file[tensor.name].id.get_offset() or 0 for tensor in tensors]
             size = path.stat().st_size
             ranges = sorted(
                 (at, tensor.size) for at, tensor in zip(offsets, tensors, strict=True) if tensor.size
             )
             with path.open("rb") as content:
-                literals = tuple(_between(content, ranges, size))
-        return Layout((TargetFile(name, size, literals),), places((0, offset) for offset in offsets))
+                literals = tuple(_iter_gaps(content, ranges, size))
+        return Layout((TargetFile(name, size, literals),), make_places((0, offset) for offset in offsets))
 
     @contextlib.contextmanager
     def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[_Dataset]:
-        with _h5py().File(path, "r+" if writing else "r") as file:
+        with _import_h5py().File(path, "r+" if writing else "r") as file:
             yield _Dataset(file[name], [path] if writing else [])
 
     def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
         assert like is not None  # computed arrays are written as zarr
         self._create(path, tensors, like, contiguous=False)
 
-    def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
+    def choose_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
         assert tensor.chunks is not None  # tensors without chunks have extents
         return tensor.chunks
 
     def _create(
         self, path: Path, tensors: Sequence[StoredTensor], like: Contents, *, contiguous: bool
     ) -> None:
-        """Make a file with datasets, and what else the file has that they are like."""
-        h5py = _h5py()
+        """Create a file with an empty dataset per tensor, and everything else of an HDF5 file ``like``."""
+        h5py = _import_h5py()
         with h5py.File(path, "w", track_order=True) as new, contextlib.ExitStack() as stack:
             old = None
             if like.format is self:
                 old = stack.enter_context(h5py.File(like.sources[0].path, "r"))
                 _copy_attributes(old, new, h5py)
-                _keep_what_is_no_tensor(tensors, like, new, h5py)
+                _copy_soft_links(tensors, like, new, h5py)
             for tensor in tensors:
                 for group in reversed(Path(tensor.name).parents[:-1]):
                     if str(group) not in new:
@@ -117,7 +119,7 @@ class _Hdf5:
 FORMAT: Final = _Hdf5()
 
 
-def _h5py() -> Any:
+def _import_h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
@@ -128,14 +130,14 @@ def _h5py() -> Any:
 # Reading ------------------------------------------------------------------------------------------------
 
 
-def _links(file: Any) -> list[tuple[str, Any]]:
-    """Return all links with their paths; what more than one leads to is entered once."""
+def _list_links(file: Any) -> list[tuple[str, Any]]:
+    """Return all links with their paths. A group with several links is entered only once."""
     found: list[tuple[str, Any]] = []
     file.visititems_links(lambda name, link: found.append((name, link)))
     return found
 
 
-def _is_followed(name: str, link: Any, source: Source, h5py: Any) -> bool:
+def _is_hard_link(name: str, link: Any, source: Source, h5py: Any) -> bool:
     if isinstance(link, h5py.ExternalLink):
         raise FileError(f"{source.name}: {shown(name)} is a link to another file, which is not followed")
     return isinstance(link, h5py.HardLink)
@@ -150,12 +152,12 @@ def _is_tensor(name: str, item: Any, source: Source, h5py: Any) -> bool:
     return item.shape is not None and plain and dtype.itemsize > 0
 
 
-def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -> StoredTensor:
+def _read_tensor(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -> StoredTensor:
     source, dtype, shape = sources[0], item.dtype, tuple(item.shape)
-    chunks = item.chunks or _blocks(shape, dtype.itemsize)
-    tensor = array_tensor(name, shape, dtype, _code(dtype), chunks=chunks)
+    chunks = item.chunks or _choose_block_shape(shape, dtype.itemsize)
+    tensor = make_array_tensor(name, shape, dtype, _format_code(dtype), chunks=chunks)
     offset = item.id.get_offset() if item.chunks is None else None
-    # Without a place a dataset is compact or not written; of a type that NumPy does not have it is converted.
+    # A dataset without an offset is compact or not written. One with a type unknown to NumPy is converted.
     if offset is not None and item.id.get_type().equal(h5py.h5t.py_create(dtype, logical=True)):
         end = offset + tensor.size
         if end > source.size:
@@ -167,12 +169,12 @@ def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -
     return tensor._replace(file=len(sources) - 1)
 
 
-def _code(dtype: np.dtype[Any]) -> str:
+def _format_code(dtype: np.dtype[Any]) -> str:
     return dtype.str if dtype.fields is None else str(dtype)
 
 
-def _blocks(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
-    """Return the shape of about a block of neighbouring elements."""
+def _choose_block_shape(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
+    """Return the shape of a box of about ``_BLOCK`` consecutive bytes."""
     room, block = max(1, _BLOCK // item_bytes), []
     for size in reversed(shape):
         block.append(max(1, min(size, room)))
@@ -183,20 +185,20 @@ def _blocks(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
 # Writing ------------------------------------------------------------------------------------------------
 
 
-def _keep_what_is_no_tensor(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Where other tensors are kept, keep soft links, too; reject what cannot be kept."""
+def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
+    """Copy soft links if the file keeps several tensors. Datasets that are not tensors are an error then."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]
     if left_out:
         names = ", ".join(shown(name) for name in left_out[:4])
-        raise FileError(f"{like.sources[0].name} has datasets that new files cannot have: {names}")
+        raise FileError(f"{like.sources[0].name} has datasets of types that cannot be copied: {names}")
     for name, path in like.metadata["links"].items():
         new[name] = h5py.SoftLink(path)
 
 
 def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, contiguous: bool) -> None:
-    """Make room for a tensor, without writing to it: stored as another dataset is, or contiguous."""
+    """Create a dataset for a tensor, without elements: stored like another dataset, or contiguous."""
     if "\0" in tensor.name:
         raise FileError(f"{tensor.label} has a NUL in its name, which HDF5 cannot store")
     shape, maximum = tensor.shape, None
@@ -207,12 +209,12 @@ def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, co
         properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     else:
         properties = like.id.get_create_plist().copy()
-        # An axis may grow to the size of a chunk: shorter parts, too, have the chunks of the whole.
+        # HDF5 permits chunks larger than a dataset only if the axis may grow to the size of a chunk.
         limits = zip(like.maxshape, shape, like.chunks, strict=True)
         maximum = tuple(
             h5py.h5s.UNLIMITED if most is None else max(size, chunk) for most, size, chunk in limits
         )
-    properties.set_obj_track_times(False)  # the same file for the same request
+    properties.set_obj_track_times(False)  # equal requests create equal files
     properties.set_attr_creation_order(h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED)
     space = h5py.h5s.create_simple(shape, maximum) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
     kind = h5py.h5t.py_create(tensor.dtype, logical=True) if like is None else like.id.get_type()
@@ -222,23 +224,23 @@ def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, co
 
 
 def _copy_attributes(before: Any, after: Any, h5py: Any) -> None:
-    """Copy attributes but for references, which mean nothing in another file."""
+    """Copy attributes except references, which are not valid in another file."""
     for name in before.attrs:
         dtype = before.attrs.get_id(name).dtype
-        if not _refers(dtype, h5py):
+        if not _has_references(dtype, h5py):
             after.attrs.create(name, before.attrs[name], dtype=dtype)
 
 
-def _refers(dtype: np.dtype[Any], h5py: Any) -> bool:
+def _has_references(dtype: np.dtype[Any], h5py: Any) -> bool:
     inner = h5py.check_vlen_dtype(dtype)
     if isinstance(inner, np.dtype):
-        return _refers(inner, h5py)
+        return _has_references(inner, h5py)
     if dtype.fields:
-        return any(_refers(field[0], h5py) for field in dtype.fields.values())
+        return any(_has_references(field[0], h5py) for field in dtype.fields.values())
     return h5py.check_ref_dtype(dtype.base) is not None
 
 
-def _between(content: Any, ranges: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, bytes]]:
+def _iter_gaps(content: Any, ranges: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, bytes]]:
     at = 0
     for begin, length in (*ranges, (size, 0)):
         if begin > at:
@@ -257,7 +259,7 @@ class _Dataset:
         self._dataset = dataset
         self.shape: tuple[int, ...] = tuple(dataset.shape)
         self.chunks: tuple[int, ...] = dataset.chunks or self.shape
-        self.coding = None if dataset.chunks is None else _coding(dataset)
+        self.coding = None if dataset.chunks is None else _get_coding(dataset)
         self.written = written
 
     def read(self, box: Box) -> npt.NDArray[Any]:
@@ -266,33 +268,33 @@ class _Dataset:
     def write(self, box: Box, elements: npt.NDArray[Any]) -> None:
         self._dataset[box] = elements
 
-    def stored(self, index: tuple[int, ...]) -> bytes | None:
-        """Return a chunk behind the mask of the filters that were left out for it."""
-        corner = self._corner(index)
+    def read_stored(self, index: tuple[int, ...]) -> bytes | None:
+        """Return the encoded bytes of a chunk after the mask of its skipped filters; None if not stored."""
+        corner = self._find_corner(index)
         found = self._dataset.id.get_chunk_info_by_coord(corner)
         if found.byte_offset is None:
             return None
         plain = math.prod(self.chunks) * self._dataset.dtype.itemsize
-        if found.size > 2 * plain + _BLOCK:  # no filter makes so much of it
+        if found.size > 2 * plain + _BLOCK:  # no filter expands data that much
             raise ValueError(f"a chunk of {plain} bytes is stored in {found.size}")
         mask, data = self._dataset.id.read_direct_chunk(corner)
         return int(mask).to_bytes(_MASK_BYTES, "little") + bytes(data)
 
     def store(self, index: tuple[int, ...], data: bytes) -> None:
         mask = int.from_bytes(data[:_MASK_BYTES], "little")
-        self._dataset.id.write_direct_chunk(self._corner(index), data[_MASK_BYTES:], mask)
+        self._dataset.id.write_direct_chunk(self._find_corner(index), data[_MASK_BYTES:], mask)
 
-    def _corner(self, index: tuple[int, ...]) -> tuple[int, ...]:
+    def _find_corner(self, index: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(at * chunk for at, chunk in zip(index, self.chunks, strict=True))
 
 
-def _coding(dataset: Any) -> object:
-    """Return what the bytes of a chunk depend on beside its elements; None where a filter has a checksum.
+def _get_coding(dataset: Any) -> object:
+    """Return the key of the encoding, or None if a filter has checksums.
 
-    Such a filter proves what it decodes, and nothing that is copied undecoded.
+    Such a filter only checks chunks that it decodes, so chunks must not be copied undecoded.
     """
     properties = dataset.id.get_create_plist()
     filters = [properties.get_filter(number) for number in range(properties.get_nfilters())]
-    if any(found[0] == _h5py().h5z.FILTER_FLETCHER32 for found in filters):
+    if any(found[0] == _import_h5py().h5z.FILTER_FLETCHER32 for found in filters):
         return None
     return dataset.id.get_type().encode(), dataset.chunks, filters, np.asarray(dataset.fillvalue).tobytes()

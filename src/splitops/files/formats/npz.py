@@ -1,7 +1,7 @@
-"""npz: a zip archive with a .npy file a member, stored or deflated.
+"""The .npz format: a zip archive with one .npy file per member, stored or deflated.
 
-Stored members are read where they lie. Deflated ones can only be read forwards: they are inflated once,
-into the staging folder. New files are what ``np.savez`` and ``np.savez_compressed`` write.
+Stored members are read in place. Deflated ones can only be read forwards, so they are inflated once, into the
+staging folder. New files equal those of ``np.savez`` and ``np.savez_compressed``.
 
 Source: PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
 """
@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 
 from splitops.errors import FileError, one_line, shown, shown_path
-from splitops.files.addresses import written
-from splitops.files.formats import Contents, Layout, TargetFile, places
-from splitops.files.formats.npy import header_of, read_header, stored, taken
+from splitops.files.addresses import format_location
+from splitops.files.formats import Contents, Layout, TargetFile, make_places
+from splitops.files.formats.npy import encode_tensor_header, make_tensor, read_header, taken
 from splitops.files.sources import Source, SourceFile
 from splitops.files.streams import Stream
 from splitops.files.tensors import StoredTensor
@@ -43,7 +43,7 @@ BROKEN: Final = (
     struct.error,
     UnicodeDecodeError,
 )
-"""What :mod:`zipfile` raises of an archive that is damaged or lies."""
+"""Exceptions of :mod:`zipfile` for damaged or hostile archives."""
 
 
 class _Npz:
@@ -52,9 +52,9 @@ class _Npz:
 
     def read(self, source: Source) -> Contents:
         try:
-            archive = zipfile.ZipFile(_Archive(source))  # its members are read as long as they are used
+            archive = zipfile.ZipFile(_Archive(source))  # stays open: streams read its members later
             members = archive.infolist()
-            tensors, sources = _tensors(archive, source)
+            tensors, sources = _read_members(archive, source)
         except BROKEN as error:
             raise FileError(f"{source.name} is a malformed .npz: {one_line(str(error), 200)}") from error
         methods = {member.filename.removesuffix(".npy"): member.compress_type for member in members}
@@ -70,20 +70,20 @@ class _Npz:
             if "\0" in tensor.name:
                 raise FileError(f"{tensor.label} has a NUL in its name, which a zip archive cannot store")
             method = methods.get(tensor.name, zipfile.ZIP_STORED)
-            members.append(_Member(tensor.name, header_of(tensor), tensor.size, method))
+            members.append(_Member(tensor.name, encode_tensor_header(tensor), tensor.size, method))
         if any(member.method != zipfile.ZIP_STORED for member in members):
-            return _deflated_layout(name, members)
+            return _lay_out_deflated(name, members)
         literals, offsets, entries, at = [], [], [], 0
         for member in members:
-            entries.append(member.entry(at))
+            entries.append(member.make_entry(at))
             head = entries[-1].FileHeader(zip64=True) + member.header
             literals.append((at, head))
             offsets.append(at + len(head))
             at += len(head) + member.data
-        file = TargetFile(name, at + len(_directory(entries, at)), tuple(literals))
+        file = TargetFile(name, at + len(_build_directory(entries, at)), tuple(literals))
         return Layout(
             (file,),
-            places((0, offset) for offset in offsets),
+            make_places((0, offset) for offset in offsets),
             partial(_finish_stored, members=members),
             _check,
         )
@@ -93,7 +93,7 @@ FORMAT: Final = _Npz()
 
 
 class _Archive(SourceFile):
-    """An archive whose directory is read at once, if it is no longer than a directory can well be."""
+    """File object for ``zipfile`` that rejects a central directory of more than ``_MAX_DIRECTORY`` bytes."""
 
     def read(self, size: int = -1) -> bytes:
         if size > _MAX_DIRECTORY:
@@ -103,7 +103,7 @@ class _Archive(SourceFile):
         return super().read(size) or b""
 
 
-def _tensors(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTensor], list[Source]]:
+def _read_members(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTensor], list[Source]]:
     members = archive.infolist()
     tensors: list[StoredTensor] = []
     sources: list[Source] = [source]
@@ -118,23 +118,23 @@ def _tensors(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTenso
             raise zipfile.BadZipFile(f"{shown(name)} is encrypted")
         if member.header_offset < end:
             raise zipfile.BadZipFile(f"{shown(name)} overlaps another member")
-        start = _data_offset(member, source)
+        start = _find_data_offset(member, source)
         end = start + member.compress_size
         if end > source.size:
             raise zipfile.BadZipFile(
                 f"{shown(name)} ends at byte {end}, but the file has {source.size} bytes"
             )
-        label = f"{written(source.path)}:{name}"
+        label = f"{format_location(source.path)}:{name}"
         if member.compress_type == zipfile.ZIP_STORED:
             head = source.read(start, min(member.compress_size, 10_012))
             header = read_header(io.BytesIO(head), label, member.compress_size)
-            tensors.append(stored(name, header, start + header.start))
+            tensors.append(make_tensor(name, header, start + header.start))
         elif member.compress_type == zipfile.ZIP_DEFLATED:
             inflated = Stream(source, shown(label), partial(archive.open, member))
-            head = inflated.beginning(10_012)
+            head = inflated.read_beginning(10_012)
             inflated.hold(member.file_size, ends=True)
             header = read_header(io.BytesIO(head), label, member.file_size)
-            tensors.append(stored(name, header, header.start, len(sources)))
+            tensors.append(make_tensor(name, header, header.start, len(sources)))
             sources.append(inflated)
         else:
             raise zipfile.BadZipFile(f"{shown(name)} has the unknown compression {member.compress_type}")
@@ -142,32 +142,29 @@ def _tensors(archive: zipfile.ZipFile, source: Source) -> tuple[list[StoredTenso
     return sorted(tensors, key=lambda tensor: order[tensor.name]), sources
 
 
-def _data_offset(member: zipfile.ZipInfo, source: Source) -> int:
-    """Return where a member's bytes begin: its own header says how long that is, not the directory."""
+def _find_data_offset(member: zipfile.ZipInfo, source: Source) -> int:
+    """Return the offset of a member's data. The directory does not have the length of its local header."""
     fields = _LOCAL.unpack(source.read(member.header_offset, _LOCAL.size))
     if fields[0] != b"PK\x03\x04":
-        raise zipfile.BadZipFile(f"{shown(member.filename)} has no header at the place in the directory")
+        raise zipfile.BadZipFile(f"{shown(member.filename)} has no header at the offset in the directory")
     return member.header_offset + _LOCAL.size + int(fields[-2]) + int(fields[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of a new archive."""
+    """A member of a new archive, with the header of its .npy file and the bytes of its tensor."""
 
     name: str
-    """Of its tensor."""
     header: bytes
-    """Of the .npy file."""
     data: int
-    """Bytes of its tensor."""
     method: int
 
     @property
     def size(self) -> int:
         return len(self.header) + self.data
 
-    def entry(self, offset: int = 0, checksum: int = 0) -> zipfile.ZipInfo:
-        """Return what an archive says of it, stored at an offset, as np.savez does."""
+    def make_entry(self, offset: int = 0, checksum: int = 0) -> zipfile.ZipInfo:
+        """Make its directory entry, as ``np.savez`` writes it."""
         entry = zipfile.ZipInfo(f"{self.name}.npy")
         entry.compress_type, entry.create_system, entry.external_attr = self.method, 3, 0o600 << 16
         entry.file_size = entry.compress_size = self.size
@@ -176,7 +173,7 @@ class _Member:
 
 
 class _Behind(io.BytesIO):
-    """A file in memory that takes what comes behind the first bytes of a file."""
+    """In-memory file with the end of an archive. Its positions begin at ``start``."""
 
     def __init__(self, start: int) -> None:
         super().__init__()
@@ -189,8 +186,8 @@ class _Behind(io.BytesIO):
         raise io.UnsupportedOperation
 
 
-def _directory(entries: Sequence[zipfile.ZipInfo], at: int) -> bytes:
-    """Return the directory of an archive, which lies at an offset and ends the archive."""
+def _build_directory(entries: Sequence[zipfile.ZipInfo], at: int) -> bytes:
+    """Return the central directory of an archive, which begins at offset ``at``."""
     file = _Behind(at)
     with zipfile.ZipFile(file, "w") as archive:
         archive.filelist.extend(entries)
@@ -198,44 +195,44 @@ def _directory(entries: Sequence[zipfile.ZipInfo], at: int) -> bytes:
 
 
 def _finish_stored(paths: Sequence[Path], members: Sequence[_Member]) -> None:
-    """Write the checksums of the members and the directory."""
+    """Write the checksums of the members into their headers, and the directory."""
     entries: list[zipfile.ZipInfo] = []
     at = 0
     with paths[0].open("r+b") as file:
         for member in members:
-            start = at + len(member.entry().FileHeader(zip64=True))
+            start = at + len(member.make_entry().FileHeader(zip64=True))
             file.seek(start)
             checksum = 0
             for begin in range(0, member.size, _BLOCK):
                 block = file.read(min(_BLOCK, member.size - begin))
                 checksum = crc32(np.frombuffer(block, np.uint8), checksum)
-            entries.append(member.entry(at, checksum))
+            entries.append(member.make_entry(at, checksum))
             file.seek(at)
             file.write(entries[-1].FileHeader(zip64=True))
             at = start + member.size
         file.seek(at)
-        file.write(_directory(entries, at))
+        file.write(_build_directory(entries, at))
         file.truncate()
 
 
-def _deflated_layout(name: str, members: Sequence[_Member]) -> Layout:
-    """Each tensor goes to a scratch file of its own and is deflated from there."""
+def _lay_out_deflated(name: str, members: Sequence[_Member]) -> Layout:
+    """Lay out an archive of deflated members, which are deflated from scratch files, one per tensor."""
     files = [TargetFile(name, 0)]
     for index, member in enumerate(members):
         files.append(TargetFile(f".{name}.{index}", member.size, ((0, member.header),), scratch=True))
-    made = places((1 + index, len(member.header)) for index, member in enumerate(members))
+    made = make_places((1 + index, len(member.header)) for index, member in enumerate(members))
     return Layout(tuple(files), made, partial(_finish_deflated, members=members), _check)
 
 
 def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:
     with zipfile.ZipFile(paths[0], "w") as archive:
         for member, path in zip(members, paths[1:], strict=True):
-            with path.open("rb") as data, archive.open(member.entry(), "w", force_zip64=True) as target:
+            with path.open("rb") as data, archive.open(member.make_entry(), "w", force_zip64=True) as target:
                 shutil.copyfileobj(data, target, _BLOCK)
 
 
 def _check(paths: Sequence[Path]) -> None:
-    """Unpack all members; their checksums are of the bytes that they were made from."""
+    """Unpack all members, which checks their checksums."""
     name = shown_path(paths[0].name)
     try:
         with zipfile.ZipFile(paths[0]) as archive:

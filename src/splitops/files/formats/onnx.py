@@ -1,8 +1,8 @@
-"""ONNX models with external data: the initializers whose bytes are in files beside the model.
+"""ONNX models with external data: the initializers whose bytes are in files next to the model.
 
-A part is a model, too: with all tensors it has the graph of the original; with some of them, which no graph
-could do without the others, a graph that holds nothing but them. The bytes go to one file beside it, where
-tensors of more than 1 MiB begin at multiples of 64 KiB, as onnx-ir aligns them.
+A part is a model, too. With all tensors, it has the graph of the original. With only some of them it cannot,
+so its graph consists of these initializers. Their bytes are in one file, where tensors of more than 1 MiB are
+aligned to 64 KiB, as onnx-ir aligns them.
 
 Source: ``TensorProto.external_data`` in ``onnx.proto``.
 """
@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from splitops.errors import FileError, SplitError, Where
-from splitops.files.formats import Contents, Layout, TargetFile, places
+from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import StoredTensor, packed_tensor, row_major
+from splitops.files.tensors import StoredTensor, make_packed_tensor, to_row_major
 from splitops.spec.elements.types import from_onnx
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Onnx:
                 if location not in files:
                     files[location] = len(sources)
                     sources.append(LocalFile(location, folder))
-                tensors.append(_stored(proto, files[location], offset, size))
+                tensors.append(_read_tensor(proto, files[location], offset, size))
         except SplitError as error:
             raise error if isinstance(error, FileError) else FileError(str(error)) from error
         _reject_overlaps(tensors, source)
@@ -54,7 +54,7 @@ class _Onnx:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         element_type = tensor.element_type
-        return row_major(tensor, element_type.onnx if element_type is not None else None, "ONNX")
+        return to_row_major(tensor, element_type.onnx if element_type is not None else None, "ONNX")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         location = f"{name}.data"
@@ -64,37 +64,37 @@ class _Onnx:
                 end = -(-end // _ALIGNMENT) * _ALIGNMENT
             offsets.append(end)
             end += tensor.size
-        model = _model(tensors, like, name)
+        model = _build_model(tensors, like, name)
         protos = {proto.name: proto for proto in model.graph.initializer}
         for tensor, offset in zip(tensors, offsets, strict=True):
-            _state(protos[tensor.name], tensor, location, offset)
+            _set_external_data(protos[tensor.name], tensor, location, offset)
         content = model.SerializeToString(deterministic=True)
         files = TargetFile(location, end), TargetFile(name, len(content), ((0, content),))
-        return Layout(files, places((0, offset) for offset in offsets))
+        return Layout(files, make_places((0, offset) for offset in offsets))
 
 
 FORMAT: Final = _Onnx()
 
 
-def _stored(proto: TensorProto, file: int, offset: int, size: int) -> StoredTensor:
+def _read_tensor(proto: TensorProto, file: int, offset: int, size: int) -> StoredTensor:
     element_type = from_onnx(proto.data_type)
-    assert element_type is not None  # parsing has proved it
+    assert element_type is not None  # checked by the parser
     assert element_type.onnx is not None
-    stored = packed_tensor(proto.name, tuple(proto.dims), element_type, (offset, size), file)
+    stored = make_packed_tensor(proto.name, tuple(proto.dims), element_type, (offset, size), file)
     return stored._replace(code=element_type.onnx)
 
 
 def _reject_overlaps(tensors: Sequence[StoredTensor], source: Source) -> None:
-    """Reject tensors of which one begins inside of another; the very same bytes may be two tensors'."""
+    """Reject tensors that overlap, unless they have exactly the same bytes."""
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.size))
     for before, tensor in pairwise(ordered):
         same = (before.offset, before.size) == (tensor.offset, tensor.size)
         if tensor.file == before.file and tensor.offset < before.offset + before.size and not same:
-            raise FileError(f"{source.name}: the data of {tensor.label} overlap those of {before.label}")
+            raise FileError(f"{source.name}: {tensor.label} overlaps {before.label}")
 
 
-def _model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> ModelProto:
-    """Return the model to be written, with initializers of these names."""
+def _build_model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> ModelProto:
+    """Build the model to write. The initializers for ``tensors`` have only their names yet."""
     from onnx import ModelProto
 
     model = ModelProto()
@@ -116,7 +116,7 @@ def _model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> ModelP
     return model
 
 
-def _state(proto: TensorProto, tensor: StoredTensor, location: str, offset: int) -> None:
+def _set_external_data(proto: TensorProto, tensor: StoredTensor, location: str, offset: int) -> None:
     assert tensor.element_type is not None
     proto.data_type = tensor.element_type.onnx_number or 0
     del proto.dims[:]

@@ -1,7 +1,7 @@
-"""OpenVINO IR: the constants of a model, by the names of their layers. Read, never written.
+"""OpenVINO IR, read only: the constants of a model, by the names of their layers.
 
-A constant of a subgraph has the path of that before its name; of layers with one name, the second and later
-ones have ``#2`` and so on behind it.
+The name of a constant in a subgraph begins with the path of the subgraph. If several layers have the same
+name, ``#2`` and so on is appended to all but the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from splitops.errors import FileError, SplitError, shown
 from splitops.files.formats import Contents, Layout
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import StoredTensor, packed_tensor
+from splitops.files.tensors import StoredTensor, make_packed_tensor
 from splitops.ground.reading import DataFolder
 
 
@@ -40,7 +40,7 @@ class _OpenVINO:
                     name = f"{name}#{seen[name]}"
                 kind = constant.element_type
                 place = constant.offset, constant.size
-                tensors.append(packed_tensor(name, constant.shape, kind, place, 1))
+                tensors.append(make_packed_tensor(name, constant.shape, kind, place, 1))
         weights = source
         if any(tensor.size for tensor in tensors):
             folder = DataFolder(source.path.parent, source.allow_links)

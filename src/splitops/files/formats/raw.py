@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitops.errors import ArrayError, FileError, shown
-from splitops.files.formats import Contents, Layout, TargetFile, places
+from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import Source
-from splitops.files.streams import Stream, size_of
-from splitops.files.tensors import StoredTensor, packed_tensor
+from splitops.files.streams import Stream, resolve_size
+from splitops.files.tensors import StoredTensor, make_packed_tensor
 from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 
 @dataclass(frozen=True, slots=True)
 class RawFormat:
-    """Raw bytes read as one array.
+    """Raw bytes that are read as one array.
 
     Attributes:
-        shape: its shape; one size may be -1 and follows from the size of the file.
-        element_type: its element type, packed as :mod:`splitops.spec.elements.packing` says.
-        offset: where it begins; what precedes it and behind it is not read.
+        shape: its shape; one size may be -1, and is computed from the size of the file.
+        element_type: its element type, packed as in :mod:`splitops.spec.elements.packing`.
+        offset: its offset. Bytes before and after the array are ignored.
     """
 
     shape: tuple[int, ...]
@@ -42,12 +42,12 @@ class RawFormat:
             size = packed_size(self.element_type, math.prod(shape))
         except ArrayError as error:
             raise FileError(f"{source.name}: {error.message}") from error
-        if self.offset < 0 or self.offset + size > size_of(source, self.offset + size, exact=False):
+        if self.offset < 0 or self.offset + size > resolve_size(source, self.offset + size, exact=False):
             raise FileError(
                 f"{source.name} has {source.size} bytes, but {self.element_type} of shape {shape} at offset "
                 f"{self.offset} ends at byte {self.offset + size}"
             )
-        tensor = packed_tensor("", shape, self.element_type, (self.offset, size))
+        tensor = make_packed_tensor("", shape, self.element_type, (self.offset, size))
         return Contents(self, (tensor,), (source,))
 
     def _shape_in(self, source: Source) -> tuple[int, ...]:
@@ -71,8 +71,8 @@ class RawFormat:
         """See :class:`splitops.files.formats.Format`."""
         if len(tensors) != 1:
             raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a file of raw bytes has one")
-        return Layout((TargetFile(name, tensors[0].size),), places([(0, 0)]))
+        return Layout((TargetFile(name, tensors[0].size),), make_places([(0, 0)]))
 
 
 FORMAT: Final = RawFormat((-1,), ELEMENT_TYPES["uint8"])
-"""Bytes, where nothing else is set; any tensor is written as raw bytes."""
+"""Plain bytes, unless the caller sets another type and shape. Any tensor can be written as raw bytes."""

@@ -1,9 +1,9 @@
-"""safetensors: a length, a header in JSON, then the bytes of the tensors without a gap.
+"""safetensors: the length of the header, the header in JSON, then the bytes of the tensors without gaps.
 
-What the reference implementation rejects is rejected here. Some headers that it accepts are rejected, too:
-keys that appear twice, of which it uses the last one, and three forms that the format's description excludes:
-space before the header, entries written as arrays, and ranks above 64, which no array has. Files are written
-as it writes them: wider types first, then by name, the header padded to 8 bytes.
+Everything that the reference implementation rejects is rejected, and some headers that it accepts: duplicate
+keys, of which it uses the last, and what the description of the format excludes: space before the header,
+entries that are arrays, and ranks above 64. Files are written as it writes them: wider types first, then by
+name, with the header padded to 8 bytes.
 
 Source: the format's description and ``safetensors/src/tensor.rs`` at
 https://github.com/huggingface/safetensors.
@@ -26,11 +26,11 @@ import numpy as np
 from splitops.errors import FileError, brief, shown
 from splitops.files.addresses import is_address
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.folders import INDEX, PIECE, index_text, open_beside, piece_name, stem_of
+from splitops.files.folders import INDEX, PIECE, format_index, name_piece, open_sibling, stem_of
 from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import Source
-from splitops.files.streams import size_of
-from splitops.files.tensors import StoredTensor, column, row_major, stretches_of, unit_of
+from splitops.files.streams import resolve_size
+from splitops.files.tensors import StoredTensor, get_unit, iter_field, locate_tensors, to_row_major
 from splitops.ground.documents import MAX_RANK, DocumentError, parse_json
 from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -38,16 +38,16 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 _MAX_HEADER: Final = 100_000_000
 _MAX_INDEX: Final = 256 << 20
 _MAX_DATA: Final = (1 << 63) - 1 - _MAX_HEADER - 8
-"""The most bytes of tensors that a file can have: offsets have 63 bits."""
+"""Maximum bytes of the tensors in a file: offsets have 63 bits."""
 _ALIGNMENT: Final = 8
 _METADATA: Final = "__metadata__"
 _UINT64: Final = 1 << 64
 _DIGITS: Final = 20
-"""Of the largest integer of 64 bits, or of a negative one with its sign."""
+"""Maximum characters of an integer of 64 bits, including a sign."""
 _ENTRY: Final = len(f',:{{"dtype":"F8_E4M3FNUZ","shape":,"data_offsets":[{_UINT64},{_UINT64}]}}')
-"""At most so many bytes of a header has a tensor, besides its name and shape."""
+"""Maximum bytes of the header entry of a tensor, without its name and shape."""
 
-# In the order of the reference implementation, which writes the tensors of the last types first.
+# In the order of the reference implementation, which writes tensors of later types first.
 _TYPES: Final = {
     code: ELEMENT_TYPES[name]
     for code, name in {
@@ -77,14 +77,14 @@ _TYPES: Final = {
 }
 _CODES: Final = {element_type.name: code for code, element_type in _TYPES.items()}
 _KINDS: Final = {
-    code: (kind, unit_of(kind), None if kind.packed else kind.numpy) for code, kind in _TYPES.items()
+    code: (kind, get_unit(kind), None if kind.packed else kind.numpy) for code, kind in _TYPES.items()
 }
 _BITS: Final = {code: kind.bits for code, kind in _TYPES.items()}
 _RANKS: Final = {code: rank for rank, code in enumerate(_TYPES)}
 
 
 class _MalformedError(ValueError):
-    """What is wrong with a header."""
+    """The header is malformed."""
 
 
 class _Safetensors:
@@ -93,11 +93,11 @@ class _Safetensors:
 
     def read(self, source: Source) -> Contents:
         if source.path.name.endswith(INDEX):
-            return joined(shards_of(source)[0], source)
+            return join_contents(read_shards(source)[0], source)
         try:
-            raw = _header(source)
+            raw = _read_header(source)
             start = 8 + len(raw)
-            tensors, metadata = _usual(raw, start) or _any(raw, start)
+            tensors, metadata = _parse_usual(raw, start) or _parse_any(raw, start)
             _reject_other_size(tensors, start, source)
         except _MalformedError as error:
             raise FileError(f"{source.name}: {error}") from error
@@ -105,27 +105,30 @@ class _Safetensors:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         code = tensor.code if tensor.code in _TYPES else _CODES.get(str(tensor.element_type))
-        if len(tensor.shape) > MAX_RANK or _bits(tensor.shape, 1) is None:
+        if len(tensor.shape) > MAX_RANK or _count_bits(tensor.shape, 1) is None:
             raise FileError(f"{tensor.label} has shape {brief(tensor.shape)}, which safetensors cannot have")
-        return row_major(tensor, code, "safetensors")
+        return to_row_major(tensor, code, "safetensors")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        names = list(column(tensors, "name"))
+        names = list(iter_field(tensors, "name"))
         if len({_METADATA, *names}) <= len(names):
             [(twice, _)] = Counter([_METADATA, *names]).most_common(1)
             tensor = tensors[names.index(twice)]
             raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
-        order = sorted(range(len(tensors)), key=names.__getitem__)  # that of the bytes in UTF-8
-        order.sort(key=[-_RANKS[code] for code in column(tensors, "code")].__getitem__)
+        order = sorted(range(len(tensors)), key=names.__getitem__)  # equals the order of the UTF-8 bytes
+        order.sort(key=[-_RANKS[code] for code in iter_field(tensors, "code")].__getitem__)
         ordered = [tensors[index] for index in order]
-        total = sum(column(ordered, "size"))
+        total = sum(iter_field(ordered, "size"))
         if total > _MAX_DATA:
             raise FileError(f"{shown(name)} would have {total} bytes of tensors, more than a file can have")
-        sizes = stretches_of(ordered)[:, 2]
+        sizes = locate_tensors(ordered)[:, 2]
         ends = np.cumsum(sizes)
         begins = ends - sizes
-        quoted, shapes = map(_quoted, column(ordered, "name")), map(_listed, column(ordered, "shape"))
-        rows = zip(quoted, column(ordered, "code"), shapes, begins.tolist(), ends.tolist(), strict=True)
+        quoted, shapes = (
+            map(_quoted, iter_field(ordered, "name")),
+            map(_format_shape, iter_field(ordered, "shape")),
+        )
+        rows = zip(quoted, iter_field(ordered, "code"), shapes, begins.tolist(), ends.tolist(), strict=True)
         entries = [
             f'{key}:{{"dtype":"{code}","shape":{shape},"data_offsets":[{begin},{end}]}}'
             for key, code, shape, begin, end in rows
@@ -148,71 +151,70 @@ class _Safetensors:
         return Layout((TargetFile(name, size, ((0, head),)),), made)
 
     def whole(self, source: Source) -> Contents:
-        return joined(shards_of(source)[0], source)
+        return join_contents(read_shards(source)[0], source)
 
-    def like_shard(self, like: Contents, number: int, count: int) -> Contents:
+    def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
         return like
 
-    def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
-        return len(_quoted(tensor.name).encode()) + len(_listed(tensor.shape)) + _ENTRY
+    def compute_max_entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
+        return len(_quoted(tensor.name).encode()) + len(_format_shape(tensor.shape)) + _ENTRY
 
-    def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
-        text = index_text(where, total)
+    def make_index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
+        text = format_index(where, total)
         return TargetFile(stem + INDEX, len(text), ((0, text),))
 
 
 FORMAT: Final = _Safetensors()
 
 
-def shards_of(source: Source) -> tuple[dict[str, Contents], list[str]]:
-    """Read the files that an index or a numbered file belongs to, proved to hold each tensor once.
+def read_shards(source: Source) -> tuple[dict[str, Contents], list[str]]:
+    """Read the files of a checkpoint, by file name, after checking that they contain each tensor once.
 
-    The source is the index, or one of numbered files, which may have an index beside them; another file
-    is the only one. Returned are the contents by file name, and what is wrong with the index where that
-    loses nothing.
+    The source is the index, or one of numbered files, which may have an index next to them. Any other file is
+    read alone. The list names harmless faults of the index.
     """
     piece = PIECE.fullmatch(source.path.name)
     if piece is not None:
         index = source.path.with_name(stem_of(source.path) + INDEX)
         if not is_address(index) and index.exists():
-            source = open_beside(source, index.name)
+            source = open_sibling(source, index.name)
     if not source.path.name.endswith(INDEX):
         count = int(piece[3]) if piece is not None else 1
         names = [source.path.name]
         if piece is not None:
-            names = [piece_name(piece[1], number + 1, count, piece[4]) for number in range(count)]
-        return _opened(source, names), []
-    stated, total = stated_index(source)
-    contents = _opened(source, sorted(set(stated.values())))
+            names = [name_piece(piece[1], number + 1, count, piece[4]) for number in range(count)]
+        return _read_files(source, names), []
+    stated, total = read_index(source)
+    contents = _read_files(source, sorted(set(stated.values())))
     for name, found in contents.items():
         for tensor in found.tensors:
             if stated.get(tensor.name) == name:
                 continue
-            said = f"says {shown(stated[tensor.name])}" if tensor.name in stated else "does not list it"
+            said = f"lists {shown(stated[tensor.name])}" if tensor.name in stated else "does not list it"
             raise FileError(f"{tensor.label} is in {shown(name)}, but {source.name} {said}")
-    held = {name for found in contents.values() for name in column(found.tensors, "name")}
+    held = {name for found in contents.values() for name in iter_field(found.tensors, "name")}
     missing = next((name for name in stated if name not in held), None)
     if missing is not None:
         raise FileError(
-            f"{source.name} says that tensor {shown(missing)} is in {shown(stated[missing])}, but it is not"
+            f"{source.name} lists tensor {shown(missing)} in {shown(stated[missing])}, but it is not there"
         )
-    size = sum(sum(column(found.tensors, "size")) for found in contents.values())
+    size = sum(sum(iter_field(found.tensors, "size")) for found in contents.values())
     if total is None or total == size:
         return contents, []
     return contents, [f"{source.name} has total_size = {shown(total)}, but its tensors have {size} bytes"]
 
 
-def _opened(source: Source, names: Sequence[str]) -> dict[str, Contents]:
+def _read_files(source: Source, names: Sequence[str]) -> dict[str, Contents]:
     raise_file_limit(len(names))
-    return {name: FORMAT.read(open_beside(source, name)) for name in names}
+    return {name: FORMAT.read(open_sibling(source, name)) for name in names}
 
 
-def stated_index(source: Source) -> tuple[dict[str, str], Any]:
-    """Return what an index declares: of each tensor the file, and the bytes of all, which may be None."""
+def read_index(source: Source) -> tuple[dict[str, str], Any]:
+    """Read an index: the file of each tensor, and the declared total size, which may be None or malformed."""
     if source.size > _MAX_INDEX:
-        raise FileError(f"{source.name} has {source.size} bytes, more than an index can have")
+        raise FileError(f"{source.name} has {source.size} bytes; the limit for an index is {_MAX_INDEX}")
     try:
-        document = _parsed(source.read(0, source.size), "it")
+        document = _parse(source.read(0, source.size), "it")
     except _MalformedError as error:
         raise FileError(f"{source.name}: {error}") from error
     stated = document.get("weight_map") if isinstance(document, dict) else None
@@ -222,8 +224,8 @@ def stated_index(source: Source) -> tuple[dict[str, str], Any]:
     return stated, metadata.get("total_size") if isinstance(metadata, dict) else None
 
 
-def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
-    """Return the contents of several files as one, whose first source is the file that was opened."""
+def join_contents(found: Mapping[str, Contents], opened: Source) -> Contents:
+    """Combine the contents of several files. The first source is ``opened``, the file that the user named."""
     metadata: dict[str, str] = {}
     names: set[str] = set()
     tensors: list[StoredTensor] = []
@@ -232,20 +234,20 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
     for name, contents in found.items():
         for key, value in contents.metadata.items():
             if metadata.setdefault(key, value) != value:
-                raise FileError(f"{name} has another value for {shown(key)} in its metadata than other files")
-        if not names.isdisjoint(column(contents.tensors, "name")):
+                raise FileError(f"{name} and other files differ in their metadata for {shown(key)}")
+        if not names.isdisjoint(iter_field(contents.tensors, "name")):
             tensor = next(tensor for tensor in contents.tensors if tensor.name in names)
             other = next(
                 other for other, each in found.items() if tensor.name in {t.name for t in each.tensors}
             )
             raise FileError(f"{tensor.label} is in {shown(other)} and in {shown(name)}")
-        names.update(column(contents.tensors, "name"))
-        tensors += [tensor.in_file(len(sources)) for tensor in contents.tensors]
+        names.update(iter_field(contents.tensors, "name"))
+        tensors += [tensor.move_to_file(len(sources)) for tensor in contents.tensors]
         sources += contents.sources
     return Contents(FORMAT, tuple(tensors), tuple(sources), metadata)
 
 
-def _header(source: Source) -> bytes:
+def _read_header(source: Source) -> bytes:
     if source.size < 8:
         raise _MalformedError(f"it has {source.size} bytes, but a safetensors file has at least 8")
     length = int.from_bytes(source.read(0, 8), "little")
@@ -262,8 +264,8 @@ def _header(source: Source) -> bytes:
 _Read = tuple[list[StoredTensor], Mapping[str, str]]
 
 
-def _usual(raw: bytes, start: int) -> _Read | None:
-    """Return the tensors of a header without anything unusual, and the metadata; None for another one."""
+def _parse_usual(raw: bytes, start: int) -> _Read | None:
+    """Return the tensors and the metadata of a usual header, fast, or None for an unusual one."""
     found = read_header(raw, _BITS, start)
     if found is None:
         return None
@@ -271,7 +273,7 @@ def _usual(raw: bytes, start: int) -> _Read | None:
     if len(set(names)) < len(names):
         return None
     try:
-        metadata = _metadata(None if said is None else _parsed(said, _METADATA))
+        metadata = _check_metadata(None if said is None else _parse(said, _METADATA))
     except _MalformedError:
         return None
     kinds, units, dtypes = ([_KINDS[code][field] for code in codes] for field in range(3))
@@ -280,11 +282,11 @@ def _usual(raw: bytes, start: int) -> _Read | None:
     return list(map(partial(tuple.__new__, StoredTensor), rows)), metadata
 
 
-def _any(raw: bytes, start: int) -> _Read:
-    """Return the tensors of any header in the order of their bytes, and the metadata."""
-    header = _parsed(raw, "its header", parse_int=_integer, parse_float=_float)
-    metadata = _metadata(header.pop(_METADATA, None))
-    tensors = [_tensor(name, entry, start) for name, entry in header.items()]
+def _parse_any(raw: bytes, start: int) -> _Read:
+    """Parse any header. Return its tensors, in the order of their bytes, and its metadata."""
+    header = _parse(raw, "its header", parse_int=_parse_integer, parse_float=_parse_float)
+    metadata = _check_metadata(header.pop(_METADATA, None))
+    tensors = [_read_entry(name, entry, start) for name, entry in header.items()]
     tensors.sort(key=lambda tensor: (tensor.offset, tensor.size))
     end = start
     for tensor in tensors:
@@ -295,7 +297,7 @@ def _any(raw: bytes, start: int) -> _Read:
     return tensors, metadata
 
 
-def _parsed(
+def _parse(
     raw: bytes,
     what: str,
     parse_int: Callable[[str], Any] | None = None,
@@ -309,19 +311,19 @@ def _parsed(
         raise _MalformedError(f"{what} is not JSON: {shown(str(error), 200)}") from error
 
 
-def _integer(text: str) -> int | float:
-    """Read an integer as the reference implementation does: -0 and what has more than 64 bits are floats."""
-    return int(text) if text != "-0" and len(text) <= _DIGITS else _float(text)
+def _parse_integer(text: str) -> int | float:
+    """Parse an integer as the reference does: -0 and integers of more than 64 bits become floats."""
+    return int(text) if text != "-0" and len(text) <= _DIGITS else _parse_float(text)
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     found = float(text)
     if math.isinf(found):
-        raise ValueError(f"{shown(text, 40)} is more than a number can be")
+        raise ValueError(f"{shown(text, 40)} is too large for a number")
     return found
 
 
-def _metadata(found: Any) -> Mapping[str, str]:
+def _check_metadata(found: Any) -> Mapping[str, str]:
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
@@ -329,14 +331,14 @@ def _metadata(found: Any) -> Mapping[str, str]:
     return found
 
 
-def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
+def _read_entry(name: str, entry: Any, start: int) -> StoredTensor:
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise _MalformedError(f"the entry of tensor {shown(name)} lacks dtype, shape or data_offsets")
     offsets = entry["data_offsets"]
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise _MalformedError(f"the data_offsets of tensor {shown(name)} are not a begin and an end")
     begin, end = offsets
-    tensor = stated_tensor(name, entry["dtype"], entry["shape"], start + begin)
+    tensor = make_tensor(name, entry["dtype"], entry["shape"], start + begin)
     if end - begin != tensor.size:
         raise _MalformedError(
             f"tensor {shown(name)}: {tensor.code} of shape {shown(entry['shape'])} takes {tensor.size} "
@@ -346,17 +348,20 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
 
 
 @lru_cache(maxsize=4096)
-def _listed(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return json.dumps(shape, separators=(",", ":"))
 
 
-def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
-    """Return the tensor at an offset of which a document declares the name, the type and the shape.
+def make_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
+    """Make the tensor at an offset from the name, type and shape in a document.
 
-    One that the format cannot have is a ValueError.
+    Raises:
+        ValueError: the format does not support such a tensor.
     """
     if not isinstance(code, str) or code not in _TYPES:
-        raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which safetensors lacks")
+        raise _MalformedError(
+            f"tensor {shown(name)} has dtype {shown(code)}, which safetensors does not support"
+        )
     if not _are_sizes(shape):
         raise _MalformedError(f"the shape of tensor {shown(name)} is not a list of sizes")
     if len(shape) > MAX_RANK:
@@ -364,9 +369,11 @@ def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor
             f"tensor {shown(name)} has rank {len(shape)}, more than the limit of {MAX_RANK}"
         )
     element_type, unit, dtype = _KINDS[code]
-    bits = _bits(shape, element_type.bits)
+    bits = _count_bits(shape, element_type.bits)
     if bits is None:
-        raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
+        raise _MalformedError(
+            f"shape {shown(shape)} of tensor {shown(name)} has a size in bits of 2**64 or more"
+        )
     if bits % 8:
         raise _MalformedError(
             f"tensor {shown(name)}: {code} of shape {shown(shape)} does not fill its last byte"
@@ -374,10 +381,10 @@ def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor
     return StoredTensor(name, tuple(shape), code, unit, offset, bits // 8, element_type, dtype)
 
 
-def _bits(shape: Sequence[int], bits: int) -> int | None:
-    """Return the bits of a tensor; None if they, or a product of the first sizes, take more than 64 bits.
+def _count_bits(shape: Sequence[int], bits: int) -> int | None:
+    """Return the bits of a tensor, or None if they exceed 64 bits, or the product of the first sizes does.
 
-    The reference implementation multiplies the sizes in their order, so that a 0 does not undo an overflow.
+    The reference implementation multiplies the sizes in order, so a later 0 does not undo an overflow.
     """
     products = [*accumulate(shape, operator.mul, initial=1)]
     return None if max(*products, products[-1] * bits) >= _UINT64 else products[-1] * bits
@@ -391,7 +398,7 @@ def _are_sizes(value: Any) -> bool:
 
 def _reject_other_size(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
     end = tensors[-1].offset + tensors[-1].size if tensors else start
-    size = size_of(source, end)
+    size = resolve_size(source, end)
     if end != size:
         what = "is truncated" if size < end else "has bytes after its data"
         raise _MalformedError(f"it {what}: its header describes {end} bytes, but the file has {size} bytes")

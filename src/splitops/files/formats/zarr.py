@@ -1,9 +1,9 @@
-"""zarr 3, by zarr-python: arrays in chunks, sharded or not, read and written a chunk (or shard) at a time.
+"""zarr 3, by zarr-python: chunked arrays, with or without shards, copied one chunk (or shard) at a time.
 
-A part has the chunks, shards, codecs and attributes of the array that it comes from. A part that is narrower
-than a chunk has narrower chunks. The array of a group is named by its path, and a part of it has this name in
-a group. From zarr 3 to zarr 3, chunks are copied one by one; from and to other formats, arrays go through the
-staging folder as plain bytes, and a part is an array by itself.
+A part keeps the chunks, shards, codecs and attributes of its source array. If it is narrower than a chunk,
+its chunks are narrower, too. The array of a group is named by its path, and its parts keep that name in
+groups of their own. From zarr 3 to zarr 3, chunks are copied one by one. From or to other formats, an array
+is unpacked into the staging folder, and a part is a single array.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.errors import FileError, shown, shown_path
-from splitops.files.boxes import BoxedArray, boxes
-from splitops.files.formats import Contents, Layout, TargetFile, places
+from splitops.files.boxes import BoxedArray, iter_boxes
+from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.formats.zarr_chunks import (
     Levels,
     ZarrArray,
-    chunks_of,
+    choose_chunks,
     create,
-    outer_chunks,
-    rechunked,
-    stored_levels,
-    target_chunks,
-    without_zeros,
+    find_chunks,
+    get_outer_chunks,
+    read_levels,
+    rechunk,
+    replace_zeros,
 )
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
-from splitops.files.tensors import StoredTensor, array_tensor, row_major
+from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
 from splitops.ground.reading import DataFolder
 from splitops.ground.signals import uninterrupted
 from splitops.spec.elements.types import is_numpys_own
 
 _MAX_RESTORED: Final = 1 << 31
-"""Attributes may say anything of the chunks before a split, and a chunk is encoded in memory."""
+"""Maximum bytes of a chunk that a merge restores: attributes are not trusted, and it is in memory."""
 
 
 class _Zarr:
@@ -49,17 +49,17 @@ class _Zarr:
     folders = True
 
     def read(self, source: Source) -> Contents:
-        zarr = _zarr()
+        zarr = _import_zarr()
         from splitops.files.formats.zarr_store import open_root
 
         try:
             store, root = open_root(source.path)
-            found = {"": root} if isinstance(root, zarr.Array) else dict(_arrays(root, zarr))
+            found = {"": root} if isinstance(root, zarr.Array) else dict(_iter_arrays(root, zarr))
             for name, array in found.items():
                 store.allow(name, array)
         except FileError:
             raise
-        except Exception as error:  # zarr-python declares no closed set
+        except Exception as error:  # zarr-python raises many kinds
             raise FileError(f"{source.name}: {shown(str(error), 200)}") from error
         sources: list[Source] = [source]
         tensors = []
@@ -72,11 +72,11 @@ class _Zarr:
                 name or "the array",
                 tuple(array.shape),
                 dtype,
-                outer_chunks(array),
+                get_outer_chunks(array),
                 array.__getitem__,
             )
-            place = {"file": len(sources), "chunks": chunks_of(array)}
-            tensors.append(array_tensor(name, boxed.shape, dtype, dtype.str, **place))
+            place = {"file": len(sources), "chunks": find_chunks(array)}
+            tensors.append(make_array_tensor(name, boxed.shape, dtype, dtype.str, **place))
             sources.append(boxed)
         return Contents(self, tuple(tensors), tuple(sources), {"arrays": found})
 
@@ -84,11 +84,11 @@ class _Zarr:
         dtype = tensor.dtype
         named = dtype is not None and dtype.kind in "biufc" and is_numpys_own(dtype)
         code = dtype.str if dtype is not None and named else None
-        return row_major(tensor, code, "zarr", swapped=True)._replace(name="", chunks=None)
+        return to_row_major(tensor, code, "zarr", swapped=True)._replace(name="", chunks=None)
 
     @contextlib.contextmanager
     def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[ZarrArray]:
-        zarr = _zarr()
+        zarr = _import_zarr()
         from splitops.files.formats.zarr_store import FolderStore
 
         if writing:
@@ -102,12 +102,12 @@ class _Zarr:
             create(path, tensors, DataFolder(like.sources[0].path))
             return
         for tensor in tensors:
-            _made(path, tensor, {"chunks": tensor.chunks})
+            _create_array(path, tensor, {"chunks": tensor.chunks})
 
-    def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
+    def choose_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
         source = like.sources[0]
         with reading(source.name):
-            return target_chunks(tensor, like.tensor(tensor.name), DataFolder(source.path), offset)
+            return choose_chunks(tensor, like.get_tensor(tensor.name), DataFolder(source.path), offset)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:
@@ -118,15 +118,15 @@ class _Zarr:
         options = {}
         if before is not None:
             with reading(like.sources[0].name):
-                options = _options(tensor, before, DataFolder(like.sources[0].path))
+                options = _choose_options(tensor, before, DataFolder(like.sources[0].path))
         finish = partial(_finish, tensor=tensor, options=options)
-        return Layout(files, places([(1, 0)]), finish, partial(_check, tensor=tensor))
+        return Layout(files, make_places([(1, 0)]), finish, partial(_check, tensor=tensor))
 
 
 FORMAT: Final = _Zarr()
 
 
-def _zarr() -> Any:
+def _import_zarr() -> Any:
     try:
         import zarr
     except ImportError as error:
@@ -134,23 +134,23 @@ def _zarr() -> Any:
     return zarr
 
 
-def _arrays(group: Any, zarr: Any) -> Any:
+def _iter_arrays(group: Any, zarr: Any) -> Any:
     for name, item in sorted(group.members(max_depth=None)):
         if isinstance(item, zarr.Array):
             yield name, item
 
 
-def _options(tensor: StoredTensor, before: Any, folder: DataFolder) -> dict[str, Any]:
-    """Return how an array is made for a tensor that is described after another array."""
-    levels: Levels = (without_zeros(before.chunks),)
+def _choose_options(tensor: StoredTensor, before: Any, folder: DataFolder) -> dict[str, Any]:
+    """Return the options for ``zarr.create_array`` for a part or merge of the array ``before``."""
+    levels: Levels = (replace_zeros(before.chunks),)
     if before.metadata.zarr_format == 3:
-        levels = stored_levels(folder, tensor.name)
+        levels = read_levels(folder, tensor.name)
     before_levels = levels
-    levels, attributes = rechunked(levels, dict(before.attrs), before.shape, tensor.shape)
+    levels, attributes = rechunk(levels, dict(before.attrs), before.shape, tensor.shape)
     size = math.prod(levels[0]) * before.dtype.itemsize
     if size > _MAX_RESTORED and levels[0] != before_levels[0]:
         raise ValueError(
-            f"its chunks before the split had {size} bytes; at most {_MAX_RESTORED} are restored"
+            f"its chunks before the split had {size} bytes, more than the limit of {_MAX_RESTORED}"
         )
     sharded = before.shards is not None
     options = {
@@ -159,7 +159,7 @@ def _options(tensor: StoredTensor, before: Any, folder: DataFolder) -> dict[str,
         "fill_value": before.fill_value,
         "attributes": attributes,
     }
-    if before.metadata.zarr_format == 3:  # the codecs of zarr 2 are others
+    if before.metadata.zarr_format == 3:  # codecs of zarr 2 differ
         options |= {
             "filters": before.filters,
             "compressors": before.compressors,
@@ -169,35 +169,35 @@ def _options(tensor: StoredTensor, before: Any, folder: DataFolder) -> dict[str,
 
 
 def _finish(paths: Sequence[Path], tensor: StoredTensor, options: dict[str, Any]) -> None:
-    """Encode a part from its plain bytes."""
+    """Encode an array from its plain bytes."""
     folder, scratch = paths
     shutil.rmtree(folder, ignore_errors=True)
-    with uninterrupted():  # after Ctrl-C the threads of zarr would go on writing
-        made = _made(folder, tensor, options)
-    data = _plain(scratch, tensor)
-    for box in boxes(tensor.shape, outer_chunks(made)):
+    with uninterrupted():  # otherwise threads of zarr continue to write after Ctrl-C
+        made = _create_array(folder, tensor, options)
+    data = _open_scratch(scratch, tensor)
+    for box in iter_boxes(tensor.shape, get_outer_chunks(made)):
         with uninterrupted():
             made[box] = np.asarray(data[box])
 
 
-def _made(folder: Path, tensor: StoredTensor, options: dict[str, Any]) -> Any:
-    """Return a new array for a tensor, without its elements."""
+def _create_array(folder: Path, tensor: StoredTensor, options: dict[str, Any]) -> Any:
+    """Create an array for a tensor, without its elements."""
     assert tensor.dtype is not None
-    zarr = _zarr()
+    zarr = _import_zarr()
     big = {"serializer": zarr.codecs.BytesCodec(endian="big")} if tensor.dtype.byteorder == ">" else {}
     return zarr.create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options, **big)
 
 
 def _check(paths: Sequence[Path], tensor: StoredTensor) -> None:
-    """Decode a part, and compare it with its plain bytes."""
+    """Decode an array and compare it with its plain bytes."""
     folder, scratch = paths
-    data = _plain(scratch, tensor)
+    data = _open_scratch(scratch, tensor)
     with reading(shown_path(folder.name)):
-        found = _zarr().open_array(folder, mode="r")
-        for box in boxes(tensor.shape, outer_chunks(found)):
+        found = _import_zarr().open_array(folder, mode="r")
+        for box in iter_boxes(tensor.shape, get_outer_chunks(found)):
             if np.asarray(found[box], tensor.dtype).tobytes() != np.asarray(data[box]).tobytes():
                 raise FileError(f"{shown_path(folder.name)} does not read back as it was written, at {box}")
 
 
-def _plain(scratch: Path, tensor: StoredTensor) -> LazyTensor:
+def _open_scratch(scratch: Path, tensor: StoredTensor) -> LazyTensor:
     return LazyTensor(LocalFile(scratch), tensor._replace(offset=0, file=0))

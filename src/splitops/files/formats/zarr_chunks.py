@@ -1,10 +1,11 @@
-"""The chunks of a zarr 3 array as they are stored, a file each, and the checksums in them.
+"""The encoded chunks of a zarr 3 array, one file each, and the checksums in them.
 
-A part has the description of its source but for the shape, so the chunks of both are coded alike. A part that
-is narrower than a chunk gets smaller chunks. Its attributes say which ones it had, and a merge restores them.
+A part has the metadata of its source except the shape, so that both encode chunks in the same way. A part
+that is narrower than a chunk gets narrower chunks. An attribute records the chunks before the split, and a
+merge restores them.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, the codecs ``sharding_indexed`` and
-``crc32c`` beside it.
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, and the codecs ``sharding_indexed``
+and ``crc32c`` there.
 """
 
 from __future__ import annotations
@@ -24,40 +25,40 @@ from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
 from splitops.ground.documents import parse_json
-from splitops.ground.reading import DataFolder, read_opened
+from splitops.ground.reading import DataFolder, read_open_file
 
 _DESCRIPTION: Final = "zarr.json"
 MAX_DESCRIPTION: Final = 64 << 20
-"""The most bytes of a document that describes arrays."""
-_MOST_MORE: Final = 1 << 20
-"""Bytes that a stored chunk may have beyond twice those of its elements."""
-_INNER_MORE: Final = 128
-"""The same for each chunk in a shard, with its entry in the index."""
+"""Maximum bytes of a metadata document."""
+_CHUNK_OVERHEAD: Final = 1 << 20
+"""Maximum bytes of a stored chunk beyond twice the bytes of its elements."""
+_INNER_OVERHEAD: Final = 128
+"""Maximum bytes for each inner chunk of a shard in addition to its elements, including its index entry."""
 _CRC_BYTES: Final = 4
 _ABSENT: Final = (1 << 64) - 1
-"""Offset and size of an inner chunk that a shard does not hold."""
+"""Offset and size of an inner chunk that is not stored."""
 _RECORDS: Final = "splitops.chunks_before_split"
-"""The attribute of a part that says what its chunks were: an entry for each split, the last one last."""
+"""Attribute of a part with the chunks before each split; the latest split is last."""
 
 Levels: TypeAlias = tuple[tuple[int, ...], ...]
-"""The shapes of what is stored as one: of the shards, if there are any, and then of the chunks in them."""
+"""Chunk shapes from the outside in: of the shards, if there are any, then of the chunks in them."""
 
 
-def chunks_of(array: Any) -> tuple[int, ...] | None:
-    """Return the shape of an array's chunks, or shards; None where they cannot be copied as they are."""
+def find_chunks(array: Any) -> tuple[int, ...] | None:
+    """Return the shape of an array's shards or chunks, or None if their bytes cannot be copied."""
     description = array.metadata.to_dict()
     if description["zarr_format"] != 3 or description.get("storage_transformers"):
         return None
-    return outer_chunks(array) if description["chunk_grid"]["name"] == "regular" else None
+    return get_outer_chunks(array) if description["chunk_grid"]["name"] == "regular" else None
 
 
 def create(path: Path, tensors: Sequence[StoredTensor], source: DataFolder) -> None:
-    """Make a folder with arrays that are described as those of another are, but for their shapes."""
+    """Create arrays in a folder with the metadata of arrays in ``source``, except their shapes."""
     for tensor in tensors:
-        described = _description(source, tensor.name)
-        assert tensor.chunks is not None  # only what is copied chunk by chunk comes here
-        places, levels = _places(described), _levels_of(described)
-        levels, attributes = rechunked(
+        described = _read_description(source, tensor.name)
+        assert tensor.chunks is not None  # the caller copies chunk by chunk
+        places, levels = _find_grids(described), _get_levels(described)
+        levels, attributes = rechunk(
             levels,
             described.get("attributes", {}),
             described["shape"],
@@ -68,33 +69,34 @@ def create(path: Path, tensors: Sequence[StoredTensor], source: DataFolder) -> N
             place["chunk_shape"] = list(shape)
         if "attributes" in described or attributes:
             described["attributes"] = attributes
-        _describe(path / tensor.name, described | {"shape": list(tensor.shape)})
+        _write_description(path / tensor.name, described | {"shape": list(tensor.shape)})
         for folder in Path(tensor.name).parents if tensor.name else ():
-            # The copy of the descriptions of its members would be wrong for a part.
-            group = _description(source, folder.as_posix())
-            _describe(path / folder, {k: v for k, v in group.items() if k != "consolidated_metadata"})
+            # Consolidated metadata describes the arrays of the source, so it is wrong for a part.
+            group = _read_description(source, folder.as_posix())
+            _write_description(
+                path / folder, {k: v for k, v in group.items() if k != "consolidated_metadata"}
+            )
 
 
-def target_chunks(
+def choose_chunks(
     tensor: StoredTensor, before: StoredTensor, source: DataFolder, offset: int
 ) -> tuple[int, ...]:
-    """Return the shape of the outer chunks of a target.
+    """Return the shape of the outer chunks of a target that gets the metadata of ``before`` in a folder.
 
-    ``before`` is the tensor that it is described after, in the folder ``source``; a part begins at
-    ``offset`` of the axis that is split.
+    A part begins at ``offset`` of the split axis. Inconsistent metadata is an error.
     """
-    described = _description(source, before.name)
-    levels = _levels_of(described)
+    described = _read_description(source, before.name)
+    levels = _get_levels(described)
     if tuple(described["shape"]) != before.shape or levels[0] != before.chunks:
         raise FileError(f"{shown_path(source.path / before.name)}: two descriptions of this array differ")
     attributes = described.get("attributes", {})
-    as_stored = _provable(described["codecs"]) and _is_last_chunk(tensor, before, offset)
-    narrow = not as_stored and _are_all_known(described)
-    return rechunked(levels, attributes, before.shape, tensor.shape, narrow=narrow)[0][0]
+    as_stored = _can_check(described["codecs"]) and _is_last_chunk(tensor, before, offset)
+    narrow = not as_stored and _has_known_levels(described)
+    return rechunk(levels, attributes, before.shape, tensor.shape, narrow=narrow)[0][0]
 
 
 def _is_last_chunk(part: StoredTensor, whole: StoredTensor, offset: int) -> bool:
-    """Return whether a part is the last chunk of the axis, which is copied as it is stored."""
+    """Return whether a part is exactly the last chunk of the axis, whose bytes can be copied."""
     assert whole.chunks is not None
     return any(
         0 < size < before and offset % chunk == 0 and offset + size == before
@@ -102,23 +104,23 @@ def _is_last_chunk(part: StoredTensor, whole: StoredTensor, offset: int) -> bool
     )
 
 
-def rechunked(
+def rechunk(
     levels: Levels, attributes: Any, before: Sequence[int], after: Sequence[int], *, narrow: bool = True
 ) -> tuple[Levels, dict[str, Any]]:
-    """Return the chunks and the attributes of a target of a split or merge.
+    """Return the chunk shapes and the attributes for the target of a split or merge.
 
-    They and the shape ``before`` are those of the array that it is described after. ``after`` is smaller
-    along one axis for a part, larger for a merge, or the same. With ``narrow``, chunks of a part may
-    become smaller.
+    ``levels``, ``attributes`` and the shape ``before`` are those of the array whose metadata it gets. The
+    shape ``after`` is smaller along one axis for a part, larger for a merge. With ``narrow``, chunks of a
+    part may become narrower.
     """
     if not isinstance(attributes, dict):
         raise ValueError(f"the attributes are not an object: {shown(attributes)}")
-    records = _records(attributes, levels)
+    records = _read_records(attributes, levels)
     axis = next((i for i, sizes in enumerate(zip(before, after, strict=True)) if sizes[0] != sizes[1]), None)
     if axis is None:
         return levels, attributes
     if after[axis] < before[axis]:
-        narrowed = _narrowed(levels, axis, after[axis]) if narrow else levels
+        narrowed = _narrow(levels, axis, after[axis]) if narrow else levels
         if narrowed != levels or records:
             records = [*records, {"axis": axis, "chunk_shapes": [list(shape) for shape in levels]}]
         levels = narrowed
@@ -129,8 +131,8 @@ def rechunked(
     return levels, others | ({_RECORDS: records} if records else {})
 
 
-def _narrowed(levels: Levels, axis: int, size: int) -> Levels:
-    """Return chunks that are no wider than a part; shards are a whole number of chunks."""
+def _narrow(levels: Levels, axis: int, size: int) -> Levels:
+    """Limit chunks to ``size`` along an axis. A shard stays a whole number of chunks."""
     made: list[tuple[int, ...]] = []
     inner = 1
     for shape in reversed(levels):
@@ -139,12 +141,12 @@ def _narrowed(levels: Levels, axis: int, size: int) -> Levels:
     return tuple(made)
 
 
-def _records(attributes: dict[str, Any], levels: Levels) -> list[dict[str, Any]]:
-    """Return what the attributes say of the chunks before each split, with the last of them proved."""
+def _read_records(attributes: dict[str, Any], levels: Levels) -> list[dict[str, Any]]:
+    """Return the recorded chunks before each split, after checking the last record."""
     found = attributes.get(_RECORDS, [])
     if not isinstance(found, list) or (found and not _is_record(found[-1], levels)):
         raise ValueError(
-            f"the attribute {_RECORDS} does not fit the chunks {levels}: {shown(json.dumps(found), 200)}"
+            f"the attribute {_RECORDS} does not match the chunks {levels}: {shown(json.dumps(found), 200)}"
         )
     return found
 
@@ -167,18 +169,18 @@ def _is_record(found: Any, levels: Levels) -> bool:
     return all(outer[axis] % inner[axis] == 0 for outer, inner in pairwise(shapes))
 
 
-def stored_levels(folder: DataFolder, name: str) -> Levels:
-    """Return the shapes of the shards and chunks of an array of a folder."""
-    return _levels_of(_description(folder, name))
+def read_levels(folder: DataFolder, name: str) -> Levels:
+    """Return the chunk shapes of an array in a folder, from its metadata document."""
+    return _get_levels(_read_description(folder, name))
 
 
-def _levels_of(description: dict[str, Any]) -> Levels:
-    """Return the shapes of the shards and chunks in the description of an array."""
-    return tuple(without_zeros(place["chunk_shape"]) for place in _places(description))
+def _get_levels(description: dict[str, Any]) -> Levels:
+    """Return the chunk shapes in the metadata of an array."""
+    return tuple(replace_zeros(place["chunk_shape"]) for place in _find_grids(description))
 
 
-def _places(description: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what holds a ``chunk_shape``, from the outer ones to the inner ones."""
+def _find_grids(description: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of the metadata that have a ``chunk_shape``, from the outside in."""
     places, codecs = [description["chunk_grid"]["configuration"]], description["codecs"]
     while codecs[0]["name"] == "sharding_indexed":
         places.append(codecs[0]["configuration"])
@@ -186,15 +188,15 @@ def _places(description: dict[str, Any]) -> list[dict[str, Any]]:
     return places
 
 
-def _are_all_known(description: dict[str, Any]) -> bool:
-    """Return whether no chunks lie behind a codec that may transpose them."""
-    codecs = _places(description)[-1].get("codecs", description["codecs"])
+def _has_known_levels(description: dict[str, Any]) -> bool:
+    """Return whether all chunk shapes are known: no shards are inside a codec that may transpose them."""
+    codecs = _find_grids(description)[-1].get("codecs", description["codecs"])
     return all(codec["name"] != "sharding_indexed" for codec in codecs)
 
 
 @contextlib.contextmanager
 def open_inside(folder: DataFolder, key: str) -> Iterator[BinaryIO | None]:
-    """Open a file of a folder; None if there is no such file."""
+    """Yield an open file of a folder, or None if it does not exist."""
     try:
         file = folder.open(key)
     except ModelError as error:
@@ -206,36 +208,36 @@ def open_inside(folder: DataFolder, key: str) -> Iterator[BinaryIO | None]:
         yield file
 
 
-def _description(folder: DataFolder, name: str) -> dict[str, Any]:
+def _read_description(folder: DataFolder, name: str) -> dict[str, Any]:
     path = folder.path / name
     try:
         found = parse_json(folder.read((Path(name) / _DESCRIPTION).as_posix(), limit=MAX_DESCRIPTION))
-    except ValueError as error:  # a ModelError, too
+    except ValueError as error:  # includes ModelError
         raise FileError(f"{shown_path(path)} is not an array or group of zarr 3: {error}") from error
     if not isinstance(found, dict):
-        raise FileError(f"{shown_path(path / _DESCRIPTION)} is not a description: {shown(found)}")
+        raise FileError(f"{shown_path(path / _DESCRIPTION)} is not a JSON object: {shown(found)}")
     return found
 
 
-def _describe(folder: Path, description: dict[str, Any]) -> None:
+def _write_description(folder: Path, description: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2))
 
 
-def outer_chunks(array: Any) -> tuple[int, ...]:
-    """Return the shape of the blocks in which an array is stored: its shards, or else its chunks."""
-    return without_zeros(array.shards or array.chunks)
+def get_outer_chunks(array: Any) -> tuple[int, ...]:
+    """Return the shape of the shards of an array or, without shards, of its chunks."""
+    return replace_zeros(array.shards or array.chunks)
 
 
-def most_bytes(array: Any) -> int:
-    """Return the most bytes that a chunk (or shard) of an array may take as it is stored."""
-    outer = outer_chunks(array)
+def compute_max_bytes(array: Any) -> int:
+    """Return the maximum size of a stored chunk (or shard) of an array."""
+    outer = get_outer_chunks(array)
     inner: int = math.prod(-(-size // max(1, chunk)) for size, chunk in zip(outer, array.chunks, strict=True))
-    return 2 * math.prod(outer) * int(array.dtype.itemsize) + _INNER_MORE * inner + _MOST_MORE
+    return 2 * math.prod(outer) * int(array.dtype.itemsize) + _INNER_OVERHEAD * inner + _CHUNK_OVERHEAD
 
 
-def without_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
-    """Return the shape of chunks that hold something: along axes of size 0, arrays may state 0."""
+def replace_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
+    """Replace chunk sizes of 0, which arrays may declare along an axis of size 0, by 1."""
     return tuple(max(1, size) for size in chunks)
 
 
@@ -245,12 +247,12 @@ class ZarrArray:
     def __init__(self, folder: DataFolder, name: str, array: Any) -> None:
         self._folder, self._name, self._array = folder, name, array
         self.shape: tuple[int, ...] = tuple(array.shape)
-        self.chunks = outer_chunks(array)
+        self.chunks = get_outer_chunks(array)
         self.written: list[Path] = []
-        description = _description(folder, name)
+        description = _read_description(folder, name)
         self._codecs: list[dict[str, Any]] = description["codecs"]
         keys = ("data_type", "fill_value", "chunk_grid", "codecs")
-        self.coding = json.dumps([description[k] for k in keys]) if _provable(self._codecs) else None
+        self.coding = json.dumps([description[k] for k in keys]) if _can_check(self._codecs) else None
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
@@ -260,36 +262,36 @@ class ZarrArray:
         """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
         self._array[box] = elements
         index = tuple(side.start // chunk for side, chunk in zip(box, self.chunks, strict=True))
-        if (path := self._path(index)).exists():  # chunks of nothing but fill values are not stored
+        if (path := self._find_path(index)).exists():  # chunks of nothing but fill values are not stored
             self.written.append(path)
 
-    def stored(self, index: tuple[int, ...]) -> bytes | None:
+    def read_stored(self, index: tuple[int, ...]) -> bytes | None:
         """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
-        path = self._path(index)
+        path = self._find_path(index)
         with open_inside(self._folder, path.relative_to(self._folder.path).as_posix()) as file:
             if file is None:
                 return None
-            data = bytes(read_opened(file, path, limit=most_bytes(self._array)))
-        if not _proved(data, self._codecs, self.chunks):
+            data = bytes(read_open_file(file, path, limit=compute_max_bytes(self._array)))
+        if not _has_valid_checksums(data, self._codecs, self.chunks):
             raise FileError(f"cannot read {shown_path(path)}: its CRC-32C does not match its bytes")
         return data
 
     def store(self, index: tuple[int, ...], data: bytes) -> None:
         """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
-        path = self._path(index)
+        path = self._find_path(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         self.written.append(path)
 
-    def _path(self, index: tuple[int, ...]) -> Path:
+    def _find_path(self, index: tuple[int, ...]) -> Path:
         return self._folder.path / self._name / str(self._array.metadata.encode_chunk_key(index))
 
 
 # Checksums ----------------------------------------------------------------------------------------------
 
 
-def _provable(codecs: Sequence[dict[str, Any]]) -> bool:
-    """Return whether the checksums of a chunk, if it has any, can be found without decoding it."""
+def _can_check(codecs: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the checksums of a chunk, if it has any, can be checked without decoding it."""
     names = [codec["name"] for codec in codecs]
     if "sharding_indexed" in names:
         return len(names) == 1 and _index_of(codecs[0]) is not None
@@ -297,17 +299,17 @@ def _provable(codecs: Sequence[dict[str, Any]]) -> bool:
 
 
 def _index_of(codec: dict[str, Any]) -> str | None:
-    """Return where the index of a shard is; None where it is not coded as usual."""
+    """Return where the index of a shard is, ``"start"`` or ``"end"``; None if it has unusual codecs."""
     found = codec["configuration"]
     names = [each["name"] for each in found["index_codecs"]]
     little = found["index_codecs"][0].get("configuration", {}).get("endian", "little") == "little"
-    if names != ["bytes", "crc32c"] or not little or not _provable(found["codecs"]):
+    if names != ["bytes", "crc32c"] or not little or not _can_check(found["codecs"]):
         return None
     return str(found.get("index_location", "end"))
 
 
-def _proved(data: bytes, codecs: Sequence[dict[str, Any]], shape: Sequence[int]) -> bool:
-    """Return whether the checksums in a chunk are those of its bytes."""
+def _has_valid_checksums(data: bytes, codecs: Sequence[dict[str, Any]], shape: Sequence[int]) -> bool:
+    """Return whether all checksums in an encoded chunk match its bytes."""
     last = codecs[-1]
     if last["name"] == "crc32c":
         import google_crc32c  # zarr-python needs it, too
@@ -321,13 +323,15 @@ def _proved(data: bytes, codecs: Sequence[dict[str, Any]], shape: Sequence[int])
     count = math.prod(size // chunk for size, chunk in zip(shape, inner, strict=True))
     size = 16 * count + _CRC_BYTES
     index = data[:size] if _index_of(last) == "start" else data[-size:]
-    if len(index) != size or not _proved(index, [{"name": "crc32c"}], ()):
+    if len(index) != size or not _has_valid_checksums(index, [{"name": "crc32c"}], ()):
         return False
     places = np.frombuffer(index, "<u8", 2 * count).reshape(-1, 2)
     for offset, length in places.tolist():
         if (offset, length) == (_ABSENT, _ABSENT):
             continue
         inside = offset + length <= len(data)
-        if not inside or not _proved(data[offset : offset + length], configuration["codecs"], inner):
+        if not inside or not _has_valid_checksums(
+            data[offset : offset + length], configuration["codecs"], inner
+        ):
             return False
     return True

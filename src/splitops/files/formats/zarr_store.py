@@ -1,4 +1,4 @@
-"""The store through which zarr-python reads a folder: regular files inside it, no larger than they can be."""
+"""The store with which zarr-python reads a folder: only regular files inside it, of limited size."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
 from splitops.errors import FileError, ModelError, shown, shown_path
-from splitops.files.formats.zarr_chunks import MAX_DESCRIPTION, most_bytes, open_inside
+from splitops.files.formats.zarr_chunks import MAX_DESCRIPTION, compute_max_bytes, open_inside
 from splitops.ground.documents import MAX_RANK, parse_json
-from splitops.ground.reading import DataFolder, read_opened, read_range
+from splitops.ground.reading import DataFolder, read_open_file, read_range
 
 _DOCUMENTS: Final = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
 class FolderStore(LocalStore):  # type: ignore[misc]
-    """A folder, read-only. Chunks are read once their array is known, which says how large they may be."""
+    """A folder, read-only. :meth:`allow` must set the maximum size of an array's chunks before a read."""
 
     def __init__(self, root: Path | str, *, read_only: bool = True) -> None:
-        """Take the path of a folder."""
+        """Make the store of a folder. zarr-python itself passes ``read_only``."""
         super().__init__(root, read_only=read_only)
         self._folder = DataFolder(Path(root))
         self._most: dict[str, int] = {}
 
     def open_array(self, name: str) -> Any:
-        """Open an array of the folder, whose chunks can then be read."""
+        """Open an array of the folder and allow its chunks to be read."""
         found = zarr.open_array(store=self, path=name, mode="r")
         self.allow(name, found)
         return found
 
     def allow(self, name: str, array: Any) -> None:
-        """Let the chunks of an array be read.
+        """Allow the chunks of an array to be read.
 
         Raises:
-            FileError: no array can be what it declares.
+            FileError: the array has an invalid name or rank.
         """
         if len(array.shape) > MAX_RANK:
             raise FileError(f"{shown(name)} has rank {len(array.shape)}, more than the limit of {MAX_RANK}")
         if any(part in (".", "..") or "\\" in part for part in name.split("/")):
             raise FileError(f"{shown(name)} does not name an array inside the folder")
-        self._most[name] = most_bytes(array)
+        self._most[name] = compute_max_bytes(array)
 
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
-        """Return the bytes of a file, or some of them; None if there is no such file."""
+        """Return the bytes of a file, or of a range of it; None if the file does not exist."""
         buffer = (prototype or default_buffer_prototype()).buffer
         with open_inside(self._folder, key) as file:
             if file is None:
@@ -57,7 +57,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
             if byte_range is None or self._is_document(key):
                 path = self._folder.path / key
                 try:
-                    data = read_opened(file, path, limit=self._limit(key))
+                    data = read_open_file(file, path, limit=self._limit(key))
                     if self._is_document(key):
                         parse_json(bytes(data))
                 except ModelError as error:
@@ -76,8 +76,8 @@ class FolderStore(LocalStore):  # type: ignore[misc]
             begin, end = max(0, min(begin, size)), max(0, min(end, size))
             if end - begin > self._limit(key):
                 raise FileError(
-                    f"{shown_path(self._folder.path / key)}: {end - begin} bytes of it are needed, more than "
-                    f"the {self._limit(key)} that its array can have"
+                    f"{shown_path(self._folder.path / key)}: {end - begin} bytes of it are needed, but its "
+                    f"array has chunks of at most {self._limit(key)}"
                 )
             return buffer.from_bytes(read_range(file, begin, max(0, end - begin)))
 
@@ -90,15 +90,15 @@ class FolderStore(LocalStore):  # type: ignore[misc]
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         with open_inside(self._folder, key) as file:
             return file is not None
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names in a folder of it.
+        """Yield the names in a subfolder.
 
         Raises:
-            FileError: one is a link to a folder: it may lead back here, or out.
+            FileError: a name is a link to a folder, which may lead out of the store, or in a circle.
         """
         base = self._folder.path / prefix
         try:
@@ -123,6 +123,6 @@ class FolderStore(LocalStore):  # type: ignore[misc]
 
 
 def open_root(path: Path) -> tuple[FolderStore, Any]:
-    """Open a folder: an array or a group."""
+    """Open a folder, which is an array or a group. Return its store, too."""
     store = FolderStore(path)
     return store, zarr.open(store, mode="r")

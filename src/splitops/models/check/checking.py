@@ -146,7 +146,7 @@ def _form(opened: NodeModel, model: ir.Model, found: Found) -> Iterator[Finding]
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
     """Return the XML of a lone layer."""
-    from splitops.ground.reading import place_of, read_whole
+    from splitops.ground.reading import place_of, read_bounded
     from splitops.models.check.fragment import is_fragment
     from splitops.models.formats.openvino.document import MAX_BYTES
 
@@ -154,7 +154,7 @@ def _fragment(model: Any) -> tuple[bytes, Where] | None:
         return model.encode("utf-8", "surrogateescape"), Where()
     if isinstance(model, str | os.PathLike) and is_openvino(model):
         path = Path(model)
-        content = read_whole(path, limit=MAX_BYTES, where=place_of(model))
+        content = read_bounded(path, limit=MAX_BYTES, where=place_of(model))
         return (content, place_of(model)) if is_fragment(content) else None
     return None
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from splitops.errors import NOWHERE, RuleError, SplitError, Where
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 
 
 class Severity(StrEnum):
@@ -64,7 +64,7 @@ class Finding:
 
     def _repr_html_(self) -> str:
         rows = [(str(self.severity), self.code, str(self.where), self.message, self.fix or "")]
-        return html_table("", ("", "code", "where", "what is wrong", "fix"), rows)
+        return format_html_table("", ("", "code", "where", "what is wrong", "fix"), rows)
 
 
 def finding_of(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from splitops.ground.records import values_of
+from splitops.ground.records import to_json_values
 from splitops.models.check.findings import Finding, Severity
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -16,7 +16,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return findings as JSON values."""
     return [
-        values_of(finding)
+        to_json_values(finding)
         | {
             "values": {name: _value(value) for name, value in finding.values.items()},
             "source": finding.source or None,

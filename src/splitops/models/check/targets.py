@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
 from splitops.ground.documents import parse_toml
-from splitops.ground.reading import read_whole
+from splitops.ground.reading import read_bounded
 from splitops.models.check.conditions import Condition, condition
 from splitops.models.check.limits import EXACT_FIELD, USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
 from splitops.models.graph.fusions import Fusion
@@ -94,7 +94,7 @@ class Target:
             return named
         if isinstance(named, os.PathLike) or (isinstance(named, str) and named.lower().endswith(".toml")):
             path = Path(named)
-            return _read(read_whole(path, limit=_MOST_BYTES), shown_path(path), path.stem, os.fspath(named))
+            return _read(read_bounded(path, limit=_MOST_BYTES), shown_path(path), path.stem, os.fspath(named))
         name, equals, release = named.partition("==") if isinstance(named, str) else ("", "", "")
         if name not in names():
             near = nearest(name, names())

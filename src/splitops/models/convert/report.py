@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
@@ -156,4 +156,4 @@ class Conversion:
             (str(c.where), c.before, str(c.status), c.after if c.error is None else c.error.message)
             for c in self.changes
         ]
-        return html_table(f"to {self.target}", ("node", "before", "result", "after, or why not"), rows)
+        return format_html_table(f"to {self.target}", ("node", "before", "result", "after, or why not"), rows)

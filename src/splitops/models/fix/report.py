@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, SplitError, Where, count_of
-from splitops.ground.notebooks import html_table
-from splitops.ground.records import values_of
+from splitops.ground.notebooks import format_html_table
+from splitops.ground.records import to_json_values
 
 if TYPE_CHECKING:
     import onnx
@@ -99,7 +99,7 @@ class SplitReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        return values_of(self)
+        return to_json_values(self)
 
     def __repr__(self) -> str:
         return f"SplitReport({self})"
@@ -190,4 +190,4 @@ class FixReport:
             (str(one.where), one.operator, "left", "", f"{one.message} [{one.code}]") for one in self.findings
         ]
         title = f"for {self._runtimes()}" if self.runtimes else ""
-        return html_table(title, ("node", "before", "result", "after", "why"), rows)
+        return format_html_table(title, ("node", "before", "result", "after", "why"), rows)

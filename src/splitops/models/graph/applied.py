@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splitops.errors import Where
-from splitops.ground.records import values_of
+from splitops.ground.records import to_json_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +36,4 @@ class Applied:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        return values_of(self)
+        return to_json_values(self)

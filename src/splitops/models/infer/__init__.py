@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import count_of
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.models.sites import Site
 
@@ -78,7 +78,7 @@ class InferredModel:
             (value.graph or "", value.name, *("" if k is None else k for k in (value.before, value.after)))
             for value in self.values
         ]
-        return html_table(repr(self), ("graph", "value", "declared", "inferred"), rows)
+        return format_html_table(repr(self), ("graph", "value", "declared", "inferred"), rows)
 
 
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:

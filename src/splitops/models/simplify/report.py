@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 from splitops.models.graph.applied import Applied
 
 if TYPE_CHECKING:
@@ -63,4 +63,4 @@ class Simplification:
     def _repr_html_(self) -> str:
         rows = [(str(c.where), c.before, c.after, c.rewrite, c.reason) for c in self.changes]
         title = f"{self.nodes_before} nodes, now {self.nodes_after}"
-        return html_table(title, ("node", "before", "after", "rewrite", "reason"), rows)
+        return format_html_table(title, ("node", "before", "after", "rewrite", "reason"), rows)

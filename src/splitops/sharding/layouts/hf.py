@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from splitops.files.extents import Table
-from splitops.files.folders import INDEX, index_text
+from splitops.files.folders import INDEX, format_index
 from splitops.files.formats import TargetFile
 from splitops.sharding.placements import LaidFile, Placements, laid_file, named, shard_of, spread
 
@@ -71,6 +71,6 @@ def _files_of(placements: Placements, rank: int) -> list[tuple[TargetFile, Table
         where |= {tensor.name: name for tensor in tensors}
         total += sum(tensor.size for tensor in tensors)
     if set(where.values()) - {"model.safetensors"}:
-        text, none = index_text(where, total), np.empty(0, np.int64)
+        text, none = format_index(where, total), np.empty(0, np.int64)
         made.append((TargetFile(f"model{INDEX}", len(text), ((0, text),)), none, none))
     return made

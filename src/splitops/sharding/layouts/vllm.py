@@ -13,7 +13,7 @@ import numpy as np
 
 from splitops.errors import PlanError
 from splitops.files.tensors import StoredTensor
-from splitops.files.whole import groups_of
+from splitops.files.whole import group_by_size
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import Fusions, Group, rules_of
 from splitops.sharding.placements import LaidFile, Placements, laid_file, shard_of, spread
@@ -40,7 +40,7 @@ def files(placements: Placements) -> Iterator[LaidFile]:
     for rank in range(placements.ranks):
         forms = placements.forms(rank)
         held = [made for group in groups for made in _held(placements, group, rank)]
-        for part, members in enumerate(groups_of([made.size for made, _ in held], _LARGEST)):
+        for part, members in enumerate(group_by_size([made.size for made, _ in held], _LARGEST)):
             some = [held[i] for i in members]
             name = f"model-rank-{rank}-part-{part}.safetensors"
             file, places = laid_file(name, [made for made, _ in some], {"format": "pt"})

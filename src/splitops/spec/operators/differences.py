@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from splitops.errors import count_of
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 from splitops.spec.operators.schemas import (
     Attribute,
     OperatorSchema,
@@ -56,7 +56,7 @@ class Difference:
 
     def _repr_html_(self) -> str:
         rows = [(change.kind, change.name, change.text) for change in self.changes]
-        return html_table(f"{self.old} -> {self.new}", ("", "name", "change"), rows)
+        return format_html_table(f"{self.old} -> {self.new}", ("", "name", "change"), rows)
 
 
 # Fields of a row that say what it means, each with the words that a reader looks for.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cached_property
 
-from splitops.ground.notebooks import html_table
+from splitops.ground.notebooks import format_html_table
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.rules import SizeRule
 
@@ -200,7 +200,7 @@ class OperatorSchema:
             *(("output", each.name, each.type, describe_item(each)) for each in self.outputs),
         ]
         title = f"{self.domain or 'ai.onnx'} {self}, since opset {self.since_version}"
-        return html_table(title, ("", "name", "type", "what"), rows)
+        return format_html_table(title, ("", "name", "type", "what"), rows)
 
     def __hash__(self) -> int:
         return hash((self.domain, self.name, self.since_version))  # rows are asked for with every call

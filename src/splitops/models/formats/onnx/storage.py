@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from splitops.errors import NOWHERE, ModelError, Where, shown, shown_path
-from splitops.ground.reading import DataFolder, place_of, read_content
+from splitops.ground.reading import DataFolder, place_of, read_buffer
 from splitops.ground.writing import StagedFiles, write_whole
 from splitops.models.formats.onnx.structure import check_model, model_tensors
 from splitops.models.formats.onnx.tensors import (
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelPro
 def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
     """Read an ONNX model and prove it well formed; external initializers stay where they are."""
     where = place_of(path)
-    content = read_content(path, limit=MAX_MODEL_BYTES, where=where)
+    content = read_buffer(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
     try:
         model.ParseFromString(content)
@@ -75,7 +75,7 @@ def weight_files(path: Path) -> set[Path]:
     """
     model = ModelProto()
     with contextlib.suppress(DecodeError, UnicodeDecodeError, ValueError, ModelError):
-        model.ParseFromString(read_content(path, limit=MAX_MODEL_BYTES))
+        model.ParseFromString(read_buffer(path, limit=MAX_MODEL_BYTES))
     external = (entry for t in model_tensors(model) if is_external(t) for entry in t.external_data)
     found = {entry.value for entry in external if entry.key == "location"}
     return {

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
 from splitops.ground.documents import MAX_RANK
-from splitops.ground.reading import DataFolder, place_of, read_whole
+from splitops.ground.reading import DataFolder, place_of, read_bounded
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.document import MAX_BYTES, parse
 from splitops.models.formats.openvino.model import (
@@ -40,9 +40,9 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINO
     ``allow_links``. Every edge, port, shape and range of constants is proved; an error names the layer.
     """
     where = place_of(path)
-    content = read_whole(Path(path), limit=MAX_BYTES, where=where)
+    content = read_bounded(Path(path), limit=MAX_BYTES, where=where)
     folder, name = DataFolder(Path(path).parent, allow_links), Path(path).with_suffix(".bin").name
-    folder.real_path(name, where)  # a runtime opens it even if no constant has bytes
+    folder.resolve(name, where)  # a runtime opens it even if no constant has bytes
     return _Reader(where, partial(folder.open, name, where)).read(parse(content, where))
 
 
