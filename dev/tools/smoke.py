@@ -22,7 +22,7 @@ def main(examples: Path, core: str | None) -> None:
     if core is not None and native.available != (core == "compiled"):
         sys.exit(f"the compiled core is {'' if native.available else 'not '}in use")
     if core == "compiled":
-        check_instruction_set(native.instruction_set())
+        check_instruction_set(native.get_instruction_set())
     x = np.arange(12).reshape(2, 6)
     left, right = splitops.onnx.split(x, [2, 4], axis=1, copy=True)
     assert (left == x[:, :2]).all()
@@ -41,7 +41,7 @@ def main(examples: Path, core: str | None) -> None:
         [sys.executable, "-m", "splitops", "--version"], capture_output=True, text=True, check=True
     ).stdout
     assert said.strip() == f"splitops, version {splitops.__version__}"
-    in_use = native.instruction_set() or "plain"
+    in_use = native.get_instruction_set() or "plain"
     print(f"splitops {splitops.__version__} on Python {sys.version.split()[0]}: core {in_use}, all right")
 
 

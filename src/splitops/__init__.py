@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitops import errors, onnx, openvino
 from splitops.calls.functions import plan
-from splitops.calls.hints import missing
+from splitops.calls.hints import make_attribute_error
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
 from splitops.ground.progress import progressing
 from splitops.ground.version import __version__
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
     if name in ("files", "sharding"):
         return import_module(f"splitops.{name}")
     if name not in _ON_DEMAND:
-        raise missing(__name__, name)
+        raise make_attribute_error(__name__, name)
     value = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)
     return value
 

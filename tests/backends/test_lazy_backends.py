@@ -119,7 +119,7 @@ class TestDask:
             lambda: onnx.split_to_sequence(unknown, 2),
             lambda: openvino.variadic_split(unknown, 0, [2, -1]),
         ):
-            with pytest.raises(ArrayError, match="axis 0 of data is not known before it is computed"):
+            with pytest.raises(ArrayError, match="axis 0 of data is unknown until it is computed"):
                 call()
 
     def test_copies_outlive_the_data(self, array: Any) -> None:

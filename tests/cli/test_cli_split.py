@@ -172,12 +172,12 @@ HOSTILE = {
     "truncated data": (npy()[:-1], "is truncated"),
     "data of more": (npy() + b"x", "has bytes after its data"),
     "no data": (npy(data=b""), "is truncated"),
-    "shape beyond memory": (npy(shape="(4611686018427387904, 16)"), "more bytes than any memory"),
+    "shape beyond memory": (npy(shape="(4611686018427387904, 16)"), "is larger than NumPy supports"),
     "shape beyond memory, empty": (
         npy(shape="(0, 4611686018427387904, 16)", data=b""),
-        "more bytes than any memory",
+        "is larger than NumPy supports",
     ),
-    "shape that wraps": (npy(shape="(4294967296, 4294967296, 0)", data=b""), "more bytes than any memory"),
+    "shape that wraps": (npy(shape="(4294967296, 4294967296, 0)", data=b""), "is larger than NumPy supports"),
     "huge truncated": (npy(shape="(1000000000000,)"), "is truncated"),
     "negative size": (npy(shape="(-3, -4)"), "not the shape of an array"),
     "size is a bool": (npy(shape="(True, 12)"), "not the shape of an array"),
@@ -189,7 +189,7 @@ HOSTILE = {
     "dtype is a number": (npy("7"), "malformed"),
     "order is a number": (npy(order="3"), "malformed"),
     "deep nesting": (npy("(" * 4000), "malformed"),
-    "items are arrays": (npy("('<f4', (2,))", "(3, 2)"), "are arrays themselves"),
+    "items are arrays": (npy("('<f4', (2,))", "(3, 2)"), "has subarrays"),
     "not Python": (npy(shape="(3, 4"), "malformed"),
 }
 

@@ -97,7 +97,8 @@ def test_objects_that_offer_their_values_are_read_as_numpys_arrays() -> None:
             assert code(split, DATA, lengths, opset=opset) == "lengths.dtype"
     assert code(split, DATA, np.array([[2, 4]], object)) == "lengths.rank"
     assert code(split, DATA, range(2**64, 2**64 + 2)) == "lengths.value"
-    with pytest.raises(SplitError, match="axis or lengths cannot be made an array: the values are elsewhere"):
+    expected = "cannot convert axis or lengths to an array: the values are elsewhere"
+    with pytest.raises(SplitError, match=expected):
         split(DATA, Rejecting())
 
 
@@ -138,9 +139,9 @@ def test_parts_of_a_buffer_are_views_of_it() -> None:
         (["a", b"b", "c"], "would become"),
         (["a\0", "b", "c"], "would become 'a'"),
         ([1, None, 2], "no element type in common"),
-        ([[1], [1, 2], [3]], "cannot be made an array"),
+        ([[1], [1, 2], [3]], "cannot convert data to an array"),
         (range(2**64, 2**64 + 3), "object of int"),
-        (Rejecting(), "data cannot be made an array: the values are elsewhere"),
+        (Rejecting(), "cannot convert data to an array: the values are elsewhere"),
     ],
     ids=repr,
 )

@@ -14,7 +14,7 @@ from splitops.spec.operators import schema as find_schema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range
 from splitops.splitting import SplitRequest
-from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
+from splitops.splitting.binding import Binding, Fact, bind, make_fact, make_unknown_type
 from splitops.splitting.binding.rows import Operand, compile_row
 
 SPLIT_1, SPLIT_2, SPLIT_13, SPLIT_18 = (find_schema("Split", version) for version in (1, 2, 13, 18))
@@ -102,8 +102,8 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
         "input split_lengths",
     ),
     (
-        node(SPLIT_1, Fact(foreign_type("int9"), (4,)), outputs=2),
-        "type.unsupported: input has element type int9, but Split-1 takes float16, float32, float64",
+        node(SPLIT_1, Fact(make_unknown_type("int9"), (4,)), outputs=2),
+        "type.unsupported: input has element type int9, but Split-1 supports float16, float32, float64",
         {"type": "int9"},
         "input input",
     ),
@@ -140,13 +140,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SEQUENCE, DATA, axis=2),
-        "axis.range: axis = 2, but data (4, 6) takes an axis in [-2, 1]",
+        "axis.range: axis = 2, but it must be in [-2, 1] for data (4, 6)",
         {"axis": 2, "shape": (4, 6)},
         "attribute axis",
     ),
     (
         node(SEQUENCE, DATA, axis=-3),
-        "axis.range: axis = -3, but data (4, 6) takes an axis in [-2, 1]",
+        "axis.range: axis = -3, but it must be in [-2, 1] for data (4, 6)",
         {"axis": -3, "shape": (4, 6)},
         "attribute axis",
     ),
@@ -183,13 +183,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SEQUENCE, DATA, outputs=2),
-        "outputs.count: 2 outputs are declared, but it gives one sequence",
+        "outputs.count: 2 outputs are declared, but it returns one sequence",
         {},
         "",
     ),
     (
         node(SEQUENCE, DATA, outputs=0),
-        "outputs.count: 0 outputs are declared, but it gives one sequence",
+        "outputs.count: 0 outputs are declared, but it returns one sequence",
         {},
         "",
     ),
@@ -339,7 +339,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_18, DATA, shaped(0)),
-        "lengths.count: split is empty, but Split-18 gives at least one part",
+        "lengths.count: split is empty, but Split-18 has at least one part",
         {},
         "input split",
     ),
@@ -591,13 +591,13 @@ def test_lengths_of_the_type_of_the_data_are_those_of_the_first_split_alone() ->
 def test_an_array_says_all_of_an_input() -> None:
     kind = ELEMENT_TYPES["int32"]
     array = np.array([2, 3], np.int32)
-    assert fact_of(array, value=True) == Fact(kind, (2,), (2, 3))
-    assert fact_of(array, value=False) == Fact(kind, (2,))
-    assert fact_of(array[0:1].reshape(()), value=True) == Fact(kind, (), 2)
-    assert fact_of(array.reshape(1, 2), value=True) == Fact(kind, (1, 2))
-    assert fact_of(np.zeros(2, "M8[s]"), value=False) == Fact(foreign_type("datetime64[s]"), (2,))
+    assert make_fact(array, value=True) == Fact(kind, (2,), (2, 3))
+    assert make_fact(array, value=False) == Fact(kind, (2,))
+    assert make_fact(array[0:1].reshape(()), value=True) == Fact(kind, (), 2)
+    assert make_fact(array.reshape(1, 2), value=True) == Fact(kind, (1, 2))
+    assert make_fact(np.zeros(2, "M8[s]"), value=False) == Fact(make_unknown_type("datetime64[s]"), (2,))
     masked = np.ma.array(array, mask=[0, 1])
-    assert fact_of(masked, value=True) == Fact(foreign_type("masked int32"), (2,))
-    assert fact_of(masked, value=False) == Fact(kind, (2,))
-    assert fact_of(np.ma.array(array, mask=[0, 0]), value=True) == Fact(kind, (2,), (2, 3))
-    assert foreign_type("int9").bits == 0
+    assert make_fact(masked, value=True) == Fact(make_unknown_type("masked int32"), (2,))
+    assert make_fact(masked, value=False) == Fact(kind, (2,))
+    assert make_fact(np.ma.array(array, mask=[0, 0]), value=True) == Fact(kind, (2,), (2, 3))
+    assert make_unknown_type("int9").bits == 0

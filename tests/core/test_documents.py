@@ -27,7 +27,7 @@ from splitops.ground.documents import DocumentError, parse_json, parse_toml
 from splitops.models.check.targets import Target
 
 HALF = '"\\ud83d"'
-"""The first half of a character, in JSON."""
+"""The first unpaired surrogate, in JSON."""
 
 
 def entry(name: str, dtype: str = "U8") -> str:
@@ -142,7 +142,7 @@ def of_the_attributes_of_zarr_2(folder: Path) -> Any:
 )
 def test_half_of_a_character_is_rejected_by_every_reader(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     with pytest.raises(
-        (SplitError, protocol.ProtocolError, protocol.CompareError), match="half of a character"
+        (SplitError, protocol.ProtocolError, protocol.CompareError), match="unpaired surrogate"
     ) as found:
         read(tmp_path)
     assert len(str(found.value).splitlines()) == 1
@@ -167,15 +167,15 @@ def test_what_is_text_is_read(text: str, found: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (rb'["\ude00\ud83d"]', "half of a character"),
-        (rb'{"a": {"\uDFFF": 1}}', "half of a character"),
+        (rb'["\ude00\ud83d"]', "unpaired surrogate"),
+        (rb'{"a": {"\uDFFF": 1}}', "unpaired surrogate"),
         (b'{"a": 1, "a": 1}', "appears twice"),
         (b"[NaN]", "NaN is not JSON"),
         (b"[-Infinity]", "Infinity is not JSON"),
         (b"[" * 128 + b"]" * 128, "128 levels deep"),
         (b'{"a":' * 4000 + b"1" + b"}" * 4000, "4000 levels deep"),
-        (b"[" + b"[]," * 5_000_000 + b"1]", "there are 10000001 values"),
-        (b"[" + b"1," * 9_000_000 + b"1]", "there are 9000001 values"),
+        (b"[" + b"[]," * 5_000_000 + b"1]", "it has 10000001 values"),
+        (b"[" + b"1," * 9_000_000 + b"1]", "it has 9000001 values"),
         (b'"\xed\xa0\xbd"', "utf-8"),
         (b"9" * 5000, "digits"),
     ],

@@ -24,7 +24,7 @@ SPLIT_1, SPLIT_18 = splitops.schema("Split", 1), splitops.schema("Split", 18)
 MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "axis.range": (
         lambda: split(DATA, [6], axis=2),
-        "Split-18 [axis.range]: axis = 2, but data (4, 6) takes an axis in [-2, 1]",
+        "Split-18 [axis.range]: axis = 2, but it must be in [-2, 1] for data (4, 6)",
     ),
     "axis.range of rank 0": (
         lambda: split(np.float32(1), [1]),
@@ -81,7 +81,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "lengths.count of none": (
         lambda: split(DATA, []),
-        "Split-18 [lengths.count]: split is empty, but Split-18 gives at least one part",
+        "Split-18 [lengths.count]: split is empty, but Split-18 has at least one part",
     ),
     "lengths.value": (
         lambda: split(DATA, [2.5, 1.5], opset=1),
@@ -142,7 +142,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "type.unsupported": (
         lambda: split(DATA.astype("i4"), num_outputs=2, opset=1),
         "Split-1 [type.unsupported]: input has element type int32, "
-        "but Split-1 takes float16, float32, float64",
+        "but Split-1 supports float16, float32, float64",
     ),
     "outputs.count": (
         lambda: evaluate(SPLIT_18, {"num_outputs": 2}, [DATA], outputs=3),

@@ -150,7 +150,7 @@ def test_nested_lists_become_arrays() -> None:
     ids=["ragged", "beyond 64 bits", "None", "objects"],
 )
 def test_lists_without_an_element_type_are_rejected(data: Any) -> None:
-    with pytest.raises(ArrayError, match="cannot be made an array"):
+    with pytest.raises(ArrayError, match="cannot convert data to an array"):
         split(data, num_outputs=1)
 
 

@@ -100,7 +100,7 @@ def test_folders_in_a_new_folder_that_appears_are_moved_as_folders(tmp_path, blo
 def test_the_hidden_folder_of_a_long_name_has_a_shorter_one(tmp_path, name):
     assert make_staging_path(tmp_path, name) != make_staging_path(tmp_path, name + "n")
     with StagedFiles() as files:
-        files.take(tmp_path, name)
+        files.open_staging(tmp_path, name)
         write(files, tmp_path, a=b"new")
     assert content(tmp_path) == {"a": b"new"}
 
@@ -139,11 +139,11 @@ def test_a_folder_in_the_way_puts_everything_back(tmp_path):
     files = StagedFiles()
     write(files, tmp_path, a=b"new", b=b"too", c=b"three")
     (tmp_path / "c").mkdir()
-    with pytest.raises(ModelError, match="in the way"), files:
+    with pytest.raises(ModelError, match="with this name exists"), files:
         pass
     assert sorted(os.listdir(tmp_path)) == ["a", "c"]
     assert (tmp_path / "a").read_bytes() == b"old"
-    with pytest.raises(ModelError, match="in the way"):
+    with pytest.raises(ModelError, match="with this name exists"):
         write_whole(tmp_path / "c", b"known before a byte is written")
 
 
@@ -201,7 +201,7 @@ def test_a_folder_is_put_back_with_the_files_beside_it(tmp_path):
     (folder / "new").write_bytes(b"new")
     write(files, tmp_path, b=b"new")
     (tmp_path / "b").mkdir()
-    with pytest.raises(ModelError, match="in the way"), files:
+    with pytest.raises(ModelError, match="with this name exists"), files:
         pass
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert content(tmp_path / "a") == {"old": b"old"}
@@ -229,7 +229,7 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path, monkeypatch):
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(ModelError, match="is kept in ") as caught, StagedFiles() as files:
+    with pytest.raises(ModelError, match="are kept in ") as caught, StagedFiles() as files:
         write(files, tmp_path, a=b"new", b=b"new")
     kept = Path(caught.value.message.rsplit("'", 2)[1])
     assert content(kept) == {"a": b"old"}

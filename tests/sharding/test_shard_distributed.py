@@ -155,7 +155,7 @@ ROWS = np.zeros((4, 2))
         ([([0, 0], ROWS), ([4], ROWS)], r"shard-00002.*tensor 'w' of shape \[4, 2\] begins at \[4\]"),
         ([([0, -1], ROWS)], r"begins at \[0, -1\]"),
         ([([0, 1 << 62], ROWS)], r"begins at \[0, "),
-        ([([0, (1 << 62) - 2], ROWS)], "has a size in bits of 2**64 or more"),
+        ([([0, (1 << 62) - 2], ROWS)], r"has a size in bits of 2\*\*64 or more"),
         ([(None, ROWS)], "begins at None"),
         (
             [([0, 0], ROWS), ([4, 0], ROWS.astype(np.float32))],

@@ -1,4 +1,4 @@
-"""The arguments of a call as a node has them: data, attributes, inputs, declared outputs."""
+"""Arguments of a call in the form of a node: data, attributes, inputs, declared outputs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from splitops.errors import ArrayError, LengthsError, Rule, rule_error, shown
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
-from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
+from splitops.splitting.binding import Binding, Fact, bind, make_fact, make_unknown_type
 from splitops.splitting.binding.rows import compile_row
 
 ArrayT = TypeVar("ArrayT")
-"""The type of an array, which is that of its parts."""
+"""Type of an array and of its parts."""
 NestedLists = list[Any] | tuple[Any, ...] | range
-"""Lists of numbers, of which a NumPy array is made."""
+"""Lists of numbers, which are converted to a NumPy array."""
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 _BOOL: Final = ELEMENT_TYPES["bool"]
 _ONLY_INT: Final = frozenset({int})
-# Tuples, as every call asks, and `a | b` is made anew each time.
+# Tuples, because `a | b` would be created again in every call.
 _LISTS: Final = (list, tuple)
 _NUMBERS: Final = (int, float, np.generic)
 _LISTED: Final = (list, tuple, int, float, complex, str, np.generic)
@@ -35,10 +35,10 @@ _READABLE: Final = (int, float, str, list, tuple, range, np.ndarray, np.generic,
 def bind_call(
     schema: OperatorSchema, data: Fact, arguments: Mapping[str, Any], unknown: Sequence[str] = ()
 ) -> Binding:
-    """Bind one call: each argument becomes the attribute or input that the version has for it.
+    """Bind a call: each argument becomes the attribute or the input that the operator version has for it.
 
-    None is an absent argument, and an entry None in lengths one that is not known. Of the names in
-    ``unknown``, None says that they are given, but not known.
+    None is an absent argument, and None in a list of lengths an unknown length. For names in ``unknown``,
+    None is an argument that is set to an unknown value.
     """
     row = compile_row(schema)
     attributes: dict[str, Any] = {}
@@ -47,16 +47,16 @@ def bind_call(
     for name, value in arguments.items():
         if value is None and name not in unknown:
             continue
-        value = _known(value)
+        value = _read_argument(value)
         place = row.inputs.get(name)
         if name == row.outputs:
-            outputs = _declared_outputs(schema, name, value)
+            outputs = _read_outputs(schema, name, value)
         elif place is None or (name in row.attributes and not _is_floating(value)):
-            # Of a name that the version does not have, binding says so.
-            attributes[name] = _attribute(value) if name in row.attributes else value
+            # Binding rejects a name that the version does not have.
+            attributes[name] = _make_attribute(value) if name in row.attributes else value
         else:
             assert place.index is not None
-            inputs[place.index] = _input(value, data.type if place.as_data else None)
+            inputs[place.index] = _make_input(value, data.type if place.as_data else None)
     try:
         return bind(schema, attributes, inputs, outputs=outputs)
     except LengthsError as error:
@@ -66,26 +66,26 @@ def bind_call(
         raise of_one_length(schema, lengths, arguments[lengths], error) from None
 
 
-def _known(value: Any) -> Any:
-    """Return an argument as Python or NumPy has it; arrays of other libraries are read once."""
+def _read_argument(value: Any) -> Any:
+    """Convert an argument to Python or NumPy values. Arrays of other libraries are read once."""
     if type(value) is int or (type(value) is list and _ONLY_INT.issuperset(map(type, value))):
-        return value  # what nearly every call says
+        return value  # the usual case
     if not isinstance(value, _READABLE):
         backend = find_backend(type(value))
         value = as_array(value, "axis or lengths") if backend is None else backend.to_numpy(value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         value = value.tolist()
     if isinstance(value, _LISTS) and not all(isinstance(entry, _NUMBERS) for entry in value):
-        return [_scalar(_known(entry)) for entry in value]
+        return [_unwrap_scalar(_read_argument(entry)) for entry in value]
     return value
 
 
-def _scalar(value: Any) -> Any:
-    """Return an entry of a list as a number, where it is an array of rank 0."""
+def _unwrap_scalar(value: Any) -> Any:
+    """Convert an array of rank 0 in a list to a scalar."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _declared_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
+def _read_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
     count = exact_integer(value)
     if count is not None and count >= 1:
         return count
@@ -93,8 +93,8 @@ def _declared_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
     raise rule_error(str(schema), Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", count=value)
 
 
-def _numbers(entries: Sequence[Any]) -> tuple[int | float | None, ...]:
-    """Return numbers as Python has them: an integer among floats may have no float of its value."""
+def _to_numbers(entries: Sequence[Any]) -> tuple[int | float | None, ...]:
+    """Convert numbers to Python's types. An integer stays one among floats, which may not represent it."""
     return tuple(
         None if entry is None else int(entry) if isinstance(entry, int | np.integer) else float(entry)
         for entry in entries
@@ -102,26 +102,26 @@ def _numbers(entries: Sequence[Any]) -> tuple[int | float | None, ...]:
 
 
 def _is_floating(value: Any) -> bool:
-    """Return whether lengths are floating-point, as the input of Split-1 wants them."""
+    """Return whether lengths are floating-point, as Split-1 permits in its input."""
     if isinstance(value, np.ndarray):
         return bool(value.dtype.kind == "f")
     return isinstance(value, _LISTS) and any(isinstance(entry, float | np.floating) for entry in value)
 
 
-def _attribute(value: Any) -> Any:
+def _make_attribute(value: Any) -> Any:
     if value is None or (isinstance(value, _LISTS) and any(entry is None for entry in value)):
-        return _input(value, None)  # given, but not all of it is known
+        return _make_input(value, None)  # set, but not completely known
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
-def _input(value: Any, floats: ElementType | None) -> Fact:
-    """Return what an argument says of an input: integers are int64, floats of the type given for them."""
+def _make_input(value: Any, floats: ElementType | None) -> Fact:
+    """Return the facts about an input argument. Integers are int64, floats have the type ``floats``."""
     if value is None:
         return Fact()
     if isinstance(value, Fact):
         return value
     if isinstance(value, np.ndarray):
-        return fact_of(value, value=True)
+        return make_fact(value, value=True)
     if isinstance(value, int) and not isinstance(value, bool):
         return Fact(_INT64, (), value)
     if isinstance(value, _LISTS) and _ONLY_INT.issuperset(map(type, value)):
@@ -131,19 +131,19 @@ def _input(value: Any, floats: ElementType | None) -> Fact:
         if any(isinstance(entry, bool | np.bool_) for entry in known):
             return Fact(_BOOL, (len(value),))
         if all(isinstance(entry, int | np.integer) for entry in known):
-            return Fact(_INT64, (len(value),), _numbers(value))
+            return Fact(_INT64, (len(value),), _to_numbers(value))
         if all(isinstance(entry, int | float | np.integer | np.floating) for entry in known):
-            return Fact(floats or ELEMENT_TYPES["float64"], (len(value),), _numbers(value))
+            return Fact(floats or ELEMENT_TYPES["float64"], (len(value),), _to_numbers(value))
     try:
         array = as_array(value)
     except ArrayError:
-        return Fact(foreign_type("mixed"), (len(value),))
+        return Fact(make_unknown_type("mixed"), (len(value),))
     if not isinstance(array, np.ndarray):
-        return Fact(foreign_type(type(array).__name__), None)
-    return fact_of(array, value=True)
+        return Fact(make_unknown_type(type(array).__name__), None)
+    return make_fact(array, value=True)
 
 
-def array_and_backend(data: Any) -> tuple[Any, Backend]:
+def resolve_array(data: Any) -> tuple[Any, Backend]:
     """Return the data as an array, and the backend of its library."""
     backend = find_backend(type(data))
     if backend is not None and not isinstance(data, np.generic):
@@ -153,13 +153,12 @@ def array_and_backend(data: Any) -> tuple[Any, Backend]:
 
 
 def as_array(data: Any, what: str = "data") -> Any:
-    """Return the data as an array, where NumPy can make one without losing anything.
+    """Convert data to an array if NumPy can do so without loss.
 
-    Arrays of every library stay as they are. Nested lists and numbers become NumPy arrays, and so do a
-    ``range`` and what hands its memory to NumPy: ``array.array``, ``memoryview`` and other buffers, objects
-    with ``__array__``. Anything else is returned as it is.
+    Arrays of every library are returned unchanged. Nested lists, numbers, a ``range``, and objects with a
+    buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged.
 
-    Lists of unequal lengths, and values that no element type holds together, are an ArrayError.
+    Lists of unequal lengths, and values without a common element type, are an ArrayError.
     """
     listed = isinstance(data, _LISTED)
     if not listed and (find_backend(type(data)) is not None or not _is_readable(data)):
@@ -167,54 +166,53 @@ def as_array(data: Any, what: str = "data") -> Any:
     try:
         array = np.asarray(data)
     except Exception as error:  # an object's own __array__ may raise anything
-        raise ArrayError(f"{what} cannot be made an array: {error}") from error
+        raise ArrayError(f"cannot convert {what} to an array: {error}") from error
     if listed and array.dtype.kind in "fcUSO":
         _check_kept(array, data, what)
     return array
 
 
 def _is_readable(data: Any) -> bool:
-    """Return whether an object offers its values to NumPy in a way that is more than being iterable."""
+    """Return whether an object exports its values to NumPy, rather than just being iterable."""
     if isinstance(data, range) or any(hasattr(data, name) for name in _OFFERS):
         return True
     try:
         memoryview(data)
     except TypeError:
         return False
-    return not isinstance(data, bytes)  # a string, as ONNX has it
+    return not isinstance(data, bytes)  # bytes are a string in ONNX
 
 
 _OFFERS: Final = ("__array__", "__array_interface__", "__array_struct__")
 
 
 def _check_kept(array: npt.NDArray[Any], data: Any, what: str) -> None:
-    """Reject an array whose values differ from those that it was made from.
+    """Check that NumPy has not changed any value.
 
-    NumPy rounds large integers beside floats, writes numbers beside strings as strings and drops the NULs
-    that end a string.
+    NumPy rounds large integers in a list with floats, converts numbers in a list with strings to strings, and
+    removes NULs at the end of strings.
     """
     if array.dtype == object:
-        raise ArrayError(f"{what} cannot be made an array: its values have no element type in common")
+        raise ArrayError(f"cannot convert {what} to an array: its values have no common element type")
     given = np.asarray(data, object).ravel().tolist()
     for one, other in zip(given, array.ravel().tolist(), strict=True):
         if one != other and one == one:
-            raise ArrayError(f"{what} cannot be made an array: {shown(one)} would become {shown(other)}")
+            raise ArrayError(f"cannot convert {what} to an array: {shown(one)} would become {shown(other)}")
 
 
-def data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
-    """Return what an array of any library says of the data input.
-
-    ``shape`` has the sizes where they are known better than the array tells.
+def make_data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
+    """Return the facts about the data input. ``shape`` overrides the shape of the array, if it is known
+    better.
     """
     backend = get_backend(data)
-    element_type = backend.get_element_type(data) or foreign_type(backend.get_dtype_name(data))
+    element_type = backend.get_element_type(data) or make_unknown_type(backend.get_dtype_name(data))
     sizes = backend.get_shape(data) if shape is None else shape
     exact = _ONLY_INT.issuperset(map(type, sizes))
-    return Fact(element_type, tuple(sizes if exact else map(_dimension, sizes)))
+    return Fact(element_type, tuple(sizes if exact else map(_to_dimension, sizes)))
 
 
-def _dimension(size: Any) -> Dim:
-    """Return a size as binding takes it; a library's symbolic integer is a symbol."""
+def _to_dimension(size: Any) -> Dim:
+    """Convert a size to a dimension. A library's symbolic integer becomes a name."""
     if isinstance(size, int):
         return size
     return UNKNOWN if size is None else Range(name=str(size))

@@ -1,6 +1,6 @@
-"""Keeps a split whole where ``torch.compile`` traces: binding runs for real, and aten's operators are traced.
+"""Splits under ``torch.compile``: binding is executed while tracing, and operators of aten are traced.
 
-:mod:`splitops.calls.functions` imports this module while torch.compile traces, and never otherwise.
+:mod:`splitops.calls.functions` imports this module only while torch.compile traces.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from splitops.spec.operators.schemas import OperatorSchema
 
 @dataclass(frozen=True)
 class TracedPlan(SymbolicPlan):
-    """A plan that is made while torch.compile traces, which cannot make objects of the core."""
+    """A plan that is made while torch.compile traces, which cannot create objects of the native core."""
 
     def __call__(self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None) -> Parts:
-        """Split a tensor, as a plan does."""
+        """Split a tensor, like any plan."""
         return call_plan(self, data, copy=copy, out=out)
 
 
 def plan_whole(*asked: Any) -> TracedPlan:
-    """Plan what :func:`splitops.plan` is asked while torch.compile traces."""
-    return TracedPlan(*_planned(*asked))
+    """Plan a call of :func:`splitops.plan` while torch.compile traces."""
+    return TracedPlan(*_plan(*asked))
 
 
 @torch.compiler.assume_constant_result
-def _planned(*asked: Any) -> tuple[Any, ...]:
-    """Plan for real; the numbers are constants of the graph."""
+def _plan(*asked: Any) -> tuple[Any, ...]:
+    """Make the plan outside the trace. Its numbers become constants of the graph."""
     plan = plan_arguments(*asked)
     return plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze, plan.sequence
 
@@ -51,12 +51,12 @@ def call_whole(
     copy: bool | None,
     out: Sequence[torch.Tensor] | None,
 ) -> tuple[torch.Tensor, ...]:
-    """Split a tensor that stands for any of its shape, symbolic sizes included."""
+    """Split a tensor inside the graph. Its sizes may be symbolic."""
     return _call(schema(name, version, domain), data, arguments, copy, out)
 
 
 @torch.compiler.disable(
-    reason="axis or lengths are a traced tensor or NumPy array, whose numbers no graph knows: give integers"
+    reason="axis or lengths are a traced tensor or NumPy array, so their values are unknown: pass integers"
 )
 def call_apart(
     row: OperatorSchema,
@@ -65,7 +65,7 @@ def call_apart(
     copy: bool | None,
     out: Sequence[torch.Tensor] | None,
 ) -> tuple[torch.Tensor, ...]:
-    """Split a tensor between two graphs, by axis or lengths that are known where the first one has run."""
+    """Split a tensor with a graph break: the axis or the lengths are known after the first graph has run."""
     return _call(row, data, arguments, copy, out)
 
 

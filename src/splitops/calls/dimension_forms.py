@@ -1,7 +1,8 @@
-"""Partly known shapes as callers write them, and calls of one operator's inference in that form.
+"""Partly known shapes as callers write them, and inference of one operator with such shapes.
 
-A shape is a sequence of dimensions, or None when even the rank is unknown. A dimension is an integer, a name,
-an interval ``(lo, hi)`` with ``hi`` None for unbounded, or None for unknown. Results have the same forms.
+A shape is a sequence of dimensions, or None if even the rank is unknown. A dimension is an integer, a name,
+an interval ``(lo, hi)``, whose ``hi`` is None if it is unbounded, or None if it is unknown. Results have the
+same form.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ def infer_call(
     arguments: Mapping[str, Any],
     unknown: Sequence[str] = (),
 ) -> Inference:
-    """Infer one operator's outputs from the arguments of a call.
+    """Infer the outputs of one operator from the arguments of a call.
 
     ``unknown`` is as in :func:`~splitops.calls.arguments.bind_call`.
     """
-    data = Fact(None, shape_from_form(shape))
+    data = Fact(None, parse_shape_form(shape))
     return infer_binding(bind_call(schema, data, arguments, unknown))
 
 
-def shape_from_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
-    """Read a shape as callers write it.
+def parse_shape_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
+    """Parse a shape as callers write it.
 
     Examples:
-        >>> shape_from_form([2, "N", (1, None), None])
+        >>> parse_shape_form([2, "N", (1, None), None])
         (2, Range(lo=0, hi=None, name='N'), Range(lo=1, hi=None, name=None), Range(lo=0, hi=None, name=None))
     """
     if shape is None:
@@ -48,10 +49,10 @@ def shape_from_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
     listed = entries(shape)
     if listed is None:
         raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of dimensions, or None")
-    return tuple(map(_dimension, listed))
+    return tuple(map(_parse_dimension, listed))
 
 
-def _dimension(form: Any) -> Dim:
+def _parse_dimension(form: Any) -> Dim:
     if form is None:
         return UNKNOWN
     if isinstance(form, str) and form:
@@ -68,11 +69,11 @@ def _dimension(form: Any) -> Dim:
     )
 
 
-def dimension_form(dim: Dim) -> DimensionForm:
-    """Write a dimension as callers do; of a named one the name alone.
+def to_dimension_form(dim: Dim) -> DimensionForm:
+    """Convert a dimension to the form for callers. A named dimension becomes its name.
 
     Examples:
-        >>> [dimension_form(dim) for dim in (3, Range(name="N"), Range(1), Range())]
+        >>> [to_dimension_form(dim) for dim in (3, Range(name="N"), Range(1), Range())]
         [3, 'N', (1, None), None]
     """
     if isinstance(dim, int):
@@ -82,6 +83,6 @@ def dimension_form(dim: Dim) -> DimensionForm:
     return None if dim == UNKNOWN else (dim.lo, dim.hi)
 
 
-def shape_form(shape: Shape | None) -> ShapeForm:
-    """Write a shape as callers do."""
-    return None if shape is None else tuple(map(dimension_form, shape))
+def to_shape_form(shape: Shape | None) -> ShapeForm:
+    """Convert a shape to the form for callers."""
+    return None if shape is None else tuple(map(to_dimension_form, shape))

@@ -1,4 +1,4 @@
-"""Runs plans on arrays of every library."""
+"""Execution of plans on arrays of any library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from splitops.backends import Backend
-from splitops.calls.arguments import array_and_backend
+from splitops.calls.arguments import resolve_array
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 
@@ -17,15 +17,15 @@ Parts = tuple[Any, ...] | list[Any]
 def call_plan(
     plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
 ) -> Parts:
-    """Split data of the plan's shape, of any element type; ``copy`` and ``out`` are as in the functions."""
+    """Split data of the plan's shape and any element type. ``copy`` and ``out`` are as in the functions."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
-        # An import form: it runs while torch.compile traces, whatever was loaded before.
+        # torch.compile executes this import while it traces.
         from splitops.backends.torch import BACKEND
 
         backend: Backend = BACKEND
     else:
-        data, backend = array_and_backend(data)
+        data, backend = resolve_array(data)
     shape = backend.get_shape(data)
     if shape != plan.shape:
         raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
@@ -33,14 +33,14 @@ def call_plan(
 
 
 def run(plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None) -> Parts:
-    """Split an array by a plan that was made for it: views, or copies, or filled buffers.
+    """Split an array by a plan for its shape: return views or, with ``copy`` or ``out``, copies.
 
-    Nothing is written if ``out`` does not fit or overlaps.
+    Nothing is written if a buffer in ``out`` does not match its part or overlaps.
     """
     if out is None:
         parts = backend.make_copies(plan, data) if copy else backend.make_views(plan, data)
     elif copy is not None and not copy:
-        raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
+        raise ArrayError("out= makes copies, but copy=False forbids them: leave out one of the two")
     else:
         try:
             parts = tuple(out)

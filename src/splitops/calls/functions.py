@@ -1,4 +1,4 @@
-"""The functions of the dialects: what they share, and how their calls are remembered."""
+"""The functions of the dialects: their common code, and their caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from splitops import native
-from splitops.calls.arguments import array_and_backend
+from splitops.calls.arguments import resolve_array
 from splitops.calls.execution import Parts, call_plan, run
 from splitops.calls.hints import hinting
 from splitops.calls.memo import find_plan, remembering
@@ -22,54 +22,54 @@ from splitops.spec.operators.schemas import OperatorSchema
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def function(name: str, domain: str) -> Callable[[_F], _F]:
-    """Let an operator's function remember its calls.
+def define_function(name: str, domain: str) -> Callable[[_F], _F]:
+    """Cache the plans of an operator's function.
 
-    Its parameters are the data, the operator's arguments by their names, perhaps ``opset``, ``copy`` and
-    ``out``. With a compiled core, remembered calls on NumPy arrays do not enter Python. Calls on other
-    arrays are remembered by :func:`splitops.calls.memo.remembering`. The function itself does the rest.
+    Its parameters are the data, the operator's arguments by name, optionally ``opset``, then ``copy`` and
+    ``out``. With the compiled core, cached calls on NumPy arrays do not run Python code. Calls on other
+    arrays are cached by :func:`splitops.calls.memo.remembering`. All other calls run the function itself.
 
     Args:
-        name: the operator.
+        name: name of the operator.
         domain: its domain.
     """
 
-    def decorated(body: _F) -> _F:
+    def decorate(body: _F) -> _F:
         code, keywords = body.__code__, body.__kwdefaults__ or {}
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         defaults = (*(body.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
         by_name = dict(zip(names[-len(defaults) : -2], defaults, strict=False))
         hinted = hinting(body)
 
-        def entered(*args: Any, **named: Any) -> Any:
+        def enter(*args: Any, **named: Any) -> Any:
             data = args[0] if args else named.get(names[0])
             fx = sys.modules.get("torch.fx.proxy")
             if fx is None or not isinstance(data, fx.Proxy):
                 return hinted(*args, **named)
-            # While torch.fx.symbolic_trace runs: the call itself becomes a node of the graph.
+            # Under torch.fx.symbolic_trace, the call itself becomes a node of the graph.
             stated = {key: value for key, value in named.items() if value is not None}
             return data.tracer.create_proxy("call_function", made, args, stated)
 
-        remembered = remembering(name, domain, entered, names, by_name)
+        remembered = remembering(name, domain, enter, names, by_name)
         if native.Function is None:
 
-            def called(*args: Any, **named: Any) -> Any:
+            def call_function(*args: Any, **named: Any) -> Any:
                 torch = sys.modules.get("torch")
                 traced = torch is not None and torch.compiler.is_compiling()
                 return body(*args, **named) if traced else remembered(*args, **named)
 
-            made: Any = update_wrapper(called, body)
+            made: Any = update_wrapper(call_function, body)
             return cast("_F", made)
 
-        def planner(data: Any, *values: Any) -> Plan:
+        def make_plan(data: Any, *values: Any) -> Plan:
             arguments = dict(zip(names[1:-2], values, strict=True))
             opset = arguments.pop("opset", None)
             return plan_array(find_schema(name, opset, domain), data, arguments)
 
-        made = update_wrapper(native.Function(remembered, planner, names, defaults, code.co_argcount), body)
+        made = update_wrapper(native.Function(remembered, make_plan, names, defaults, code.co_argcount), body)
         return cast("_F", made)
 
-    return decorated
+    return decorate
 
 
 def call(
@@ -79,13 +79,13 @@ def call(
     copy: bool | None,
     out: Sequence[Any] | None,
 ) -> Any:
-    """Split an array as one operator version does with these arguments.
+    """Split an array like one operator version with these arguments.
 
-    ``copy`` and ``out`` are as in the function; so is the tuple or list of parts.
+    ``copy``, ``out`` and the result, a tuple or a list, are as in the function.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
-        # An import form: it runs while torch.compile traces, whatever was loaded before.
+        # torch.compile executes this import while it traces.
         from splitops.calls.compiled import call_apart, call_whole
 
         if any(isinstance(value, np.ndarray | torch.Tensor) for value in arguments.values()):
@@ -94,7 +94,7 @@ def call(
             name, version, domain = schema.name, schema.since_version, schema.domain
             parts = call_whole(name, version, domain, data, arguments, copy, out)
         return list(parts) if schema.gives_sequence else tuple(parts)
-    data, backend = array_and_backend(data)
+    data, backend = resolve_array(data)
     return run(find_plan(schema, backend, data, arguments), backend, data, copy, out)
 
 
@@ -113,14 +113,14 @@ def plan(
     Args:
         name: the operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
         shape: shape of the data.
-        dtype: NumPy dtype of the data, checked against the types that the version takes; None leaves
-            it open.
-        opset: the opset that selects the version; None is the newest.
-        domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
-        **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
+        dtype: NumPy dtype of the data, checked against the types of the operator version; None to skip the
+            check.
+        opset: opset that selects the version; None for the newest.
+        domain: ``""`` for ONNX, ``"openvino"``; None for the first of them that has the operator.
+        **arguments: arguments of the operator's function, such as ``axis``, ``split`` and ``num_outputs``.
 
     Returns:
-        The plan: ``axis``, ``sizes``, ``offsets`` and ``shapes``; call it to split an array.
+        The plan, with ``axis``, ``sizes``, ``offsets`` and ``shapes``. Call it to split an array.
 
     Raises:
         RuleError: a rule is broken, as in the operator's function.
@@ -138,7 +138,7 @@ def plan(
 
 
 def _call_function(self: Any, /, *args: Any, **kwargs: Any) -> Parts:
-    """Call the function, or do what an equal call before did."""
+    """Call the function, or use the cached plan of an equal call."""
     parts: Parts = self.__wrapped__(*args, **kwargs)
     return parts
 

@@ -1,4 +1,4 @@
-"""Says what to write in the place of other libraries' names and arguments."""
+"""Hints in errors: what to write instead of the names and arguments of other libraries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FUNCTIONS: Final = {
     "split_to_sequence": ("onnx",),
     "variadic_split": ("openvino",),
 }
-"""The modules that have a function."""
+"""The dialects that have each function."""
 
 _SINGLE: Final = "For parts of size 1 without the axis use splitops.onnx.split_to_sequence(x, keepdims=0)"
 _NEARLY_EQUAL: Final = (
-    "Give the size of each part: splitops.onnx.split(x, [D // n + 1] * (D % n) + [D // n] * (n - D % n)) "
+    "Pass the size of each part: splitops.onnx.split(x, [D // n + 1] * (D % n) + [D // n] * (n - D % n)) "
     "splits an axis of size D into n parts that differ by at most 1"
 )
 _HABITS: Final = {
@@ -30,7 +30,7 @@ _HABITS: Final = {
 
 _COUNTS: Final = ("num_outputs", "num_splits")
 LENGTHS: Final = ("split", "split_lengths")
-"""The names of the parameters that are lists of lengths."""
+"""Names of the parameters that are lists of lengths."""
 _MEANT: Final = {
     "dim": ("axis",),
     **dict.fromkeys(("chunks", "num_outputs", "num_splits", "sections"), _COUNTS),
@@ -39,14 +39,14 @@ _MEANT: Final = {
         ("indices_or_sections", "num_or_size_splits", "split_size_or_sections"), LENGTHS + _COUNTS
     ),
 }
-"""The parameters that may be meant by the name of another library's."""
+"""The parameters that another library's parameter name may mean."""
 
 
-def missing(module: str, name: str) -> AttributeError:
-    """Return the error of a name that a module does not have.
+def make_attribute_error(module: str, name: str) -> AttributeError:
+    """Make the error for a name that a module does not have, with a hint.
 
     Examples:
-        >>> str(missing("splitops", "split"))
+        >>> str(make_attribute_error("splitops", "split"))
         "module 'splitops' has no attribute 'split'. Use splitops.onnx.split or splitops.openvino.split"
     """
     names = [f"splitops.{dialect}.{name}" for dialect in _FUNCTIONS.get(name, ())]
@@ -55,22 +55,22 @@ def missing(module: str, name: str) -> AttributeError:
 
 
 def hinting(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose TypeError of wrong arguments says which ones are meant."""
+    """Add a hint to the TypeError of calls with wrong arguments."""
 
-    def hinted(*args: Any, **named: Any) -> Any:
+    def call_with_hint(*args: Any, **named: Any) -> Any:
         try:
             return body(*args, **named)
         except TypeError as error:
             own = error.__traceback__
-            hint = _of_call(body, len(args), named) if own is None or own.tb_next is None else ""
+            hint = _find_hint(body, len(args), named) if own is None or own.tb_next is None else ""
             if not hint:
                 raise
             raise TypeError(f"{error}. {hint}") from None
 
-    return hinted
+    return call_with_hint
 
 
-def _of_call(body: Callable[..., Any], given: int, named: dict[str, Any]) -> str:
+def _find_hint(body: Callable[..., Any], given: int, named: dict[str, Any]) -> str:
     code = body.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     unknown = next((name for name in named if name not in names), None)
@@ -82,13 +82,13 @@ def _of_call(body: Callable[..., Any], given: int, named: dict[str, Any]) -> str
 
 
 def of_one_length(schema: OperatorSchema, name: str, value: int, error: LengthsError) -> RuleError:
-    """Return the error of a number that was given where a list of lengths belongs."""
+    """Make the error for a number that was passed instead of a list of lengths."""
     if schema.domain:
         equal = f"{value} equal parts use splitops.openvino.split(x, axis, {value})"
         sized = ""
     else:
         equal = f"{value} parts use num_outputs={value}"
         sized = f", for parts of size {value} split_to_sequence(x, {value})"
-    expected = f"it takes the size of each part, such as [{value}, {value}]. For {equal}{sized}"
+    expected = f"it must be the size of each part, such as [{value}, {value}]. For {equal}{sized}"
     got = f"{name} = {value}"
     return rule_error(str(schema), error.rule, got, expected, where=error.where, **error.values)

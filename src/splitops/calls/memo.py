@@ -1,4 +1,6 @@
-"""What earlier calls on the arrays of other libraries meant; those on NumPy's are remembered by the core."""
+"""Cached plans of calls on the arrays of other libraries. Calls on NumPy arrays are cached by the native
+core.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +20,32 @@ from splitops.spec.operators.schemas import OperatorSchema
 
 _Value = TypeVar("_Value")
 MAX_REMEMBERED: Final = 256
-"""Calls with more arguments or parts than this are not remembered."""
+"""Maximum arguments and parts of a call that is cached."""
 
 
 class Memo(dict[tuple[Any, ...], _Value]):
-    """The results of earlier calls by what decides them; a full memo begins anew."""
+    """Cache of call results, keyed by the arguments that determine them. It is cleared when it is full."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
 
     def keep(self, key: tuple[Any, ...], value: _Value) -> None:
-        """Remember a result."""
+        """Store a result."""
         if len(self) >= self._most:
             self.clear()
         self[key] = value
 
 
 _PLANS: Final[Memo[tuple[SplitPlan, OperatorSchema, Backend]]] = Memo()
-"""With the schema and the backend, of which a key has the addresses."""
+"""Each entry keeps its schema and backend alive, because the key contains their ids."""
 _SHAPE: Final = 4
-"""Where a key has the shape of the data."""
+"""Position of the data's shape in a key."""
 _ONLY_INT: Final = frozenset({int})
 _LISTS: Final = (list, tuple)
 
 
 def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]) -> SplitPlan:
-    """Return the plan of a call, made now or for an equal call before."""
+    """Return the plan of a call, from the cache if possible."""
     key = _call_key(schema, backend, data, arguments)
     if key is not None:
         try:
@@ -54,7 +56,7 @@ def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
             if known is not None:
                 return known[0]
     if key is not None:
-        # Another thread may change lengths meanwhile: the plan is remembered by copies, of which it is made.
+        # Another thread may change the lengths, so the key and the plan are made from the same copies.
         arguments = {
             name: value.copy() if isinstance(value, list | np.ndarray) else value
             for name, value in arguments.items()
@@ -67,19 +69,19 @@ def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
 
 
 def _is_exact(shape: Any, plan: SplitPlan, data: Any) -> bool:
-    """Return whether a plan is small and holds for all data of its type and shape."""
+    """Return whether a plan is small and valid for all data of this type and shape."""
     exact = _ONLY_INT.issuperset(map(type, shape)) and plan.shape == shape
-    # Of objects, the values tell the element type.
+    # The element type of an object array depends on its values.
     return exact and len(plan.sizes) <= MAX_REMEMBERED and getattr(data.dtype, "kind", "") != "O"
 
 
 def _call_key(
     schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Return what a call is remembered by; None where an argument is anything but exact integers."""
+    """Return the cache key of a call, or None if an argument is not made of exact integers."""
     try:
         key: list[Any] = [id(schema), id(backend), type(data), data.dtype, backend.get_shape(data)]
-    except (AttributeError, SplitError):  # of a tensor in a file, which no array can hold
+    except (AttributeError, SplitError):  # a lazy tensor whose type NumPy does not have
         return None
     for value in arguments.values():
         if value is None or type(value) is int:
@@ -90,7 +92,7 @@ def _call_key(
             value = value.reshape(-1).tolist()
         if not isinstance(value, _LISTS) or len(value) > MAX_REMEMBERED:
             return None
-        if not _ONLY_INT.issuperset(map(type, value)):  # True == 1 == 1.0, and all hash alike
+        if not _ONLY_INT.issuperset(map(type, value)):  # True == 1 == 1.0, with the same hash
             return None
         key.append(tuple(value))
     return tuple(key)
@@ -99,23 +101,21 @@ def _call_key(
 def remembering(
     name: str, domain: str, body: Callable[..., Any], names: Sequence[str], defaults: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """Return an operator's function that does at once what an equal call before did.
+    """Return a function that caches the plans of calls of ``body``, an operator's function.
 
-    The data of equal calls have one type, element type and shape. Their arguments are the same integers,
-    and lists and tuples of integers.
-
-    ``body`` is the function, for all other calls; of its parameters, the data is the first.
+    Calls are equal if their data have the same type, element type and shape, and their arguments are the same
+    integers or lists of integers. All other calls run ``body``, whose first parameter is the data.
     """
     plans: Memo[SplitPlan] = Memo()
 
-    def remembered(*args: Any, copy: bool | None = None, out: Any = None, **named: Any) -> Any:
+    def run_cached(*args: Any, copy: bool | None = None, out: Any = None, **named: Any) -> Any:
         try:
             data = args[0]
             backend = find_backend(type(data))
-            # Version 2 of the format has no references: equal values are equal bytes, and True is not 1.
+            # Version 2 of marshal has no references, so equal values have equal bytes; True differs from 1.
             key = backend, type(data), data.dtype, data.shape, dumps((args[1:], named), 2)
             plan = plans.get(key)
-        except Exception:  # of anything that is not such a call
+        except Exception:  # any other call
             return body(*args, copy=copy, out=out, **named)
         if plan is not None and backend is not None:
             if out is not None or copy:
@@ -123,15 +123,15 @@ def remembering(
             parts = backend.make_views(plan, data)
             return list(parts) if plan.sequence else parts
         parts = body(*args, copy=copy, out=out, **named)
-        plan = learnt(data, key)
+        plan = find_call_plan(data, key)
         if plan is not None:
             plans.keep(key, plan)
         return parts
 
-    def learnt(data: Any, key: tuple[Any, ...]) -> SplitPlan | None:
-        """Return the plan of the call; None where its key does not say all that decides it."""
-        backend, shape, (positional, named) = key[0], key[3], loads(key[4])  # noqa: S302 - bytes of ours
-        # What was not an integer and no list is bytes now, and lists are copies that no other thread changes.
+    def find_call_plan(data: Any, key: tuple[Any, ...]) -> SplitPlan | None:
+        """Return the plan of the call, or None if its key does not determine it."""
+        backend, shape, (positional, named) = key[0], key[3], loads(key[4])  # noqa: S302 - made above
+        # Arguments of other types are bytes now. Lists are copies, which no other thread changes.
         arguments = {**defaults, **dict(zip(names[1:], positional, strict=False)), **named}
         opset = arguments.pop("opset", None)
         if backend is None or not (opset is None or type(opset) is int):
@@ -142,4 +142,4 @@ def remembering(
         plan = find_plan(schema, backend, data, arguments)
         return plan if _is_exact(shape, plan, data) else None
 
-    return remembered
+    return run_cached

@@ -1,4 +1,4 @@
-"""Single operators, given as a model's node has them."""
+"""Execution of single operators, given as a node of a model."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from splitops.errors import Where
 from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.splitting.binding import Fact, bind, fact_of
+from splitops.splitting.binding import Fact, bind, make_fact
 from splitops.splitting.planning import SplitRequest, plan_request
 
 _T = TypeVar("_T")
 
 
 def read_only(value: _T) -> _T:
-    """Return a new read-only view of an array, and of every array in a list; anything else as it is.
+    """Return a read-only view of an array, and of every array in a list. Other values are returned unchanged.
 
-    A caller cannot change by accident what belongs to another; ``np.array(view)`` is a
-    copy of one's own.
+    So callers cannot change shared data by accident; ``np.array(view)`` makes a private copy.
 
     Examples:
         >>> import numpy as np
@@ -45,9 +44,10 @@ def read_only(value: _T) -> _T:
 
 
 class NodeSplit:
-    """One operator as a model's node has it, for any inputs; caches the plans of equal inputs.
+    """One operator as a node of a model, for any inputs. Caches the plans of equal inputs.
 
-    Attributes are integers, or sequences of integers. ``outputs`` is the number that it declares, if any.
+    ``attributes`` are integers or sequences of integers. ``outputs`` is the number of outputs that the node
+    declares, or None.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class NodeSplit:
         types: Sequence[ElementType | None] | None = None,
     ) -> tuple[npt.NDArray[Any], ...]:
         """Split the data; see :func:`evaluate`."""
-        key = _key(inputs) if types is None else None
+        key = _make_key(inputs) if types is None else None
         found = self._known.get(key) if key is not None else None
         if found is None:
-            request = self._bound(inputs, types)
+            request = self._bind(inputs, types)
             found = request, plan_request(request)
             if key is not None and len(found[1].sizes) <= MAX_REMEMBERED:
                 self._known.keep(key, found)
@@ -81,12 +81,12 @@ class NodeSplit:
             observer(request, plan)
         return tuple(call_plan(plan, inputs[0]))
 
-    def _bound(
+    def _bind(
         self, inputs: Sequence[npt.NDArray[Any] | None], types: Sequence[ElementType | None] | None
     ) -> SplitRequest:
         facts: list[Fact | None] = []
         for index, array in enumerate(inputs):
-            fact = None if array is None else fact_of(array, value=index > 0)
+            fact = None if array is None else make_fact(array, value=index > 0)
             stated = types[index] if types is not None and index < len(types) else None
             if fact is not None and stated is not None:
                 fact = replace(fact, type=stated)
@@ -94,15 +94,15 @@ class NodeSplit:
         return bind(self._schema, self._attributes, facts, outputs=self._outputs, where=self._where).request()
 
 
-def _key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
-    """Return what decides a plan: shape and type of the data, the others' values; None where more does."""
+def _make_key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
+    """Return the cache key: type and shape of the data, values of the other inputs. None if more matters."""
     key: list[Any] = []
     for index, array in enumerate(inputs):
         if array is None:
             key.append(None)
             continue
         if type(array) is not np.ndarray or array.dtype.kind in "OT":
-            return None  # of objects, the values tell the element type
+            return None  # the element type of an object array depends on its values
         key += array.dtype, array.shape
         if index:
             if array.size > MAX_REMEMBERED:
@@ -120,10 +120,10 @@ def evaluate(
     where: Where | None = None,
     types: Sequence[ElementType | None] | None = None,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Run one operator, given as a model's node has it.
+    """Run one operator, given as a node of a model.
 
-    ``types`` are those that dtypes cannot tell, such as OpenVINO's nf4 in uint8. The parts are views: one for
-    each output or element of the sequence.
+    ``types`` are element types that dtypes cannot express, such as OpenVINO's nf4 in uint8. The parts are
+    views: one per output, or per element of the sequence.
 
     Examples:
         >>> import numpy as np
@@ -141,9 +141,9 @@ _OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=N
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Show every split that :func:`evaluate` makes in the block, and in its context alone, to a function.
+    """Call a function with the request and the plan of every split in the block, before the data is split.
 
-    It gets the request and its plan before the data are split.
+    Only splits by :func:`evaluate` in the same context are observed.
     """
     token = _OBSERVER.set(observer)
     try:

@@ -1,7 +1,7 @@
-"""Plans over sizes that a library keeps symbolic while it traces: torch's SymInt, JAX's shape polymorphism.
+"""Plans with sizes that a library keeps symbolic while it traces: torch's SymInt, JAX's shape polymorphism.
 
-A symbolic size takes part in Python's arithmetic and comparisons; a comparison makes the library remember a
-condition. So the size rules of :mod:`splitops.spec.sizes.arithmetic` run on it unchanged.
+Symbolic sizes support Python's arithmetic and comparisons; a comparison makes the library record a condition.
+So the size rules of :mod:`splitops.spec.sizes.arithmetic` apply to them unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from splitops.splitting.binding import Binding, Fact
 
 @dataclass(frozen=True)
 class SymbolicPlan(SplitPlan):
-    """A plan of which some sizes are the symbolic integers of a library."""
+    """A plan with some sizes that are symbolic integers of a library."""
 
     shape: tuple[Any, ...]
     axis: int
@@ -40,10 +40,10 @@ def is_exact(shape: tuple[Any, ...]) -> bool:
 def hidden(
     schema: OperatorSchema, arguments: Mapping[str, Any], symbols: tuple[Any, ...]
 ) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
-    """Return the arguments for binding, and the lengths where some of them are symbolic.
+    """Return arguments that binding can check, and the lengths if any of them is symbolic, else None.
 
-    Of such lengths, binding gets what is known. A symbolic axis, count or chunk cannot stay symbolic: it says
-    which parts there are.
+    Binding gets symbolic lengths as unknown (None). A symbolic axis, count or chunk is specialised: it
+    determines the number of parts.
     """
     names, lengths = {source.name for source in schema.lengths}, None
     known: dict[str, Any] = {}
@@ -58,7 +58,9 @@ def hidden(
 
 
 def specialised(value: Any, symbols: tuple[Any, ...]) -> Any:
-    """Return an argument with each symbolic integer as the number that it has at hand."""
+    """Replace each symbolic integer in an argument by its concrete value, so that the trace is specialised to
+    it.
+    """
     if isinstance(value, list | tuple):
         return [specialised(entry, symbols) for entry in value]
     return int(value) if isinstance(value, symbols) else value
@@ -67,18 +69,17 @@ def specialised(value: Any, symbols: tuple[Any, ...]) -> Any:
 def plan_symbolic(
     binding: Binding, shape: tuple[Any, ...], lengths: tuple[Any, ...] | None
 ) -> SymbolicPlan | None:
-    """Plan a split of which some sizes are symbolic.
+    """Plan a split with symbolic sizes. Return None if they break a rule.
 
-    A size of None is unknown. ``lengths`` are given where some of them are symbolic. The plan is None where
-    the sizes break a rule.
+    A size of None is unknown. ``lengths`` is not None if any of them is symbolic.
     """
     axis = binding.axis
     assert axis is not None
     size = shape[axis]
     if size is None:
         raise ArrayError(
-            f"{binding.schema}: the size of axis {axis} of data is not known before it is computed "
-            "(a Dask array's compute_chunk_sizes() finds it)"
+            f"{binding.schema}: the size of axis {axis} of data is unknown until it is computed "
+            "(for a Dask array, call compute_chunk_sizes() first)"
         )
     division = binding.division
     if lengths is not None:

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ModelError
-from splitops.native.resources import memory_bytes
+from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import ElementType
 
 
 def available_bytes() -> int:
     """Return how much one array from outside may take: half of the memory."""
-    return memory_bytes() // 2
+    return read_memory_limit() // 2
 
 
 def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:

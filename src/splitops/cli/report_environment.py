@@ -51,7 +51,7 @@ def environment() -> dict[str, Any]:
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
         "platform": platform.platform(),
         "processor": platform.machine(),
-        "native_core": native.instruction_set() or "not in use",
+        "native_core": native.get_instruction_set() or "not in use",
         "threads": get_num_threads(),
         "variables": {name: value for name, value in os.environ.items() if name.startswith("SPLITOPS_")},
         "libraries": _libraries(),

@@ -55,7 +55,7 @@ class Place:
     version: str
 
     def find_problem(self) -> str | None:
-        """Return what is wrong on this worker, as the rest of a sentence, or None."""
+        """Describe, as the predicate of a sentence, why this worker cannot execute tasks; None if it can."""
         if __version__ != self.version:
             return f"has splitops {__version__}, not {self.version}"
         try:

@@ -68,7 +68,7 @@ def raise_file_limit(files: int) -> bool:
         return False
     try:
         opened = len(os.listdir("/dev/fd"))
-    except OSError:  # a system without it
+    except OSError:  # a system without /dev/fd
         opened = 0
     wanted = files + opened + 64  # a margin for libraries
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

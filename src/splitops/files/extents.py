@@ -157,7 +157,9 @@ def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Ext
         0 0 4 1 0 8 4 3
         0 12 4 1 4 8 4 3
     """
-    *others, (count, stride, target_stride) = sorted([(1, 0, 0), *walks])  # the longest walk is the rows
+    *others, (count, stride, target_stride) = sorted(
+        [(1, 0, 0), *walks]
+    )  # the axis with most steps becomes the runs
     strides = (stride, target_stride) if count > 1 else (first.run, first.run)
     for index in itertools.product(*(range(steps) for steps, _, _ in others)):
         offset = first.offset + sum(i * walk[1] for i, walk in zip(index, others, strict=True))
@@ -199,7 +201,7 @@ def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int
 
 
 def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
-    """Return sorted byte ranges that cover what the extents read, with gaps of at most half of a range.
+    """Return sorted byte ranges that cover what the extents read. At most half of a range is unused.
 
     Examples:
         >>> stretches([Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)])

@@ -374,7 +374,7 @@ class FolderRun(Run):
     ) -> None:
         """Execute tasks in this process. Each is flushed and recorded while the next one is copied."""
 
-        def settle(number: int, checksums: list[int]) -> None:
+        def flush(number: int, checksums: list[int]) -> None:
             if not back:
                 self.tasks[number].settle(files)
             note(number, checksums)
@@ -387,7 +387,7 @@ class FolderRun(Run):
                 checksums = (task.read_back if back else task.copy)(files, self.show_progress)
                 if pending is not None:
                     pending.result()
-                pending = other.submit(settle, number, checksums)
+                pending = other.submit(flush, number, checksums)
                 self.advance(task.bytes)
             if pending is not None:
                 pending.result()

@@ -134,7 +134,7 @@ def check_file_name(name: str) -> str:
     return name
 
 
-class Beside(NamedTuple):
+class OtherFiles(NamedTuple):
     """Files in the folder of a model that contain none of its tensors.
 
     Attributes:
@@ -149,9 +149,9 @@ class Beside(NamedTuple):
     strays: tuple[str, ...]
 
 
-def files_beside(
+def find_other_files(
     folder: DataFolder, names: Sequence[str], tensors: Collection[str], indexes: Collection[str] = ()
-) -> Beside:
+) -> OtherFiles:
     """Find the files in a folder that contain none of the model's tensors.
 
     Args:
@@ -184,7 +184,7 @@ def files_beside(
                 left.append(f"{shown(name)} is not copied: it has {found.st_size} bytes")
             else:
                 others.append(Other(check_file_name(name), LocalFile(name, folder), name not in indexes))
-    return Beside(tuple(others), tuple(left), tuple(strays))
+    return OtherFiles(tuple(others), tuple(left), tuple(strays))
 
 
 def format_index(where: Mapping[str, str], total: int) -> bytes:

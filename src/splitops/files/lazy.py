@@ -254,7 +254,7 @@ def open(path: AnyPath, like: Format | None = None) -> TensorFile:
 
     Returns:
         A mapping from names to :class:`LazyTensor`. These can be sliced, converted to NumPy arrays, and split
-            by ``splitops.onnx`` and ``splitops.openvino`` into other lazy tensors.
+        by ``splitops.onnx`` and ``splitops.openvino`` into other lazy tensors.
 
     Raises:
         FileError: the file is missing or malformed, or no format has such names.

@@ -347,7 +347,7 @@ def plan_tensor_merge(
     stored = [contents.get_tensor(tensor) for contents in files]
     whole, plan = _merge_tensors(files, stored, axis)
     like = files[0]
-    _reject_other_others(files, stored)
+    _check_other_tensors(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = choose_format(path, to, like.format)
     used = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
@@ -413,7 +413,7 @@ def _merge_tensors(
     return whole, Plan(shape, axis, tuple(accumulate(sizes, initial=0))[:-1], sizes)
 
 
-def _reject_other_others(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
+def _check_other_tensors(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
     """Reject files that differ in their other tensors, because these are copied from the first file."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):

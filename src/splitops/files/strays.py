@@ -22,7 +22,7 @@ def warn_of_strays(
 
     Args:
         folder: the folder of the model.
-        strays: names of the stray files; see :class:`~splitops.files.folders.Beside`.
+        strays: names of the stray files; see :class:`~splitops.files.folders.OtherFiles`.
         main: name, for messages, of the file that lists the tensors of the model, such as its index.
         tensors: names of the tensors of the model.
         strict: whether a stray is an error.

@@ -10,7 +10,7 @@ from pathlib import Path
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import is_address, resolve_target
 from splitops.files.extents import stretches_to
-from splitops.files.folders import INDEX, PIECE, Other, files_beside, find_main_file, name_piece, stem_of
+from splitops.files.folders import INDEX, PIECE, Other, find_main_file, find_other_files, name_piece, stem_of
 from splitops.files.formats import Contents, Format, ShardedFormat, choose_format, detect_format, to_format
 from splitops.files.pickles import advise_on_pickles
 from splitops.files.planned import Part
@@ -46,7 +46,7 @@ def read_all_tensors(
         )
     contents = _read(Path(main), folder)
     files = {source.path.relative_to(given).as_posix() for source in contents.sources}
-    others, left, strays = files_beside(folder, names, files, (main,))
+    others, left, strays = find_other_files(folder, names, files, (main,))
     tensors = set(iter_field(contents.tensors, "name"))
     found = warn_of_strays(folder, strays, shown(main), tensors, strict=strict)
     return contents, tuple(other for other in others if other.shared), (*found, *left)

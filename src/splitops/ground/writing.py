@@ -265,7 +265,7 @@ class StagedFiles:
             staging.retention = Retention.NEVER
 
     def _iter_moves(self) -> Iterator[_Staged]:
-        """Yield what to move: a new folder as one, or its contents if others have created the folder."""
+        """Yield the moves: a new folder as one, or its contents if others have created the folder."""
         new: dict[Path, _Folder | None] = {}
         """The paths for each new folder, by its draft; None if it is moved as one."""
         for staged in self._files:

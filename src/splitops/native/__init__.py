@@ -1,11 +1,11 @@
-"""Moving the bytes of a split: views, fresh copies, copies into given buffers.
+"""The bytes of a split: views, new copies, and copies into given buffers.
 
-This layer knows extents, strides and bytes, and nothing of operators. A :class:`Plan` is a split as an axis,
-the offset and size of each part along it, and whether the axis (of size 1 in each part) is removed. Its
-bounds are checked when it is made, and each array against its shape, for every caller.
+This layer knows extents, strides and bytes, but no operators. A :class:`Plan` is a split as an axis, the
+offset and size of each part along it, and whether the axis, of size 1 in each part, is removed. Its bounds
+are checked when it is created, and the shape of each array when it runs.
 
-All is compiled C++ where the extension module could be built and imported (`available`), and the same in
-NumPy elsewhere. ``SPLITOPS_NATIVE=0`` in the environment forces NumPy.
+It is compiled C++ if the extension module can be imported (`available`), otherwise NumPy. The environment
+variable ``SPLITOPS_NATIVE=0`` forces NumPy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitops.native import fallback
 from splitops.native._types import Array, Parts, PoolStatistics, SplitPlan
-from splitops.native.resources import default_pool_limit, thread_count
+from splitops.native.resources import compute_pool_limit, count_threads
 
 __all__ = [
     "Array",
@@ -25,8 +25,8 @@ __all__ = [
     "PoolStatistics",
     "SplitPlan",
     "available",
+    "get_instruction_set",
     "get_num_threads",
-    "instruction_set",
     "pool_limit",
     "pool_statistics",
     "release_pool",
@@ -50,38 +50,38 @@ _MAX_THREADS = 1024
 
 Plan = _implementation.Plan
 set_calls = _implementation.set_calls
-"""Gives plans and functions their ``__call__`` in Python.
+"""Sets the ``__call__`` of plans and functions: ``set_calls(plan, function)``.
 
-``set_calls(plan, function)``: an instance does in C what it can, such as a plan all of an exact array of its
-shape, and calls the function else. Tracers and `inspect` find the functions in the place of ``__call__``.
+The compiled core handles what it can, such as a plan on an exact array of its shape, and calls these
+functions otherwise. Tracers and `inspect` find them as ``__call__``.
 """
 
 Function: Any = getattr(_implementation, "Function", None)
-"""A Python function whose calls on NumPy arrays are remembered as plans; None without the compiled core.
+"""A Python function whose calls on NumPy arrays are cached as plans; None without the compiled core.
 
-Made by ``Function(function, planner, names, defaults, positional)``: the names of the function's parameters,
-which begin with the array and end with ``copy`` and ``out``, the defaults of those at the end, and how many
-may be given by their place. A call that can be remembered asks ``planner(array, ...)``, with all values
-before ``copy``, for the `Plan`, once, and runs it; every other call is the function's.
+``Function(function, planner, names, defaults, positional)`` gets the names of the function's parameters,
+which begin with the array and end with ``copy`` and ``out``, the defaults of the last ones, and the number of
+positional ones. A call that can be cached calls ``planner(array, ...)``, with all values before ``copy``,
+once for its `Plan`, and runs the plan. Every other call runs the function.
 
-A call can be remembered where the data are an exact `np.ndarray`, not of objects, and the other values
-exactly `None`, `int` (64 bits), a `list` or `tuple` of exact `int`, or an exact array of int64 or int32 of
-rank 0 or 1; anything else, such as `True`, `1.0` or `np.int64(1)`, cannot. The dtype object, rank and extents
-of the data are part of what is remembered; the memo is bounded and thread-safe.
+A call can be cached if the data is an exact `np.ndarray`, but not of objects, and each other value is exactly
+`None`, an `int` of 64 bits, a `list` or `tuple` of exact `int`, or an exact array of int64 or int32 of rank 0
+or 1. Others, such as `True`, `1.0` and `np.int64(1)`, cannot. The cache key includes the dtype object, rank
+and extents of the data. The cache is bounded and thread-safe.
 """
 
 
-def instruction_set() -> str | None:
-    """The instruction set whose kernels the compiled core uses here; None without the core."""
+def get_instruction_set() -> str | None:
+    """Return the instruction set whose kernels the compiled core uses, or None without the core."""
     return next(iter(_implementation.instruction_sets()), None)
 
 
 def set_num_threads(n: int | None) -> None:
-    """Sets how many threads a large copy may use, the caller's included.
+    """Set the number of threads for a large copy, including the caller's.
 
     Args:
         n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment, else the
-            processors that affinity and control groups leave to this process.
+            number of processors that affinity and control groups permit.
 
     Raises:
         TypeError: ``n`` is not an int.
@@ -95,7 +95,7 @@ def set_num_threads(n: int | None) -> None:
         >>> splitops.set_num_threads(None)
     """
     if n is None:
-        n = min(thread_count(), _MAX_THREADS)
+        n = min(count_threads(), _MAX_THREADS)
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"the number of threads must be an int or None, not {type(n).__name__}")
     if not 1 <= n <= _MAX_THREADS:
@@ -104,7 +104,7 @@ def set_num_threads(n: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a large copy may use, the caller's included.
+    """Return the number of threads for a large copy, including the caller's.
 
     Examples:
         >>> import splitops
@@ -115,11 +115,11 @@ def get_num_threads() -> int:
 
 
 def pool_limit(bytes: int | None = None) -> int:
-    """Bytes that the pool of output memory may keep idle; sets them first if an int is given.
+    """Return the maximum idle bytes of the pool of output memory, after setting it if ``bytes`` is an int.
 
     Args:
-        bytes: the new limit; what is idle beyond it is freed at once, and 0 keeps nothing. The default is an
-            eighth of the memory of this process, 512 MiB at most.
+        bytes: the new limit. Idle memory beyond it is freed at once; 0 keeps nothing. The default is an
+            eighth of the memory of this process, at most 512 MiB.
 
     Raises:
         TypeError: ``bytes`` is not an int.
@@ -143,7 +143,7 @@ def pool_limit(bytes: int | None = None) -> int:
 
 
 def pool_statistics() -> PoolStatistics:
-    """What the pool of output memory holds and has done; all zero but the limit without the core.
+    """Return the statistics of the pool of output memory. Without the core, all but the limit is 0.
 
     Examples:
         >>> import splitops
@@ -154,7 +154,7 @@ def pool_statistics() -> PoolStatistics:
 
 
 def release_pool() -> None:
-    """Frees the idle blocks of the pool. Blocks that arrays use return to it later as always.
+    """Free the idle blocks of the pool. Blocks that arrays use return to it later, as usual.
 
     Examples:
         >>> import splitops
@@ -164,4 +164,4 @@ def release_pool() -> None:
 
 
 set_num_threads(None)
-pool_limit(default_pool_limit())
+pool_limit(compute_pool_limit())

@@ -1,4 +1,4 @@
-"""What both implementations share: the types, and everything in a plan except copying."""
+"""Types of both implementations, and everything in a plan except copying."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ Array = np.ndarray[Any, Any]
 """Any exact NumPy array."""
 
 Parts = tuple[Array, ...] | list[Array]
-"""The parts of a split, in a tuple or, where the plan was made so, in a list."""
+"""The parts of a split, in a tuple or, for plans with ``sequence``, in a list."""
 
 
 class SplitPlan:
-    """Where each part of a tensor begins and how long it is, knowing no operator: what backends obey.
+    """A split by integers: where each part begins and how long it is, without any operator.
 
-    :class:`Plan` is one of integers. It runs on any number of arrays of its shape.
+    :class:`Plan` has exact integers. It can run on any number of arrays of its shape.
 
     Attributes:
         shape: shape of the data.
-        axis: the split axis, in [0, rank).
-        offsets: where each part begins on the axis.
-        sizes: the size of each part on the axis.
+        axis: split axis, in [0, rank).
+        offsets: offset of each part on the axis.
+        sizes: size of each part on the axis.
         squeeze: whether the parts, of size 1, lose the axis.
-        sequence: whether the parts are given as a list (SplitToSequence) instead of a tuple.
+        sequence: whether the parts are returned in a list (SplitToSequence) instead of a tuple.
 
     Examples:
         >>> import numpy as np, splitops
@@ -45,7 +45,7 @@ class SplitPlan:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each part."""
+        """Shape of each part."""
         before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
         if self.squeeze:
             return (before + after,) * len(self.sizes)
@@ -75,19 +75,19 @@ class SplitPlan:
 
 
 class PoolStatistics(NamedTuple):
-    """What the pool of output memory holds, in bytes and blocks, and what it has done so far.
+    """Statistics of the pool of output memory, in bytes and blocks.
 
-    Outputs of less than 32 KiB a call come from the ordinary allocator and are not counted.
+    Calls with outputs of less than 32 KiB use the ordinary allocator and are not counted.
     """
 
     limit: int
-    """Bytes that may lie idle, at most."""
+    """Maximum idle bytes."""
     idle_bytes: int
     idle_blocks: int
     used_bytes: int
-    """Bytes of the blocks that living arrays use."""
+    """Bytes of the blocks that arrays use."""
     used_blocks: int
     reuses: int
-    """Requests met from an idle block."""
+    """Number of requests that reused an idle block."""
     allocations: int
-    """Requests that took new memory from the system."""
+    """Number of requests that allocated new memory."""

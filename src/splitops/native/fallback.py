@@ -1,4 +1,4 @@
-"""The native core in pure NumPy: the same plans and checks, tested equal to the compiled ones."""
+"""The native core in NumPy: the same plans and checks, tested equal to the compiled ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.native._types import Array, Parts, SplitPlan
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
-def _integers(values: Sequence[int], what: str) -> tuple[int, ...]:
+def _check_integers(values: Sequence[int], what: str) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)):
         raise TypeError(f"{what} must be a tuple or list of int, not {type(values).__name__}")
     result = tuple(values)
@@ -26,14 +26,14 @@ def _integers(values: Sequence[int], what: str) -> tuple[int, ...]:
     return result
 
 
-def _exact_array(array: object) -> Array:
+def _check_exact_array(array: object) -> Array:
     if type(array) is not np.ndarray:
         raise TypeError(f"expected an np.ndarray (no subclass), got {type(array).__name__}")
     return array
 
 
 class Plan(SplitPlan):
-    """A plan in NumPy; it is documented in its base."""
+    """A plan in NumPy; see its base class."""
 
     __slots__ = ("axis", "offsets", "sequence", "shape", "sizes", "squeeze")
     __module__ = "splitops"
@@ -53,8 +53,8 @@ class Plan(SplitPlan):
             raise TypeError(f"squeeze must be a bool, not {type(squeeze).__name__}")
         if not isinstance(sequence, bool):
             raise TypeError(f"sequence must be a bool, not {type(sequence).__name__}")
-        extents = _integers(shape, "shape")
-        starts, lengths = _integers(offsets, "offsets"), _integers(sizes, "sizes")
+        extents = _check_integers(shape, "shape")
+        starts, lengths = _check_integers(offsets, "offsets"), _check_integers(sizes, "sizes")
         if any(extent < 0 for extent in extents):
             raise ValueError("shape has a negative extent")
         if not 0 <= axis < len(extents):
@@ -79,15 +79,15 @@ class Plan(SplitPlan):
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"readonly attribute {name!r}")
 
-    if TYPE_CHECKING:  # `set_calls` says what it is
+    if TYPE_CHECKING:  # `set_calls` defines it
 
         def __call__(
             self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
         ) -> tuple[Any, ...] | list[Any]:
             """Split data of the plan's shape."""
 
-    def _fitting(self, array: object) -> Array:
-        data = _exact_array(array)
+    def _check_array(self, array: object) -> Array:
+        data = _check_exact_array(array)
         if data.shape != self.shape:
             raise ValueError(f"this plan is for shape {self.shape}, got an array of shape {data.shape}")
         return data
@@ -106,25 +106,25 @@ class Plan(SplitPlan):
 
         Raises:
             TypeError: not an exact ``np.ndarray``.
-            ValueError: an array of another shape than the plan's; so for the other methods.
+            ValueError: the array does not have the shape of the plan. The other methods raise the same.
         """
         container: Callable[[Iterator[Array]], Parts] = list if self.sequence else tuple
-        return container(self._cut(self._fitting(array)))
+        return container(self._cut(self._check_array(array)))
 
     def copies(self, array: Array, *, separate: bool = False) -> Parts:
         """Return the parts of an exact array as independent, C-contiguous, writeable arrays.
 
-        The compiled core puts the parts of one call into one slab of pooled memory, each aligned to 64
-        bytes. The slab returns to the pool when the last of its parts dies.
+        The compiled core allocates the parts of one call in one slab of pooled memory, each aligned to 64
+        bytes. The slab returns to the pool when its last part is freed.
 
         Args:
-            array: of the plan's shape.
-            separate: give each part an allocation of its own, for parts that are to outlive the others.
+            array: an array of the plan's shape.
+            separate: whether to allocate each part separately, so that some can be freed before others.
 
         Raises:
-            MemoryError: the parts do not fit into memory; it says how many bytes they have.
+            MemoryError: the parts do not fit in memory. The message has their size in bytes.
         """
-        data = self._fitting(array)
+        data = self._check_array(array)
         others = prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
         if sum(self.sizes) * data.itemsize * others > _INT64_MAX:
             raise MemoryError("the parts together have more bytes than fit into 63 bits")
@@ -132,18 +132,17 @@ class Plan(SplitPlan):
         return container(part.copy(order="C") for part in self._cut(data))
 
     def copies_into(self, array: Array, out: Sequence[Array]) -> None:
-        """Copy the parts of an exact array into the caller's arrays.
+        """Copy the parts of an exact array into given arrays.
 
-        All are checked before the first is written. The caller sees to it that they overlap neither the
+        All are checked before the first is written. The caller must ensure that they overlap neither the
         array nor each other.
 
         Args:
-            array: of the plan's shape.
-            out: a tuple or list with one exact array a part, of exactly its shape and dtype, with any
-                strides.
+            array: an array of the plan's shape.
+            out: a tuple or list with one exact array per part, with its shape and dtype, and any strides.
 
         Raises:
-            ValueError: an array of ``out`` has another shape or dtype, or is read-only.
+            ValueError: an array in ``out`` has another shape or dtype, or is read-only.
         """
         parts = self.views(array)
         if not isinstance(out, (tuple, list)):
@@ -152,7 +151,7 @@ class Plan(SplitPlan):
         if len(targets) != len(parts):
             raise ValueError(f"out has {len(targets)} arrays, but there are {len(parts)} parts")
         for i, (target, part) in enumerate(zip(targets, parts, strict=True)):
-            _exact_array(target)
+            _check_exact_array(target)
             if target.shape != part.shape:
                 raise ValueError(f"out[{i}] must have shape {part.shape}, not {target.shape}")
             if target.dtype != part.dtype:
@@ -163,15 +162,15 @@ class Plan(SplitPlan):
             np.copyto(target, part)
 
     def fill(self, array: Array, out: Sequence[Array]) -> Parts | None:
-        """Copy the parts into the caller's arrays where these surely fit and share no memory.
+        """Copy the parts into given arrays if these certainly match and share no memory.
 
-        Only what is proved by the bounds of the arrays' addresses is filled. Interleaved arrays have bounds
-        that cross, and without the compiled core nothing is proved. Anything may be in ``out``.
+        Only the address bounds of the arrays are compared, so interleaved arrays are not filled. Without the
+        compiled core, nothing is. ``out`` may have any elements.
 
         Returns:
-            The arrays of ``out``; None where nothing is proved, and then nothing is written.
+            The arrays in ``out``, or None if nothing was written.
         """
-        self._fitting(array)
+        self._check_array(array)
         return None
 
 
@@ -179,7 +178,7 @@ Plan.__doc__ = SplitPlan.__doc__
 
 
 def set_calls(plan: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Return how a plan is called; functions without the core do not cache calls."""
+    """Set the ``__call__`` of plans. Functions without the core do not cache calls."""
     Plan.__call__ = plan  # type: ignore[method-assign]
 
 
@@ -187,29 +186,29 @@ _settings = {"threads": 1, "pool_limit": 0}
 
 
 def set_threads(threads: int) -> None:
-    """Remembers the number; NumPy copies with one thread."""
+    """Store the number. NumPy copies with one thread."""
     _settings["threads"] = threads
 
 
 def threads() -> int:
-    """The number last set."""
+    """Return the stored number."""
     return _settings["threads"]
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """None: NumPy has its own."""
+    """Return no instruction sets: NumPy chooses its own."""
     return ()
 
 
 def set_pool_limit(bytes: int) -> None:
-    """Remembers the limit; NumPy's allocator keeps no pool of large blocks."""
+    """Store the limit. NumPy's allocator has no pool of large blocks."""
     _settings["pool_limit"] = bytes
 
 
 def pool_counters() -> tuple[int, int, int, int, int, int, int]:
-    """The limit, and a pool that holds nothing."""
+    """Return the limit, and zeros for a pool that does not exist."""
     return (_settings["pool_limit"], 0, 0, 0, 0, 0, 0)
 
 
 def release_pool() -> None:
-    """Do nothing: without the core, no pool exists."""
+    """Do nothing, because there is no pool."""

@@ -1,4 +1,4 @@
-"""What ``splitops.native.files`` does, in Python: the reference that the compiled core is tested against."""
+"""``splitops.native.files`` in Python: the reference that the compiled core is tested against."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Failure = tuple[bool, int, int, int]
 
 _LONG_RUN: Final = 64 << 10
 _READ: Final = 1 << 20
-"""Bytes that are read at a time: they are still in the caches when they are put in their places."""
+"""Bytes that are read at a time, so that they are still in the caches when they are moved."""
 _TICK: Final = 0.05
-_MOST_BYTES: Final = 1 << 60  # of a block: no machine has so many
+_MAX_BYTES: Final = 1 << 60  # a block must fit in memory
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -34,11 +34,11 @@ class _Lane:
     used: int
     stride: int
     rows: _Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))
-    """The bytes of a block."""
+    """Bytes of the current block."""
 
     @property
-    def read_whole(self) -> bool:
-        """Whether a lane is read with the gaps between its rows, as one stretch of the file."""
+    def reads_gaps(self) -> bool:
+        """Whether a block is read as one range of the file, with the gaps between its rows."""
         return self.used == self.stride or (self.used < _LONG_RUN and self.used * 2 >= self.stride)
 
 
@@ -57,7 +57,7 @@ def copy_extents(
     threads: int,
     tick: Callable[[int], object],
 ) -> tuple[list[int], Failure | None]:
-    """See ``splitops.native.files``; one thread does it all."""
+    """See ``splitops.native.files``. Uses one thread."""
     _check(passes, sources, targets, moves, len(source_files), target_files)
     checksums = [0] * len(moves)
     reading = [_Lane(*row) for row in sources[:, 1:].tolist()]
@@ -65,9 +65,9 @@ def copy_extents(
     done, last = 0, time.monotonic()
     try:
         for number, (rows, block_rows) in enumerate(passes.tolist()):
-            its_sources = _of_pass(sources[:, 0], number)
-            its_targets = _of_pass(targets[:, 0], number)
-            its_moves = _of_pass(sources[moves[:, 0], 0], number)
+            its_sources = _find_pass_rows(sources[:, 0], number)
+            its_targets = _find_pass_rows(targets[:, 0], number)
+            its_moves = _find_pass_rows(sources[moves[:, 0], 0], number)
             for first in range(0, rows, block_rows):
                 count = min(block_rows, rows - first)
                 for index in its_sources:
@@ -92,23 +92,23 @@ def copy_extents(
     return checksums, None
 
 
-def _of_pass(column: _Table, number: int) -> range:
+def _find_pass_rows(column: _Table, number: int) -> range:
     return range(*np.searchsorted(column, [number, number + 1]).tolist())
 
 
 def _read(lane: _Lane, files: Sequence[int], first: int, count: int) -> None:
     at, file = lane.base + first * lane.stride, files[lane.file]
-    if lane.read_whole:
+    if lane.reads_gaps:
         data = np.zeros(count * lane.stride, np.uint8)
-        _read_stretch(lane.file, file, data[: (count - 1) * lane.stride + lane.used], at)
+        _read_range(lane.file, file, data[: (count - 1) * lane.stride + lane.used], at)
         lane.rows = data.reshape(count, lane.stride)[:, : lane.used]
     else:
         lane.rows = np.empty((count, lane.used), np.uint8)
         for row in range(count):
-            _read_stretch(lane.file, file, lane.rows[row], at + row * lane.stride)
+            _read_range(lane.file, file, lane.rows[row], at + row * lane.stride)
 
 
-def _read_stretch(index: int, file: int, data: _Bytes, at: int) -> None:
+def _read_range(index: int, file: int, data: _Bytes, at: int) -> None:
     while len(data):
         try:
             got = read_at(file, min(len(data), _READ), at)
@@ -150,7 +150,7 @@ def _check(
     _check_lanes(targets, passes, _INT64_MAX if target_files is None else len(target_files))
     rows = [min(pair) for pair in passes.tolist()]
     block = sum(rows[number] * stride for number, *_, stride in (*sources.tolist(), *targets.tolist()))
-    if max(block, sum(-(-total // of_block) for total, of_block in passes.tolist())) > _MOST_BYTES:
+    if max(block, sum(-(-total // of_block) for total, of_block in passes.tolist())) > _MAX_BYTES:
         raise ValueError("a block is larger than any memory")
     filled = [0] * len(targets)
     before = 0
@@ -192,7 +192,7 @@ def crc32(data: _Bytes, before: int = 0) -> int:
 
 
 def read_header(text: bytes, bits: dict[str, int], start: int) -> None:
-    """See ``splitops.native.files``: not read here."""
+    """See ``splitops.native.files``. Always returns None."""
 
 
 def sync_files(files: Sequence[int]) -> int:

@@ -1,14 +1,13 @@
-"""Copying extents between files, and their checksums: compiled where the core is, in Python elsewhere.
+"""Copies of extents between files, and their checksums: compiled with the core, otherwise in Python.
 
-A copy is a list of passes. The lanes of a pass are rows of bytes, equally spaced in one file each; its moves
-say which columns of the lanes that are read go to which columns of the lanes that are written. All tables are
-64-bit integers:
+A copy is a list of passes, which have lanes and moves. A lane is equally spaced rows of bytes in one file. A
+move copies columns of a source lane to columns of a target lane. All tables are 64-bit integers:
 
-- passes: rows, rows of a block (what is read, moved and written at a time).
-- sources, targets: pass, file (its position among the descriptors), base, used, stride.
+- passes: rows, rows per block (read, moved and written at a time).
+- sources, targets: pass, file (index of the descriptor), base, used, stride.
 - moves: source lane, source column, target lane, target column, run.
 
-Lanes and moves are in the order of the passes; the moves of a target lane leave no gap in it.
+Lanes and moves are in the order of the passes. The moves of a target lane leave no gap in it.
 """
 
 from __future__ import annotations
@@ -25,28 +24,30 @@ if not TYPE_CHECKING and native.available:
 copy_extents = _implementation.copy_extents
 """``copy_extents(passes, sources, targets, moves, source_files, target_files, threads, tick)``.
 
-Does the passes with at most so many threads, and calls ``tick(bytes)`` from this thread now and then; what
-that raises ends the copy and is raised again. ``target_files`` is None where nothing is to be written: the
-bytes are read for their checksums. Nothing outside of the lanes is written.
+Executes the passes with at most ``threads`` threads. Calls ``tick(bytes)`` from this thread repeatedly; an
+exception that it raises stops the copy and is raised again. If ``target_files`` is None, nothing is written,
+and the bytes are only read for their checksums. Nothing outside the lanes is written.
 
-Returns the CRC-32 of each move, row after row, and None; or no checksums and the first failure:
-``(writing, file, offset, errno)``, with 0 for ``errno`` where a source ended too early.
+Returns the CRC-32 of each move, row after row, and None; or no checksums and the first failure ``(writing,
+file, offset, errno)``. ``errno`` is 0 if a source ended early.
 
-Raises ValueError for tables that are not consistent; nothing is read or written then.
+Raises ValueError if the tables are not consistent. Nothing is read or written then.
 """
 
 crc32 = _implementation.crc32
-"""``crc32(data, before=0)``: zlib's checksum of a one-dimensional uint8 array behind what gave ``before``."""
+"""``crc32(data, before=0)``: zlib's checksum of a one-dimensional uint8 array that follows bytes with
+``before``.
+"""
 
 read_header = _implementation.read_header
-"""``read_header(text, bits, start)``: the header of a safetensors file, as its usual writers write it.
+"""``read_header(text, bits, start)``: parse the header of a safetensors file, as its usual writers write it.
 
-``bits`` are those of an element of each type; ``start`` is where the tensors' bytes begin.
+``bits`` are the bits per element of each type; ``start`` is the offset of the tensors' bytes.
 
-Returns columns in the order of the bytes: names, which may repeat, shapes, types, offsets and sizes. Behind
-them are the metadata as JSON, which has not been read, or None. Returns None for a header with anything
-unusual or wrong in it, and without the core: a reader in Python says what it is.
+Returns columns in the order of the bytes: names, which may repeat, shapes, types, offsets and sizes; then the
+metadata as unparsed JSON, or None. Returns None for a header with anything unusual or wrong, and without the
+core: then a parser in Python must find out.
 """
 
 sync_files = _implementation.sync_files
-"""``sync_files(files)``: make the data of descriptors durable; 0 or an errno."""
+"""``sync_files(files)``: flush descriptors to disk; returns 0 or an errno."""

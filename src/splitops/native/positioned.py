@@ -1,4 +1,4 @@
-"""Descriptors of files: read and written at an offset, on systems that can do so and on others."""
+"""Reads and writes of file descriptors at an offset, on all systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _lock = threading.Lock()
 
 
 def read_at(file: int, size: int, offset: int) -> bytes:
-    """Return at most so many bytes from an offset on; none at the end of the file.
+    """Return at most ``size`` bytes from an offset on; none at the end of the file.
 
     Raises:
         OSError: they cannot be read.
@@ -22,7 +22,7 @@ def read_at(file: int, size: int, offset: int) -> bytes:
 
 
 def write_at(file: int, data: memoryview, offset: int) -> int:
-    """Write bytes from an offset on, and return how many were written.
+    """Write bytes from an offset on, and return the number that were written.
 
     Raises:
         OSError: they cannot be written.

@@ -13,9 +13,15 @@ from typing import Any, NamedTuple, overload
 import numpy.typing as npt
 
 from splitops.calls.arguments import ArrayT, NestedLists
-from splitops.calls.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
-from splitops.calls.functions import call, function
-from splitops.calls.hints import missing
+from splitops.calls.dimension_forms import (
+    DimensionForm,
+    ShapeForm,
+    infer_call,
+    to_dimension_form,
+    to_shape_form,
+)
+from splitops.calls.functions import call, define_function
+from splitops.calls.hints import make_attribute_error
 from splitops.onnx.reference import reference_ops
 from splitops.spec.operators import schema
 
@@ -61,7 +67,7 @@ def split(
 ) -> tuple[ArrayT, ...]: ...
 
 
-@function("Split", "")
+@define_function("Split", "")
 def split(
     data: Any,
     split: Lengths | None = None,
@@ -95,7 +101,7 @@ def split(
         TypeUnsupportedError: ``type.unsupported``.
         AxisError: ``axis.range``, ``axis.dtype``.
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
-            ``lengths.count``, ``lengths.value``, ``lengths.conflict``, ``lengths.missing``.
+            ``lengths.count``, ``lengths.value``, ``lengths.conflict``, ``lengths.make_attribute_error``.
         PartsError: ``parts.divisible`` (below opset 18), ``parts.count``.
         OperatorError: ``op.version``.
         ArrayError: ``out`` does not fit, or the array's library is not known.
@@ -141,7 +147,7 @@ def split_to_sequence(
 ) -> list[ArrayT]: ...
 
 
-@function("SplitToSequence", "")
+@define_function("SplitToSequence", "")
 def split_to_sequence(
     data: Any,
     split: int | Lengths | None = None,
@@ -244,7 +250,7 @@ def infer_split(
     """
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
     found = infer_call(schema("Split", opset, ""), shape, arguments, unknown=("axis",))
-    return [shape_form(part) for part in found.parts or ()]
+    return [to_shape_form(part) for part in found.parts or ()]
 
 
 def infer_split_to_sequence(
@@ -285,10 +291,10 @@ def infer_split_to_sequence(
     """
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
     found = infer_call(schema("SplitToSequence", opset, ""), shape, arguments, unknown=("axis",))
-    return InferredSequence(shape_form(found.element), dimension_form(found.count))
+    return InferredSequence(to_shape_form(found.element), to_dimension_form(found.count))
 
 
 def __getattr__(name: str) -> Any:
     if name == "backend":  # imported when it is asked for: it needs onnx
         return import_module("splitops.onnx.backend")
-    raise missing(__name__, name)
+    raise make_attribute_error(__name__, name)

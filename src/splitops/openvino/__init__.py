@@ -8,9 +8,9 @@ from typing import Any, overload
 import numpy.typing as npt
 
 from splitops.calls.arguments import ArrayT, NestedLists
-from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
-from splitops.calls.functions import call, function
-from splitops.calls.hints import missing
+from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, to_shape_form
+from splitops.calls.functions import call, define_function
+from splitops.calls.hints import make_attribute_error
 from splitops.spec.operators import schema
 
 __all__ = ["DimensionForm", "ShapeForm", "infer_split", "infer_variadic_split", "split", "variadic_split"]
@@ -40,7 +40,7 @@ def split(
 ) -> tuple[ArrayT, ...]: ...
 
 
-@function("Split", "openvino")
+@define_function("Split", "openvino")
 def split(
     data: Any,
     axis: int | npt.NDArray[Any],
@@ -109,7 +109,7 @@ def variadic_split(
 ) -> tuple[ArrayT, ...]: ...
 
 
-@function("VariadicSplit", "openvino")
+@define_function("VariadicSplit", "openvino")
 def variadic_split(
     data: Any,
     axis: int | Sequence[int] | npt.NDArray[Any],
@@ -192,7 +192,7 @@ def infer_split(
     """
     arguments = {"axis": axis, "num_splits": num_splits}
     found = infer_call(schema("Split", opset, "openvino"), shape, arguments, unknown=("axis",))
-    return [shape_form(part) for part in found.parts or ()]
+    return [to_shape_form(part) for part in found.parts or ()]
 
 
 def infer_variadic_split(
@@ -230,8 +230,8 @@ def infer_variadic_split(
     arguments = {"axis": axis, "split_lengths": split_lengths}
     row = schema("VariadicSplit", opset, "openvino")
     found = infer_call(row, shape, arguments, unknown=("axis", "split_lengths"))
-    return [shape_form(part) for part in found.parts or ()]
+    return [to_shape_form(part) for part in found.parts or ()]
 
 
 def __getattr__(name: str) -> Any:
-    raise missing(__name__, name)
+    raise make_attribute_error(__name__, name)

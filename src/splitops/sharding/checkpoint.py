@@ -16,7 +16,7 @@ import numpy as np
 
 from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
 from splitops.files.extents import Extent, Extents, make_contiguous
-from splitops.files.folders import INDEX, Other, check_file_name, files_beside, find_main_file
+from splitops.files.folders import INDEX, Other, check_file_name, find_main_file, find_other_files
 from splitops.files.formats import get_format
 from splitops.files.formats.safetensors import read_shards
 from splitops.files.pickles import advise_on_pickles
@@ -113,7 +113,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
         tensors += found.tensors if number == 0 else [t.move_to_file(number) for t in found.tensors]
         sources.append(source)
-    others, left, strays = files_beside(folder, names, contents, (main,))
+    others, left, strays = find_other_files(folder, names, contents, (main,))
     own = {tensor.name for tensor in tensors} if strays else ()
     warnings = (*said, *warn_of_strays(folder, strays, shown(main), own, strict=strict), *left)
     return Checkpoint(
@@ -177,7 +177,7 @@ def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
     folder = DataFolder(path.parent, model.allow_links)
-    others, left, strays = files_beside(folder, names, [path.name, *(file.name for file in files)])
+    others, left, strays = find_other_files(folder, names, [path.name, *(file.name for file in files)])
     warnings += warn_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
     return Checkpoint(
         shown_path(path),

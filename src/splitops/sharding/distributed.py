@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, Extents
-from splitops.files.folders import INDEX, Other, files_beside, format_index, name_piece
+from splitops.files.folders import INDEX, Other, find_other_files, format_index, name_piece
 from splitops.files.formats import get_format
 from splitops.files.formats.safetensors import make_tensor, read_index
 from splitops.files.sources import LocalFile, Source
@@ -92,7 +92,7 @@ def read_distributed(
     for number, (name, source) in enumerate(zip(files, sources, strict=True)):
         for piece in _pieces(source, name, number):
             pieces.setdefault(piece.tensor.name, []).append(piece)
-    others, left, strays = files_beside(folder, names, files, [n for n in names if n.endswith(INDEX)])
+    others, left, strays = find_other_files(folder, names, files, [n for n in names if n.endswith(INDEX)])
     main = f"the distributed files of {shown_path(path)}"
     warnings = (*warn_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:

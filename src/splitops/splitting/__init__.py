@@ -1,4 +1,4 @@
-"""What one split means: attributes and inputs come in; a valid request, its plan or inferred parts go out."""
+"""The meaning of one split: from attributes and inputs to a valid request, its plan, or inferred parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All faults of one split that do not follow from one another, for those who mend a model."""
+"""All independent faults of one split, for tools that repair models."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from splitops.splitting.binding import Fact, bind
 from splitops.splitting.inference import infer_binding
 
 _LAST: Final = frozenset({Rule.LENGTHS_SUM, Rule.PARTS_DIVISIBLE, Rule.REMAINDER_NEGATIVE})
-"""Rules that are checked last, of what nothing else is wrong with."""
+"""Rules that can only be checked if everything else is valid."""
 _COUNTS: Final = frozenset({Rule.LENGTHS_MISSING, Rule.OUTPUTS_COUNT})
 _SETTLED: Final = frozenset({Rule.OPERATOR_VERSION, Rule.OUTPUTS_COUNT})
 _NUMBERS: Final = frozenset({Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_VALUE, Rule.REMAINDER_REPEATED})
 _FOLLOWING: Final = (
     (_COUNTS, _SETTLED),
-    (_LAST, frozenset({Rule.OPERATOR_VERSION})),  # what is left out may have said how to divide
-    (_LAST, _NUMBERS),  # without one of the lengths, a sum means nothing
+    (_LAST, frozenset({Rule.OPERATOR_VERSION})),  # a removed attribute may have set the lengths
+    (_LAST, _NUMBERS),  # a sum without one of its lengths means nothing
 )
-"""Rules that are broken only because others are: what breaks those is left out."""
+"""Pairs of rules: the first are not reported if one of the second was broken and its cause was removed."""
 _TYPES: Final = frozenset({Rule.TYPE_UNSUPPORTED, Rule.LENGTHS_DTYPE, Rule.AXIS_DTYPE})
 
 
@@ -33,12 +33,12 @@ def find_faults(
     outputs: int | None = None,
     where: Where | None = None,
 ) -> list[SplitError]:
-    """Find everything that is wrong with one split: the arguments are those of :func:`bind`.
+    """Find everything that is wrong with one split. The arguments are those of :func:`bind`.
 
-    Each fault is taken for unknown once it is found, so that only what else is wrong is found after it.
+    When a fault is found, its cause is replaced by an unknown value, so that only independent faults follow.
 
     Returns:
-        The errors, the first of which is what :func:`bind` raises; empty if the split is valid.
+        The errors, beginning with the one that :func:`bind` raises; empty if the split is valid.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -47,16 +47,16 @@ def find_faults(
         >>> [str(error.rule) for error in found]
         ['axis.range', 'lengths.negative', 'lengths.count']
     """
-    given = _Given(schema, dict(attributes), list(inputs), outputs, where)
+    given = _Arguments(schema, dict(attributes), list(inputs), outputs, where)
     found: dict[tuple[object, ...], SplitError] = {}
-    for error in given.faults(frozenset()):
+    for error in given.iter_faults(frozenset()):
         found.setdefault((getattr(error, "rule", None), error.message), error)
     return list(found.values())
 
 
 @dataclass(slots=True)
-class _Given:
-    """What a split is given, as far as no fault was found in it."""
+class _Arguments:
+    """The arguments of a split, without those in which a fault was found."""
 
     schema: OperatorSchema
     attributes: dict[str, Any]
@@ -64,8 +64,8 @@ class _Given:
     outputs: int | None
     where: Where | None
 
-    def faults(self, before: frozenset[Rule]) -> Iterator[SplitError]:
-        """Yield the faults that are left; some rules were found to be broken before."""
+    def iter_faults(self, before: frozenset[Rule]) -> Iterator[SplitError]:
+        """Yield the remaining faults. The rules ``before`` were found to be broken already."""
         try:
             infer_binding(
                 bind(self.schema, self.attributes, self.inputs, outputs=self.outputs, where=self.where)
@@ -75,14 +75,16 @@ class _Given:
             if not any(rule in rules and before & causes for rules, causes in _FOLLOWING):
                 yield error
             if rule in before and rule is not Rule.OPERATOR_VERSION:
-                return  # it was not to be left out
+                return  # removing its cause had no effect
             for rest in () if rule in _LAST else self._without(error):
-                yield from rest.faults(before | {rule})
-        except ModelError as error:  # there is no data
+                yield from rest.iter_faults(before | {rule})
+        except ModelError as error:  # the data input is absent
             yield error
 
-    def _without(self, error: RuleError) -> Iterator[_Given]:
-        """Yield what is given without a fault; without one or the other of two that exclude each other."""
+    def _without(self, error: RuleError) -> Iterator[_Arguments]:
+        """Yield the arguments without the cause of an error. If two exclude each other, remove one or the
+        other.
+        """
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:
@@ -104,7 +106,7 @@ class _Given:
                 yield self._with(source, self._without_numbers(source, error))
             case rule if rule in _TYPES and input_ is not None:
                 source = Source(Given.INPUT, input_)
-                yield self._with(source, replace(self._fact(source), type=None))
+                yield self._with(source, replace(self._get_fact(source), type=None))
             case _ if attribute is not None:
                 yield self._with(Source(Given.ATTRIBUTE, attribute), Fact())
             case _ if input_ is not None:
@@ -116,21 +118,21 @@ class _Given:
             return index < len(self.inputs) and self.inputs[index] is not None
         return source.given is Given.ATTRIBUTE and source.name in self.attributes
 
-    def _fact(self, source: Source) -> Fact:
-        """Return what is known of lengths."""
+    def _get_fact(self, source: Source) -> Fact:
+        """Return the facts about lengths."""
         if source.given is Given.INPUT:
             return self.inputs[self.schema.input_index(source.name)] or Fact()
         value = tuple(self.attributes[source.name])
         return Fact(None, (len(value),), value)
 
-    def _without_source(self, source: Source) -> _Given:
+    def _without_source(self, source: Source) -> _Arguments:
         if source.given is Given.INPUT:
             return self._with(source, None)
         return replace(
             self, attributes={name: value for name, value in self.attributes.items() if name != source.name}
         )
 
-    def _with(self, source: Source, fact: Fact | None) -> _Given:
+    def _with(self, source: Source, fact: Fact | None) -> _Arguments:
         if source.given is Given.ATTRIBUTE:
             return replace(self, attributes={**self.attributes, source.name: fact})
         index = self.schema.input_index(source.name)
@@ -140,25 +142,25 @@ class _Given:
 
     def _without_numbers(self, source: Source, error: RuleError) -> Fact:
         """Return lengths in which those that break a rule are unknown."""
-        fact = self._fact(source)
+        fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):
             return replace(fact, value=None)
         match error.rule:
             case Rule.LENGTHS_VALUE:
-                # The first of them; NaN is not equal to itself.
+                # The first one. `in` compares by identity first, because NaN does not equal itself.
                 at = next(at for at, one in enumerate(fact.value) if one in (error.values["value"],))
                 return replace(fact, value=(*fact.value[:at], None, *fact.value[at + 1 :]))
             case Rule.REMAINDER_REPEATED:
                 least = 0
             case _:
-                least = _minimum(self.schema, source)
+                least = _get_minimum(self.schema, source)
         return replace(
             fact, value=tuple(None if one is not None and one < least else one for one in fact.value)
         )
 
 
-def _minimum(schema: OperatorSchema, source: Source) -> int:
-    """Return the least length that an operator takes."""
+def _get_minimum(schema: OperatorSchema, source: Source) -> int:
+    """Return the minimum length that an operator accepts."""
     if source.given is Given.INPUT:
         return schema.inputs[schema.input_index(source.name)].minimum or 0
     attribute = schema.attribute(source.name)

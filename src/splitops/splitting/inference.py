@@ -1,4 +1,4 @@
-"""What is known of the outputs of one split, from what is known of its inputs."""
+"""Inference of the outputs of one split from partly known inputs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 from splitops.spec.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
-from splitops.splitting.planning import MAX_PARTS, too_many_parts
+from splitops.splitting.planning import MAX_PARTS, make_parts_error
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What is known of a split's outputs, and what it tells of its input.
+    """Inferred outputs of a split, and the shape that it implies for its input.
 
     Attributes:
-        data: the shape of the data, tightened to what fits; None is an unknown rank.
-        parts: the shape of each part in order; None where the number of parts is not known, and for operators
-            that give a sequence.
-        element: the shape that every part of a sequence has; None is an unknown rank, and for operators that
-            give no sequence.
-        count: the number of parts.
+        data: shape of the data, narrowed to valid sizes; None is an unknown rank.
+        parts: shape of each part, in order; None if the number of parts is unknown, or the operator returns a
+            sequence.
+        element: common shape of all parts of a sequence; None is an unknown rank, or the operator does not
+            return a sequence.
+        count: number of parts.
     """
 
     data: Shape | None
@@ -34,30 +34,29 @@ class Inference:
 
 
 def infer_binding(binding: Binding) -> Inference:
-    """Infer the shapes of the parts of a proved split.
+    """Infer the shapes of the parts of a valid split, whose facts may be partial.
 
-    Its facts may be partial. Every outcome that they allow lies inside the shapes, and no dimension can
-    be narrowed.
+    The shapes contain every outcome that the facts permit, and no dimension can be narrower.
     """
-    axes = _axes(binding)
+    axes = _find_axes(binding)
     shape, sequence = binding.data.shape, binding.schema.gives_sequence
     count = _count(binding, axes)
     if isinstance(count, int) and count > MAX_PARTS and not sequence:
-        raise too_many_parts(binding.schema, f"{count} parts are asked for", count, binding.where)
+        raise make_parts_error(binding.schema, f"{count} parts are requested", count, binding.where)
     parts: tuple[Shape | None, ...] | None = None
     if not sequence and isinstance(count, int):
         parts = (None,) * count
         if shape is not None:
-            columns = [_parts(binding, shape, axis, count) for axis in axes]
+            columns = [_infer_parts(binding, shape, axis, count) for axis in axes]
             parts = columns[0] if len(columns) == 1 else tuple(map(_join, zip(*columns, strict=True)))
     element = None
     if sequence and shape is not None and binding.squeeze is not None:
-        element = _join(_element(binding, shape, axis) for axis in axes)
-    return Inference(_tightened(binding, axes), parts, element, count)
+        element = _join(_infer_element(binding, shape, axis) for axis in axes)
+    return Inference(_tighten(binding, axes), parts, element, count)
 
 
 def join_shapes(shapes: Iterable[Shape | None]) -> Shape | None:
-    """Return the least shape that holds all of them; None where their ranks differ or one is unknown.
+    """Return the smallest shape that contains all shapes; None if their ranks differ or one is unknown.
 
     Examples:
         >>> join_shapes([(2, 3), (4, 3)])
@@ -74,27 +73,27 @@ def _join(shapes: Iterable[Shape]) -> Shape:
     return tuple(dim if (dim := hull(*column)) is not None else UNKNOWN for column in columns)
 
 
-def _axes(binding: Binding) -> tuple[int, ...]:
-    """Return the axes that may be the split one: those that have a size that fits."""
+def _find_axes(binding: Binding) -> tuple[int, ...]:
+    """Return the axes that may be split: those that may have a valid size."""
     shape = binding.data.shape
     if shape is None:
         return ()
     if binding.axis is not None:
         return (binding.axis,)
-    least = _least(binding)
+    least = _find_min_division(binding)
     return tuple(i for i, dim in enumerate(shape) if least is None or fitting(least, dim) is not None)
 
 
-def _least(binding: Binding) -> Division | None:
-    """Return the division that an axis must at least fit; None where nothing is known of it."""
+def _find_min_division(binding: Binding) -> Division | None:
+    """Return a division that every valid axis satisfies at least, or None if nothing is known."""
     if binding.division is not None or binding.lengths is None:
         return binding.division
     return free_lengths(binding.lengths)
 
 
-def _tightened(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
-    """Return the shape of the data as the split, which works, proves it to be."""
-    shape, least = binding.data.shape, _least(binding)
+def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
+    """Narrow the shape of the data to sizes for which the split is valid."""
+    shape, least = binding.data.shape, _find_min_division(binding)
     if shape is None or least is None or len(axes) != 1:
         return shape
     dim = shape[axes[0]]
@@ -105,58 +104,58 @@ def _tightened(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
     return (*shape[: axes[0]], found, *shape[axes[0] + 1 :])
 
 
-# One part of a known axis
+# Single parts of a known axis
 
 
-def _parts(binding: Binding, shape: Shape, axis: int, count: int) -> tuple[Shape, ...]:
+def _infer_parts(binding: Binding, shape: Shape, axis: int, count: int) -> tuple[Shape, ...]:
     before, after = shape[:axis], shape[axis + 1 :]
-    return tuple((*before, size, *after) for size in _part_dims(binding, shape[axis], count))
+    return tuple((*before, size, *after) for size in _infer_part_sizes(binding, shape[axis], count))
 
 
-def _part_dims(binding: Binding, size: Dim, count: int) -> tuple[Dim, ...]:
-    """Return the sizes of the first parts of an axis."""
+def _infer_part_sizes(binding: Binding, size: Dim, count: int) -> tuple[Dim, ...]:
+    """Infer the sizes of the first ``count`` parts of an axis."""
     division, lengths = binding.division, binding.lengths
     if division is None:
         if lengths is None:
-            return (_up_to(size),) * count
+            return (_make_bounded(size),) * count
         least = free_lengths(lengths)
-        free = _part_dim(least, size, len(least.lengths) - 1)
+        free = _infer_part_size(least, size, len(least.lengths) - 1)
         if sum(length is None or length < 0 for length in lengths) > 1:
-            free = _up_to(free)
-        return _filled(lengths, free)
+            free = _make_bounded(free)
+        return _fill(lengths, free)
     if isinstance(size, int):
         return part_sizes(division, size, count)
     match division.rule:
         case SizeRule.EXPLICIT:
             return division.lengths
         case SizeRule.REMAINDER:
-            return _filled(division.lengths, _part_dim(division, size, division.lengths.index(-1)))
+            return _fill(division.lengths, _infer_part_size(division, size, division.lengths.index(-1)))
         case SizeRule.EVEN:
-            return (_part_dim(division, size, 0),) * count
+            return (_infer_part_size(division, size, 0),) * count
         case _:
-            return tuple(_part_dim(division, size, index) for index in range(count))
+            return tuple(_infer_part_size(division, size, index) for index in range(count))
 
 
-def _filled(lengths: Iterable[int | None], free: Dim) -> tuple[Dim, ...]:
+def _fill(lengths: Iterable[int | None], free: Dim) -> tuple[Dim, ...]:
     return tuple(free if length is None or length < 0 else length for length in lengths)
 
 
-def _part_dim(division: Division, size: Dim, index: int) -> Dim:
-    return _named(part_range(division, size, index), part_name(division, size, index))
+def _infer_part_size(division: Division, size: Dim, index: int) -> Dim:
+    return _add_name(part_range(division, size, index), make_part_name(division, size, index))
 
 
-def _up_to(size: Dim) -> Dim:
+def _make_bounded(size: Dim) -> Dim:
     return dimension(0, size if isinstance(size, int) else size.hi)
 
 
-def _named(found: Dim, name: str | int | None) -> Dim:
+def _add_name(found: Dim, name: str | int | None) -> Dim:
     if isinstance(found, int) or not isinstance(name, str):
         return found
     return Range(found.lo, found.hi, name)
 
 
-def part_name(division: Division, size: Dim, index: int) -> str | int | None:
-    """Return a part's size as an expression in the name of the axis; None if it would be too long."""
+def make_part_name(division: Division, size: Dim, index: int) -> str | int | None:
+    """Return the size of a part as an expression of the axis' name, or None if it has none that is short."""
     name = size.name if isinstance(size, Range) else None
     if name is None:
         return None
@@ -174,28 +173,28 @@ def part_name(division: Division, size: Dim, index: int) -> str | int | None:
             return None
 
 
-# Every part of a known axis, and how many there are
+# All parts of a known axis, and their number
 
 
-def _element(binding: Binding, shape: Shape, axis: int) -> Shape:
+def _infer_element(binding: Binding, shape: Shape, axis: int) -> Shape:
     before, after = shape[:axis], shape[axis + 1 :]
-    return before + after if binding.squeeze else (*before, _element_size(binding, shape[axis]), *after)
+    return before + after if binding.squeeze else (*before, _infer_element_size(binding, shape[axis]), *after)
 
 
-def _element_size(binding: Binding, size: Dim) -> Dim:
-    """Return the sizes that any part can have; of no parts, those that the rule would give."""
+def _infer_element_size(binding: Binding, size: Dim) -> Dim:
+    """Infer a size that contains those of all parts. Without parts, it is that of the rule."""
     division, lengths = binding.division, binding.lengths
     if division is not None and division.rule is SizeRule.CHUNK:
         found = element_range(division, size)
         return division.chunk if found is None else found
     known = lengths if division is None else division.lengths
     if known is not None:
-        found = hull(*_part_dims(binding, size, len(known)))
+        found = hull(*_infer_part_sizes(binding, size, len(known)))
         return UNKNOWN if found is None else found
     if binding.lengths_shape == ():
         positive = dimension(1, size) if isinstance(size, int) else dimension(1, size.hi)
         return UNKNOWN if isinstance(positive, Range) and positive.hi == 0 else positive
-    return _up_to(size)
+    return _make_bounded(size)
 
 
 def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
@@ -208,13 +207,13 @@ def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
             return len(binding.lengths)
         sizes = [UNKNOWN] if shape is None else [shape[axis] for axis in axes]
         size = hull(*sizes)
-        return _open_count(binding, UNKNOWN if size is None else size)
+        return _infer_count(binding, UNKNOWN if size is None else size)
     if division.rule is not SizeRule.CHUNK:
-        return part_count(division, 0)  # the same for every size
+        return part_count(division, 0)  # it does not depend on the size
     if shape is None:
         return UNKNOWN
     counts = [
-        _named(
+        _add_name(
             count_range(division, shape[axis]),
             symbols.ceil_divide(name, division.chunk) if (name := _name(shape[axis])) else None,
         )
@@ -224,8 +223,8 @@ def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
     return UNKNOWN if found is None else found
 
 
-def _open_count(binding: Binding, size: Dim) -> Dim:
-    """Return the number of parts where no length is known, not even how many there are."""
+def _infer_count(binding: Binding, size: Dim) -> Dim:
+    """Infer the number of parts if the number of lengths is unknown."""
     shape = binding.lengths_shape
     lo, hi = (size, size) if isinstance(size, int) else (size.lo, size.hi)
     if shape == ():

@@ -1,4 +1,4 @@
-"""From a proved request to the sizes and offsets of the parts."""
+"""Valid requests, and the sizes and offsets of their parts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 
 MAX_PARTS: Final = 1 << 24
-"""The most parts that one call makes; more is ``parts.count`` instead of exhausted memory."""
+"""Maximum parts of one call. More are a ``parts.count`` error instead of exhausted memory."""
 
 
 @record
 class SplitRequest:
-    """One split of one tensor, proved valid: what binding gives to planning.
+    """One valid split of one tensor, which binding passes to planning.
 
     Attributes:
-        schema: the operator version that asked.
+        schema: operator version.
         shape: shape of the data.
-        axis: the split axis, in [0, rank).
+        axis: split axis, in [0, rank).
         division: how its size is divided.
         squeeze: whether the parts, of size 1, lose the axis.
-        outputs: how many parts are wanted, counted from the first; None is all.
-        where: the place in a model.
+        outputs: number of parts to return, counted from the first, or None for all.
+        where: location in a model.
     """
 
     schema: OperatorSchema
@@ -42,7 +42,7 @@ def plan_request(request: SplitRequest) -> Plan:
     """Compute the plan of a valid request.
 
     Raises:
-        PartsError: ``parts.count`` where the request asks for more than :data:`MAX_PARTS` parts.
+        PartsError: the request has more than :data:`MAX_PARTS` parts (``parts.count``).
         ArrayError: a size of the shape does not fit into 64 bits.
     """
     size = request.shape[request.axis]
@@ -51,18 +51,18 @@ def plan_request(request: SplitRequest) -> Plan:
         count = min(count, request.outputs)
     if count > MAX_PARTS:
         asked = f"axis {request.axis} of data {request.shape} would be split into {count} parts"
-        raise too_many_parts(request.schema, asked, count, request.where)
+        raise make_parts_error(request.schema, asked, count, request.where)
     sizes = part_sizes(request.division, size, count)
     offsets = tuple(islice(accumulate(sizes, initial=0), len(sizes)))
     sequence = request.schema.gives_sequence
     try:
         return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)
-    except ValueError as error:  # a size that no array can have
+    except ValueError as error:  # a size is too large for an array
         said = f"{request.schema}: data of shape {shown(request.shape)} cannot be split: {error}"
         raise ArrayError(said, request.where) from error
 
 
-def too_many_parts(schema: OperatorSchema, asked: str, count: int, where: Where) -> RuleError:
-    """Return the error of a split into more parts than are made at once."""
+def make_parts_error(schema: OperatorSchema, asked: str, count: int, where: Where) -> RuleError:
+    """Make the error for a split into more than :data:`MAX_PARTS` parts."""
     most = f"at most {MAX_PARTS} parts are made at once"
     return rule_error(str(schema), Rule.PARTS_COUNT, asked, most, where=where, count=count)

@@ -22,7 +22,7 @@ from splitops.models.check import Severity, check
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import SCHEMAS, schema
-from splitops.splitting.binding import Fact, bind, fact_of
+from splitops.splitting.binding import Fact, bind, make_fact
 from splitops.splitting.planning import SplitRequest
 
 _OTHER_TYPES: Final = {"length": "int64", "packed": "int32"}
@@ -148,7 +148,7 @@ def request_of(record: Record) -> SplitRequest:
     if record.axis is not None and row.attribute(row.axis.name) is not None:
         attributes[row.axis.name] = record.axis
     data = Fact(ELEMENT_TYPES[record.dtype], record.shape)
-    operands = (fact_of(array, value=True) for _, array in operands_of(record))
+    operands = (make_fact(array, value=True) for _, array in operands_of(record))
     outputs = 1 if row.gives_sequence else len(record.outputs) or None
     return bind(row, attributes, [data, *operands], outputs=outputs).request()
 

@@ -89,7 +89,7 @@ def _parse_header(file: IO[bytes], name: str) -> Header:
     header = Header(shape, dtype, fortran, file.tell())
     # NumPy limits the product of the nonzero sizes, even for empty arrays.
     if math.prod(dim for dim in shape if dim) * max(1, dtype.itemsize) >= 1 << 63:
-        raise _make_error(name, f"shape {shown(shape)} in the header exceeds 63 bits of bytes")
+        raise _make_error(name, f"shape {shown(shape)} in the header is larger than NumPy supports")
     return header
 
 

@@ -91,7 +91,7 @@ def choose_chunks(
         raise FileError(f"{shown_path(source.path / before.name)}: two descriptions of this array differ")
     attributes = described.get("attributes", {})
     as_stored = _can_check(described["codecs"]) and _is_last_chunk(tensor, before, offset)
-    narrow = not as_stored and _has_known_levels(described)
+    narrow = not as_stored and _can_read_levels(described)
     return rechunk(levels, attributes, before.shape, tensor.shape, narrow=narrow)[0][0]
 
 
@@ -188,7 +188,7 @@ def _find_grids(description: dict[str, Any]) -> list[dict[str, Any]]:
     return places
 
 
-def _has_known_levels(description: dict[str, Any]) -> bool:
+def _can_read_levels(description: dict[str, Any]) -> bool:
     """Return whether all chunk shapes are known: no shards are inside a codec that may transpose them."""
     codecs = _find_grids(description)[-1].get("codecs", description["codecs"])
     return all(codec["name"] != "sharding_indexed" for codec in codecs)

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from splitops.errors import ModelError, Where
 from splitops.ground.documents import MAX_RANK
-from splitops.native.resources import memory_bytes
+from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import ElementType
 
 if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer
 
 _INT64_MAX: Final = (1 << 63) - 1
-_MEMORY: Final = memory_bytes()
+_MEMORY: Final = read_memory_limit()
 
 
 @dataclass(frozen=True, slots=True)

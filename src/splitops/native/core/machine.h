@@ -1,4 +1,4 @@
-// The sizes of the machine from which other constants come.
+// Sizes of the machine, from which other constants are derived.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-"""Proves that a node or call is a valid split, or says precisely why it is not.
+"""Binding: checks that a node or call is a valid split, or raises the precise rule that it breaks.
 
-What is known of each input comes in as a :class:`Fact`, so that running (everything known), inference and
-checking (some of it known) share every rule. The row of the version is compiled once (:mod:`.rows`). The
-other files are the steps of the proof, in this order: :mod:`.node`, :mod:`.count` (where lengths or their
-number are given), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
+The facts about each input are :class:`Fact` objects, so execution (everything is known), inference and
+checking (some is known) share all rules. The schema is compiled once (:mod:`.rows`). The other modules are
+the steps, in order: :mod:`.node`, :mod:`.count` (which argument sets the lengths or their number),
+:mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from splitops.ground.records import record
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range, Shape
-from splitops.splitting.binding.axis import find_axis, keeps_axis
+from splitops.splitting.binding.axis import find_axis, read_keepdims
 from splitops.splitting.binding.count import find_sources, read_count
-from splitops.splitting.binding.facts import Fact, fact_of, foreign_type
+from splitops.splitting.binding.facts import Fact, make_fact, make_unknown_type
 from splitops.splitting.binding.lengths import read_lengths
-from splitops.splitting.binding.node import Node, take_data
+from splitops.splitting.binding.node import Node, read_data
 from splitops.splitting.binding.rows import compile_row
 from splitops.splitting.binding.sizes import check_sizes
 from splitops.splitting.planning import SplitRequest
 
-__all__ = ["Binding", "Fact", "bind", "fact_of", "foreign_type"]
+__all__ = ["Binding", "Fact", "bind", "make_fact", "make_unknown_type"]
 
 
 @record
 class Binding:
-    """What is proved of one split: as much as the facts allow.
+    """A valid split, which may be partly known.
 
     Attributes:
-        schema: the operator version.
-        data: what is known of the tensor to split.
-        axis: the split axis, in [0, rank) where the rank is known; None is unknown.
-        division: how the axis is divided; None where the lengths are not known.
-        lengths: the lengths as far as they are known, where ``division`` is None; None is unknown.
+        schema: operator version.
+        data: facts about the tensor to split.
+        axis: split axis, in [0, rank) if the rank is known; None is unknown.
+        division: how the axis is divided; None if the lengths are unknown.
+        lengths: partly known lengths if ``division`` is None; None is unknown.
         squeeze: whether the parts lose the axis; None is unknown.
-        outputs: number of declared outputs; None where none are declared.
-        where: the place in a model.
-        lengths_shape: the shape of the tensor of lengths; None where it is unknown or no tensor.
+        outputs: number of declared outputs, or None if none are declared.
+        where: location in a model.
+        lengths_shape: shape of the tensor of lengths; None if it is unknown or there is no such tensor.
     """
 
     schema: OperatorSchema
@@ -55,7 +55,11 @@ class Binding:
     lengths_shape: Shape | None = None
 
     def request(self) -> SplitRequest:
-        """Return the request of a binding of which everything is known."""
+        """Return the request. Everything must be known.
+
+        Raises:
+            RuleError: the axis or a length is unknown.
+        """
         if self.axis is None:
             got, expected = "axis has no value", "it must be an integer"
             raise rule_error(str(self.schema), Rule.AXIS_DTYPE, got, expected, where=self.where)
@@ -82,31 +86,32 @@ def bind(
     outputs: int | None = None,
     where: Where | None = None,
 ) -> Binding:
-    """Prove one split valid, as far as it is known.
+    """Check one split, which may be partly known.
 
     Args:
-        schema: the operator version.
-        attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` where
-            one is given, but not all of it is known.
-        inputs: what is known of each input, in the operator's order; None is an absent one.
-        outputs: number of outputs that the node declares; None where nothing is declared.
-        where: the place in a model, for messages.
+        schema: operator version.
+        attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` for one
+            that is set but not completely known.
+        inputs: facts about each input, in the operator's order; None is an absent input.
+        outputs: number of outputs that the node declares, or None.
+        where: location in a model, for messages.
 
     Raises:
-        RuleError: the first rule that is broken, in the order of the inputs: ``op.version`` for
-            attributes and inputs that this version does not have, ``type.unsupported``, ``axis.*``,
-            ``keepdims.value``, ``lengths.*``, ``parts.*``, ``chunk.positive``, ``remainder.*``,
-            ``outputs.count``.
+        RuleError: the first rule that is broken, in the order of the inputs: ``op.version`` for attributes
+            and inputs that this version does not have, ``type.unsupported``, ``axis.*``, ``keepdims.value``,
+            ``lengths.*``, ``parts.*``, ``chunk.positive``, ``remainder.*``, ``outputs.count``.
         ModelError: the data input is absent.
     """
     row = compile_row(schema)
     node = Node(row, attributes, inputs, outputs, where or NOWHERE)
-    data = take_data(node)
+    data = read_data(node)
     source, count = find_sources(node)
     axis = find_axis(node, data)
-    keeps = keeps_axis(node)  # proved even where the lengths say that the parts keep it
+    keeps = read_keepdims(node)  # checked even if the lengths override it
     if row.sequence and outputs not in (None, 1):
-        raise node.error(Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "it gives one sequence")
+        raise node.make_error(
+            Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "it returns one sequence"
+        )
     if source is not None:
         keeps = True
         division, lengths, lengths_shape = read_lengths(node, source, data)

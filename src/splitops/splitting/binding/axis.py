@@ -1,4 +1,4 @@
-"""The axis of a split, and whether its parts lose it."""
+"""Binding step: the axis of a split, and whether its parts lose it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import numpy as np
 from splitops.errors import Rule, shown
 from splitops.spec.sizes.dims import exact_integer
 from splitops.splitting.binding.facts import Fact
-from splitops.splitting.binding.node import Node, write
+from splitops.splitting.binding.node import Node, format_shape
 
 
 def find_axis(node: Node, data: Fact) -> int | None:
-    """Return the axis, in [0, rank) where the rank is known; None where the axis is not known."""
+    """Return the axis, in [0, rank) if the rank is known; None if the axis is unknown."""
     place = node.row.axis
-    axis = _attribute(node) if place.index is None else _input(node)
+    axis = _read_attribute(node) if place.index is None else _read_input(node)
     if data.shape is None:
         return axis
     rank = len(data.shape)
     if rank == 0:
-        raise node.error(Rule.AXIS_RANGE, "data has rank 0", "there is no axis to split", place, axis=axis)
+        raise node.make_error(
+            Rule.AXIS_RANGE, "data has rank 0", "there is no axis to split", place, axis=axis
+        )
     if axis is None:
         return None
     if not -rank <= axis < rank:
-        raise node.error(
+        raise node.make_error(
             Rule.AXIS_RANGE,
             f"axis = {shown(axis)}",
-            f"data {write(data.shape)} takes an axis in [{-rank}, {rank - 1}]",
+            f"it must be in [{-rank}, {rank - 1}] for data {format_shape(data.shape)}",
             place,
             axis=axis,
             shape=data.shape,
@@ -35,31 +37,33 @@ def find_axis(node: Node, data: Fact) -> int | None:
     return axis % rank
 
 
-def _attribute(node: Node) -> int | None:
+def _read_attribute(node: Node) -> int | None:
     place = node.row.axis
     value: Any = node.attributes.get(place.name, place.default)
-    if isinstance(value, Fact):  # stated, but not known
+    if isinstance(value, Fact):  # set, but unknown
         return None
     axis = exact_integer(value)
     if axis is None:
         got = f"axis = {shown(value)}"
-        raise node.error(Rule.AXIS_DTYPE, got, "it must be an integer", place, axis=value)
+        raise node.make_error(Rule.AXIS_DTYPE, got, "it must be an integer", place, axis=value)
     return axis
 
 
-def _input(node: Node) -> int | None:
+def _read_input(node: Node) -> int | None:
     place = node.row.axis
-    fact = node.input(place)
+    fact = node.get_input(place)
     assert fact is not None
     if fact.type is not None and fact.type not in place.types:
         got = f"axis has element type {fact.type}"
-        raise node.error(Rule.AXIS_DTYPE, got, "it must be of an integer type", place, type=str(fact.type))
+        raise node.make_error(
+            Rule.AXIS_DTYPE, got, "it must be of an integer type", place, type=str(fact.type)
+        )
     if fact.shape is not None and (
         len(fact.shape) not in place.ranks or any(isinstance(dim, int) and dim != 1 for dim in fact.shape)
     ):
-        raise node.error(
+        raise node.make_error(
             Rule.AXIS_RANK,
-            f"axis has shape {write(fact.shape)}",
+            f"axis has shape {format_shape(fact.shape)}",
             "it must be a scalar" + (" or of shape [1]" if 1 in place.ranks else ""),
             place,
             shape=fact.shape,
@@ -68,8 +72,8 @@ def _input(node: Node) -> int | None:
     return None if value is None else int(value)
 
 
-def keeps_axis(node: Node) -> bool | None:
-    """Return what a node without lengths says of the axis of its parts; None where it is not known."""
+def read_keepdims(node: Node) -> bool | None:
+    """Return whether the parts keep the axis if no lengths are set; None if that is unknown."""
     place = node.row.keepdims
     if place is None:
         return True
@@ -79,5 +83,5 @@ def keeps_axis(node: Node) -> bool | None:
     keepdims = int(value) if isinstance(value, bool | np.bool_) else exact_integer(value)
     if keepdims not in (0, 1):
         got = f"{place.name} = {shown(value)}"
-        raise node.error(Rule.KEEPDIMS_VALUE, got, "it must be 0 or 1", place, **{place.name: value})
+        raise node.make_error(Rule.KEEPDIMS_VALUE, got, "it must be 0 or 1", place, **{place.name: value})
     return keepdims == 1

@@ -1,4 +1,4 @@
-"""Find where lengths and the number of parts are given, and read the number."""
+"""Binding step: which arguments set the lengths and the number of parts, and that number."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from splitops.splitting.binding.rows import Operand
 
 
 def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
-    """Return where the lengths are given, if anywhere, and where the number of parts is."""
+    """Return the operands that set the lengths and the number of parts, if any."""
     row = node.row
     lengths = None
     for place in row.lengths:
-        if node.states(place):
+        if node.is_set(place):
             if lengths is not None:
                 got = f"{lengths.source} and {place.source} are given"
-                raise node.error(Rule.LENGTHS_CONFLICT, got, "only one of them may be")
+                raise node.make_error(Rule.LENGTHS_CONFLICT, got, "only one of them may be")
             lengths = place
-    count = row.count if row.count is not None and node.states(row.count) else None
+    count = row.count if row.count is not None and node.is_set(row.count) else None
     if lengths is not None and count is not None and row.schema.exclusive:
         got = f"both {lengths.source} and {count.source} are given"
-        raise node.error(Rule.LENGTHS_CONFLICT, got, "exactly one must be")
+        raise node.make_error(Rule.LENGTHS_CONFLICT, got, "exactly one must be")
     if lengths is None and count is None and row.schema.default_chunk is None:
         places = [place for place in (*row.lengths, row.count) if place is not None]
         got = f"no {' and no '.join(str(place.source) for place in places)} is given"
         expected = "exactly one must be" if len(places) > 1 else "it must be"
-        raise node.error(Rule.LENGTHS_MISSING, got, expected)
+        raise node.make_error(Rule.LENGTHS_MISSING, got, expected)
     return lengths, count
 
 
 def read_count(node: Node, place: Operand | None) -> Division | None:
-    """Return the division that a number of parts asks for, or a node that gives none; None where unknown."""
+    """Return the division by a number of parts or by the default chunk; None if the number is unknown."""
     schema, outputs = node.row.schema, node.outputs
     if place is None:
         assert schema.default_chunk is not None
@@ -46,7 +46,7 @@ def read_count(node: Node, place: Operand | None) -> Division | None:
         assert outputs is not None
         if outputs < 1:
             got = f"{outputs} outputs are declared"
-            raise node.error(Rule.OUTPUTS_COUNT, got, "there must be at least one")
+            raise node.make_error(Rule.OUTPUTS_COUNT, got, "there must be at least one")
         return Division(schema.count_rule, count=outputs)
     value = node.attributes[place.name]
     if isinstance(value, Fact):
@@ -55,8 +55,8 @@ def read_count(node: Node, place: Operand | None) -> Division | None:
     assert place.minimum is not None
     if count is None or not place.minimum <= count <= INT64_MAX:
         got = f"{place.name} = {shown(value)}"
-        raise node.error(Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", place, count=value)
+        raise node.make_error(Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", place, count=value)
     if outputs is not None and not 1 <= outputs <= count:
         got, expected = f"{outputs} outputs are declared", f"{place.name} = {count}"
-        raise node.error(Rule.OUTPUTS_COUNT, got, expected, place, outputs=outputs, count=count)
+        raise node.make_error(Rule.OUTPUTS_COUNT, got, expected, place, outputs=outputs, count=count)
     return Division(schema.count_rule, count=count)

@@ -1,4 +1,4 @@
-"""What is known of one input."""
+"""Facts: partial knowledge about one input."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Number = int | float
 
 @record
 class Fact:
-    """What is known of one input.
+    """Partial knowledge about one input.
 
     Attributes:
-        type: its element type; None is unknown.
-        shape: its shape; None where even the rank is unknown.
-        value: the numbers in it, needed of axis and lengths alone: one number for a scalar, a tuple for a
-            1-D tensor (an entry that is not known is None); None is unknown.
+        type: element type; None is unknown.
+        shape: shape; None if even the rank is unknown.
+        value: its elements, only needed for axis and lengths: a number for a scalar, a tuple for a 1-D
+            tensor, whose unknown entries are None; None is unknown.
     """
 
     type: ElementType | None = None
@@ -29,18 +29,18 @@ class Fact:
     value: Number | tuple[Number | None, ...] | None = None
 
 
-def fact_of(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
-    """Return what an array says of an input, its numbers included where asked (of rank 0 and 1)."""
+def make_fact(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
+    """Return the facts about an array. With ``value``, they include the elements, for rank 0 and 1."""
     numbers: Any = None
     if value and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        return Fact(foreign_type(f"masked {array.dtype}"), array.shape)
+        return Fact(make_unknown_type(f"masked {array.dtype}"), array.shape)
     if value and array.ndim <= 1:
         numbers = array.tolist()
         if array.ndim:
             numbers = tuple(numbers)
-    return Fact(element_type_of(array.dtype) or foreign_type(str(array.dtype)), array.shape, numbers)
+    return Fact(element_type_of(array.dtype) or make_unknown_type(str(array.dtype)), array.shape, numbers)
 
 
-def foreign_type(name: str) -> ElementType:
-    """Return a type for a dtype that neither dialect has: no version takes it, and messages name it."""
+def make_unknown_type(name: str) -> ElementType:
+    """Make a type for a dtype that neither dialect has. No operator accepts it, and messages name it."""
     return ElementType(name, bits=0)

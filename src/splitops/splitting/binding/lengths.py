@@ -1,4 +1,4 @@
-"""The lengths of a split, one by one or as far as they are known."""
+"""Binding step: the lengths of a split, which may be partly known."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Shape, exact_integer
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.facts import Fact, Number
-from splitops.splitting.binding.node import Node, write
+from splitops.splitting.binding.node import Node, format_shape
 from splitops.splitting.binding.rows import Operand
 
 INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
 _MAX_UNKNOWN: Final = 1 << 16
-"""More lengths of which none is known are not listed one by one."""
+"""Maximum number of unknown lengths that are listed one by one."""
 _INTEGERS: Final = frozenset({int})
 
 Lengths = tuple[int | None, ...]
@@ -25,14 +25,14 @@ Lengths = tuple[int | None, ...]
 def read_lengths(
     node: Node, place: Operand, data: Fact
 ) -> tuple[Division | None, Lengths | None, Shape | None]:
-    """Return the division that lengths ask for, or else what is known of them; and their tensor's shape."""
-    fact = _attribute(node, place) if place.index is None else _input(node, place, data)
-    value = () if fact.shape == (0,) else fact.value  # of no entries, all are known
+    """Return the division by lengths, or else the partly known lengths; and the shape of their tensor."""
+    fact = _read_attribute(node, place) if place.index is None else _read_input(node, place, data)
+    value = () if fact.shape == (0,) else fact.value  # an empty list is completely known
     if value is None:
-        return None, _unknown(node, place, fact.shape), fact.shape
+        return None, _make_unknown(node, place, fact.shape), fact.shape
     if not isinstance(value, tuple):
-        return _chunk(node, place, value), None, fact.shape
-    lengths = _checked(node, place, value)
+        return _make_chunk(node, place, value), None, fact.shape
+    lengths = _check_lengths(node, place, value)
     _check_count(node, place, len(lengths))
     if None in lengths:
         return None, lengths, fact.shape
@@ -43,27 +43,27 @@ def read_lengths(
     return Division(rule, 0, known), None, fact.shape
 
 
-def _attribute(node: Node, place: Operand) -> Fact:
+def _read_attribute(node: Node, place: Operand) -> Fact:
     value = node.attributes[place.name]
     if isinstance(value, Fact):
         return value
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
         got = f"{place.name} = {shown(value)}"
-        raise node.error(Rule.LENGTHS_RANK, got, "it must be a list of integers", place)
+        raise node.make_error(Rule.LENGTHS_RANK, got, "it must be a list of integers", place)
     integers = tuple(map(exact_integer, value))
     if None in integers:
         odd = value[integers.index(None)]
         got = f"{place.name} has {shown(odd)} in it"
-        raise node.error(Rule.LENGTHS_DTYPE, got, "it must be a list of integers", place, value=odd)
+        raise node.make_error(Rule.LENGTHS_DTYPE, got, "it must be a list of integers", place, value=odd)
     return Fact(None, (len(integers),), integers)
 
 
-def _input(node: Node, place: Operand, data: Fact) -> Fact:
-    fact = node.input(place)
+def _read_input(node: Node, place: Operand, data: Fact) -> Fact:
+    fact = node.get_input(place)
     assert fact is not None
     taken = frozenset({data.type}) if place.as_data and data.type is not None else place.types
     if fact.type is not None and fact.type not in taken:
-        raise node.error(
+        raise node.make_error(
             Rule.LENGTHS_DTYPE,
             f"{place.name} has element type {fact.type}",
             f"it must be {' or '.join(sorted(map(str, taken)))}",
@@ -75,13 +75,13 @@ def _input(node: Node, place: Operand, data: Fact) -> Fact:
         count = node.row.schema.count_attribute
         if not fact.shape and count is not None:
             expected += f"; {count} is the number of parts"
-        got = f"{place.name} has shape {write(fact.shape)}"
-        raise node.error(Rule.LENGTHS_RANK, got, expected, place, shape=fact.shape)
+        got = f"{place.name} has shape {format_shape(fact.shape)}"
+        raise node.make_error(Rule.LENGTHS_RANK, got, expected, place, shape=fact.shape)
     return fact
 
 
-def _checked(node: Node, place: Operand, values: tuple[Number | None, ...]) -> Lengths:
-    """Return lengths as integers, each of them proved."""
+def _check_lengths(node: Node, place: Operand, values: tuple[Number | None, ...]) -> Lengths:
+    """Check the lengths one by one and return them as integers."""
     minimum = place.minimum
     assert minimum is not None
     integers: Any = values
@@ -93,11 +93,11 @@ def _checked(node: Node, place: Operand, values: tuple[Number | None, ...]) -> L
         and max(integers) <= INT64_MAX
     ):
         lengths = integers
-        return lengths  # what nearly every call declares
-    lengths = tuple(_length(node, place, value) for value in values)
+        return lengths  # the usual case
+    lengths = tuple(_check_length(node, place, value) for value in values)
     for index, length in enumerate(lengths):
         if length is not None and length < minimum:
-            raise node.error(
+            raise node.make_error(
                 Rule.LENGTHS_NEGATIVE,
                 f"{place.name} = {brief(lengths)} has {length} at index {index}",
                 f"each length must be >= {minimum}",
@@ -107,22 +107,24 @@ def _checked(node: Node, place: Operand, values: tuple[Number | None, ...]) -> L
             )
     if lengths.count(-1) > 1:
         got = f"{place.name} = {brief(lengths)} has {lengths.count(-1)} entries of -1"
-        raise node.error(Rule.REMAINDER_REPEATED, got, "only one may be", place, lengths=lengths)
+        raise node.make_error(Rule.REMAINDER_REPEATED, got, "only one may be", place, lengths=lengths)
     return lengths
 
 
-def _length(node: Node, place: Operand, value: Number | None) -> int | None:
-    """Return one length as an integer, without losing any of its value."""
+def _check_length(node: Node, place: Operand, value: Number | None) -> int | None:
+    """Convert a length to an integer without loss."""
     if value is None:
         return None
-    if not _INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is in no range
+    if not _INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is not in the range
         got = f"{place.name} has {shown(value)} in it"
-        raise node.error(Rule.LENGTHS_VALUE, got, "each length must be a 64-bit integer", place, value=value)
+        raise node.make_error(
+            Rule.LENGTHS_VALUE, got, "each length must be a 64-bit integer", place, value=value
+        )
     return int(value)
 
 
-def _unknown(node: Node, place: Operand, shape: Shape | None) -> tuple[None, ...] | None:
-    """Return as many unknown lengths as there are, where that is known."""
+def _make_unknown(node: Node, place: Operand, shape: Shape | None) -> tuple[None, ...] | None:
+    """Return one None per length, or None if the number of lengths is unknown."""
     stated = None if node.row.sequence else node.outputs
     count: Any = shape[0] if shape is not None and len(shape) == 1 else stated
     if not isinstance(count, int):
@@ -135,17 +137,17 @@ def _check_count(node: Node, place: Operand, count: int) -> None:
     if node.row.sequence:
         return
     if count == 0:
-        got, expected = f"{place.name} is empty", f"{node.row.schema} gives at least one part"
-        raise node.error(Rule.LENGTHS_COUNT, got, expected, place)
+        got, expected = f"{place.name} is empty", f"{node.row.schema} has at least one part"
+        raise node.make_error(Rule.LENGTHS_COUNT, got, expected, place)
     if node.outputs is not None and count != node.outputs:
         got, expected = f"{place.name} has {count} lengths", f"{node.outputs} outputs are declared"
-        raise node.error(Rule.LENGTHS_COUNT, got, expected, place, count=count, outputs=node.outputs)
+        raise node.make_error(Rule.LENGTHS_COUNT, got, expected, place, count=count, outputs=node.outputs)
 
 
-def _chunk(node: Node, place: Operand, value: Number) -> Division:
-    chunk = _length(node, place, value)
+def _make_chunk(node: Node, place: Operand, value: Number) -> Division:
+    chunk = _check_length(node, place, value)
     assert chunk is not None
     if chunk < 1:
         got = f"{place.name} = {chunk}"
-        raise node.error(Rule.CHUNK_POSITIVE, got, "a scalar must be >= 1", place, chunk=chunk)
+        raise node.make_error(Rule.CHUNK_POSITIVE, got, "a scalar must be >= 1", place, chunk=chunk)
     return Division(SizeRule.CHUNK, chunk=chunk)

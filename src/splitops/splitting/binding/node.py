@@ -1,4 +1,4 @@
-"""The node that is bound: the first step checks its attributes and inputs, and reads its data."""
+"""Binding step: the node, its attributes and inputs, and its data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from splitops.splitting.binding.rows import Operand, Row
 
 @record
 class Node:
-    """One split as a node or call writes it: the arguments of :func:`splitops.splitting.binding.bind`.
+    """One split as a node or call: the arguments of :func:`splitops.splitting.binding.bind`.
 
-    Inputs behind the last are absent, too.
+    Inputs after the last one are absent.
     """
 
     row: Row
@@ -27,13 +27,13 @@ class Node:
     outputs: int | None
     where: Where
 
-    def input(self, place: Operand) -> Fact | None:
-        """Return what is known of an input; None where it is absent."""
+    def get_input(self, place: Operand) -> Fact | None:
+        """Return the facts about an input, or None if it is absent."""
         assert place.index is not None
         return self.inputs[place.index] if place.index < len(self.inputs) else None
 
-    def states(self, place: Operand) -> bool:
-        """Return whether the node sets something there."""
+    def is_set(self, place: Operand) -> bool:
+        """Return whether the node sets an operand."""
         index = place.index
         if index is not None:
             return index < len(self.inputs) and self.inputs[index] is not None
@@ -41,10 +41,10 @@ class Node:
             return self.outputs is not None
         return place.name in self.attributes
 
-    def error(
+    def make_error(
         self, rule: Rule, got: str, expected: str, place: Operand | None = None, **values: Any
     ) -> RuleError:
-        """Make the error of a rule that is broken, at a place of the node."""
+        """Make the error for a broken rule, located at the operand ``place``."""
         where = self.where
         if place is not None and place.index is not None:
             where = replace(where, input=place.name)
@@ -53,53 +53,51 @@ class Node:
         return rule_error(str(self.row.schema), rule, got, expected, where=where, **values)
 
 
-def take_data(node: Node) -> Fact:
-    """Check that the version has each attribute and input and accepts the data; return the data."""
+def read_data(node: Node) -> Fact:
+    """Check that the version has all attributes and inputs and accepts the data. Return the data."""
     row = node.row
     if not row.attributes.issuperset(node.attributes):
         name = next(name for name in node.attributes if name not in row.attributes)
         names = [attribute.name for attribute in row.schema.attributes]
-        got = f"attribute {shown(name)} is given"
-        raise node.error(
-            Rule.OPERATOR_VERSION, got, f"{row.schema} has {_listing(names, 'attribute')}", attribute=name
-        )
+        got, expected = f"attribute {shown(name)} is given", _format_names(names, "attribute")
+        raise node.make_error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {expected}", attribute=name)
     known = len(row.schema.inputs)
     if any(fact is not None for fact in node.inputs[known:]):
         names = [parameter.name for parameter in row.schema.inputs]
         got = f"{len(node.inputs)} inputs are given"
-        raise node.error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {_listing(names, 'input')}")
+        raise node.make_error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {_format_names(names, 'input')}")
     for place in row.required:
-        if node.input(place) is None:
-            raise _absent(node, place)
-    data = node.input(row.data)
+        if node.get_input(place) is None:
+            raise _make_absent_error(node, place)
+    data = node.get_input(row.data)
     assert data is not None
     if data.type is not None and data.type not in row.data.types:
-        raise node.error(
+        raise node.make_error(
             Rule.TYPE_UNSUPPORTED,
             f"{row.data.name} has element type {data.type}",
-            f"{row.schema} takes {', '.join(sorted(map(str, row.data.types)))}",
+            f"{row.schema} supports {', '.join(sorted(map(str, row.data.types)))}",
             row.data,
             type=str(data.type),
         )
     return data
 
 
-def _absent(node: Node, place: Operand) -> SplitError:
+def _make_absent_error(node: Node, place: Operand) -> SplitError:
     row = node.row
     got, expected = f"{place.name} is absent", f"{row.schema} requires it"
     if place in row.lengths:
-        return node.error(Rule.LENGTHS_MISSING, got, expected, place)
+        return node.make_error(Rule.LENGTHS_MISSING, got, expected, place)
     if place == row.axis:
-        return node.error(Rule.AXIS_DTYPE, got, expected, place)
+        return node.make_error(Rule.AXIS_DTYPE, got, expected, place)
     return ModelError(f"{row.schema}: {got}, but {expected}", replace(node.where, input=place.name))
 
 
-def _listing(names: Sequence[str], noun: str) -> str:
+def _format_names(names: Sequence[str], noun: str) -> str:
     if not names:
         return f"no {noun}"
     return f"the {noun}{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def write(shape: Shape) -> str:
-    """Write a shape for a message."""
+def format_shape(shape: Shape) -> str:
+    """Format a shape for a message."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -1,4 +1,4 @@
-"""A row of the specification, compiled once into what binding asks of it: positions, types, ranks, bounds."""
+"""Schemas compiled for binding: positions, types, ranks and bounds of operands."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from splitops.spec.operators.schemas import Given, OperatorSchema, Option, Sourc
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An attribute, input or number of outputs, and its allowed values.
+    """An attribute, input or number of outputs, and its valid values.
 
     Attributes:
-        index: the position of an input; otherwise None.
-        default: the value for a node that sets none.
-        minimum: the least value that each integer may have.
-        types: the element types of an input.
-        as_data: whether an input is of the very type of the data: one type name is one type.
-        ranks: the ranks of an input.
+        source: where the schema has it.
+        name: its name.
+        index: position of an input, otherwise None.
+        default: value if the node does not set it.
+        minimum: minimum of each integer.
+        types: element types of an input.
+        as_data: whether an input must have the element type of the data.
+        ranks: ranks of an input.
     """
 
     source: Source
@@ -34,14 +36,14 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One operator version as binding reads it; the names are those of the schema.
+    """One operator version, compiled for binding. Names are those of the schema.
 
     Attributes:
         data: the input that is split.
-        inputs: the inputs beside it, by name.
-        required: the inputs that must be there.
-        attributes: the names of the attributes.
-        outputs: the name by which a call says how many outputs are declared; None where it does not.
+        inputs: the other inputs, by name.
+        required: inputs that must not be absent.
+        attributes: names of the attributes.
+        outputs: name of the argument that sets the number of outputs in a call, or None if there is none.
         sequence: whether the parts are the elements of one sequence.
     """
 
@@ -58,12 +60,12 @@ class Row:
     sequence: bool
 
 
-# By identity: a compiled row holds its schema, so that no other one gets its address.
+# Keyed by id: an entry keeps its schema alive, so the id is not reused.
 _ROWS: Final[dict[int, Row]] = {}
 
 
 def compile_row(schema: OperatorSchema) -> Row:
-    """Return what binding needs of a row; it is compiled once."""
+    """Compile a schema for binding, once."""
     row = _ROWS.get(id(schema))
     if row is None:
         row = _ROWS[id(schema)] = _compile(schema)
@@ -71,7 +73,7 @@ def compile_row(schema: OperatorSchema) -> Row:
 
 
 def _compile(schema: OperatorSchema) -> Row:
-    inputs = {p.name: _operand(schema, Source(Given.INPUT, p.name)) for p in schema.inputs}
+    inputs = {p.name: _make_operand(schema, Source(Given.INPUT, p.name)) for p in schema.inputs}
     required = tuple(inputs[p.name] for p in schema.inputs if p.option is Option.SINGLE)
     data = inputs.pop(schema.inputs[0].name)
     count = schema.count
@@ -82,15 +84,15 @@ def _compile(schema: OperatorSchema) -> Row:
         required,
         frozenset(attribute.name for attribute in schema.attributes),
         count.name if count is not None and count.given is Given.OUTPUTS else None,
-        _operand(schema, schema.axis),
-        tuple(_operand(schema, source) for source in schema.lengths),
-        None if count is None else _operand(schema, count),
-        None if schema.keepdims is None else _operand(schema, schema.keepdims),
+        _make_operand(schema, schema.axis),
+        tuple(_make_operand(schema, source) for source in schema.lengths),
+        None if count is None else _make_operand(schema, count),
+        None if schema.keepdims is None else _make_operand(schema, schema.keepdims),
         schema.gives_sequence,
     )
 
 
-def _operand(schema: OperatorSchema, source: Source) -> Operand:
+def _make_operand(schema: OperatorSchema, source: Source) -> Operand:
     match source.given:
         case Given.ATTRIBUTE:
             attribute = schema.attribute(source.name)

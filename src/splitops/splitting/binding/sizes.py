@@ -1,4 +1,4 @@
-"""The last step: some size that the axis can have fits the division."""
+"""Binding step: whether the axis can have a size that the division accepts."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from splitops.spec.sizes.arithmetic import Division, describe, violation
 from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import fitting, free_lengths
 from splitops.splitting.binding.lengths import INT64_MAX, Lengths
-from splitops.splitting.binding.node import Node, write
+from splitops.splitting.binding.node import Node, format_shape
 from splitops.splitting.binding.rows import Operand
 
 
 def check_sizes(
     node: Node, division: Division | Lengths, subject: Operand, shape: Shape, axis: int | None
 ) -> None:
-    """Prove that a size that the axis can have fits; of an unknown axis, that some axis has one.
+    """Check that the division accepts a size that the axis can have. An unknown axis may be any.
 
-    ``division`` may be the lengths as far as they are known. ``subject`` says where they are given.
+    ``division`` may be partly known lengths. ``subject`` is the operand that sets them.
     """
     least = free_lengths(division) if isinstance(division, tuple) else division
     sizes = shape if axis is None else (shape[axis],)
     if not any(_has_size(least, size) for size in sizes):
-        raise _misfit(node, division, least, subject, shape, axis)
+        raise _make_error(node, division, least, subject, shape, axis)
 
 
 def _has_size(division: Division, axis: Dim) -> bool:
-    """Return whether an axis has a size that fits; what is not known has one of at most 64 bits."""
+    """Return whether an axis can have a valid size. An unknown size has at most 64 bits."""
     found = fitting(division, axis)
     least = found.lo if isinstance(found, Range) else found
     return least is not None and (isinstance(axis, int) or least <= INT64_MAX)
 
 
-def _misfit(
+def _make_error(
     node: Node,
     division: Division | Lengths,
     least: Division,
@@ -56,11 +56,11 @@ def _misfit(
         text = describe(least, "number of outputs" if outputs else subject.name)
     if isinstance(size, Range):
         expected = "has no size that fits"
-    place = f"axis {axis} of data {write(shape)} {expected}"
-    return node.error(
+    place = f"axis {axis} of data {format_shape(shape)} {expected}"
+    return node.make_error(
         rule,
         f"{text} {got}",
-        place if axis is not None else f"no axis of data {write(shape)} fits",
+        place if axis is not None else f"no axis of data {format_shape(shape)} fits",
         subject,
         lengths=lengths,
         axis=axis,

@@ -1,4 +1,4 @@
-// Gathering short runs with byte shuffles: from rows of a small pitch, the same few bytes of each row.
+// Gathers short runs with byte shuffles: the same few bytes of each row, from rows of a small pitch.
 #pragma once
 
 #include <array>
@@ -12,34 +12,34 @@
 
 namespace splitops {
 
-// The shuffles that take the first `run` bytes of each row of `pitch` bytes. One step reads `loads` vectors from
-// the start of a row and gives the runs of `rows` rows, packed.
+// Shuffles that select the first `run` bytes of each row of `pitch` bytes. One step reads `loads` vectors from the
+// start of a row and produces the runs of `rows` rows, packed.
 struct GatherTable {
     static constexpr int kMaxLoads = 16;
 
     Extent run, pitch;
     int rows, loads;
     alignas(64) std::uint8_t index[kMaxLoads][64];
-    std::uint64_t mask[kMaxLoads];  // which bytes of the result come from these loads
+    std::uint64_t mask[kMaxLoads];  // bytes of the result that come from these loads
 };
 
-// The instructions that a byte costs; kNever where such runs cannot be gathered.
+// Instructions per byte; kNever if such runs cannot be gathered.
 using GatherCost = double (*)(Extent run, Extent pitch);
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using PrepareGather = void (*)(Extent run, Extent pitch, GatherTable &table);
 
-// Writes count * run bytes to `target`, from `count` rows at `source`. It may read `readable` bytes of the source,
-// and may overwrite `writable` bytes of the target, both at least what the runs need.
+// Writes count * run bytes to `target`, from `count` rows at `source`. It may read `readable` bytes of the source and
+// overwrite `writable` bytes of the target. Both are at least what the runs need.
 using Gather = void (*)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
                         Extent writable);
 
-// Vectors that a step reads for the runs of some rows.
+// Number of vectors that a step reads for the runs of some rows.
 constexpr Extent gather_loads(Extent vector, Extent run, Extent pitch, Extent rows) {
     return ((rows - 1) * pitch + run + vector - 1) / vector;
 }
 
-// Fills all but the shuffles; gives place(i, from) the byte from which each byte of the result comes.
+// Fills everything except the shuffles. Calls place(i, from) with the source byte of each byte of the result.
 template <class Place>
 void prepare_gather(Extent vector, Extent run, Extent pitch, Extent rows, GatherTable &t, Place place) {
     t.run = run;
@@ -50,7 +50,7 @@ void prepare_gather(Extent vector, Extent run, Extent pitch, Extent rows, Gather
         place(static_cast<int>(i), static_cast<int>(i / run * pitch + i % run));
 }
 
-// A kernel for each number of loads: make(n) gives that of the constant n.
+// Returns the kernel for a number of loads: make(n) returns that of the constant n.
 template <class Make, int... Count>
 constexpr std::array<Gather, sizeof...(Count)> each_count(Make make, std::integer_sequence<int, Count...>) {
     return {make(std::integral_constant<int, Count + 1>())...};

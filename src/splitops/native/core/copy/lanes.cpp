@@ -10,7 +10,7 @@ namespace {
 
 constexpr Extent kVector = LaneTable::kVector;
 
-// The instructions that a byte costs.
+// Instructions per byte.
 double cost(const Extent *runs, int parts, Extent span, int lane, Extent rows) {
     bool spreads = rows > 1, packs = false;
     for (int i = 0; i < parts; ++i) {
@@ -33,7 +33,7 @@ LaneChoice choose_lanes(const Extent *runs, int count, Extent pitch) {
     for (int parts = 2; parts <= std::min(count, LaneTable::kMaxParts); ++parts) {
         span += runs[parts - 1];
         longest = std::max(longest, runs[parts - 1]);
-        // A power of two rows, so that steps fill lines and tiles.
+        // A power of two, so that steps fill lines and tiles.
         for (Extent rows = 1; rows <= kVector && (rows - 1) * pitch + span <= kVector; rows *= 2)
             for (int lane = 1; lane < kVector && lane * parts <= kVector; lane *= 2) {
                 if (lane < rows * longest)

@@ -14,32 +14,32 @@ namespace splitops {
 namespace {
 
 constexpr Extent kTileBytes = 16 << 10;      // of a tile of whole rows: half of a first-level cache
-constexpr Extent kMaxTileBytes = 256 << 10;  // if need be: half of a second-level cache, the next tile is on its way
-constexpr Extent kMinWideRows = kLine;       // of rows with gaps, or so long that a tile fits no cache: whole lines
-constexpr Extent kTableBytes = 4 << 10;      // of parts: to fill a table of shuffles takes longer than to copy fewer
-constexpr std::size_t kCarries = 4 << 10;    // parts whose ends of tiles wait for the next tile: 352 KiB a thread
-constexpr Extent kStagedRun = kSmallPage / 2;  // longer runs are streamed as they are: a strip lies in one page
+constexpr Extent kMaxTileBytes = 256 << 10;  // if necessary: half of a second-level cache, for two tiles
+constexpr Extent kMinWideRows = kLine;       // of rows with gaps, or too long for a tile to fit a cache: whole lines
+constexpr Extent kTableBytes = 4 << 10;      // of parts: below, filling a table of shuffles takes longer than copying
+constexpr std::size_t kCarries = 4 << 10;    // maximum parts with carries between tiles: 352 KiB per thread
+constexpr Extent kStagedRun = kSmallPage / 2;  // longer runs are streamed directly: a strip is inside one page
 constexpr int kStripsInPage = kSmallPage / kLaneStripBytes;
 
 static_assert(2 * kLine + std::max(kStageBytes, kStagedRun) <= kSmallPage);
 
-// The largest one that is at most `value`, or 1. So many rows often fill whole lines.
+// The largest power of two that is at most `value`, or 1. Such numbers of rows often fill whole lines.
 Extent power_of_two(Extent value) {
     return static_cast<Extent>(std::bit_floor(static_cast<std::size_t>(std::max<Extent>(1, value))));
 }
 
-// The line in which a stretch ends is shared with the next one. Unless it is there in time, storing its first
-// part holds up all stores behind it.
+// Prefetches the line in which a range ends, because it is shared with the next range. Unless it is cached in time,
+// storing its first part delays all later stores.
 inline void fetch_for_writing(const char *end) {
     if (misalignment(end) != 0)
         __builtin_prefetch(end, 1);
 }
 
-// Instructions a byte of a run that is copied by itself: a move is a load and a store, and a run that fills none is
-// copied with bytes of the next one.
+// Instructions per byte of a run that is copied alone. A move is a load and a store. A run that does not fill one is
+// copied with bytes of the next run.
 double cost_alone(Extent run) { return 2 * static_cast<double>((run + 15) / 16) / static_cast<double>(run); }
 
-// A strip goes on where the tile before left it in `carry`, if it did.
+// Continues a strip after the previous tile, from `carry`, if there is one.
 void open_strip(Strip &strip, char *target, char *memory, const Carry *carry) {
     if (carry != nullptr && carry->line != nullptr)
         strip.open(*carry, memory);
@@ -54,7 +54,7 @@ void close_strip(Strip &strip, Carry *carry) {
         strip.finish();
 }
 
-// Whole cache lines are written past the caches, the rest as usual.
+// Writes whole cache lines past the caches, and the rest as usual.
 void stream_bytes(char *target, const char *source, Extent bytes) {
     const Extent head = std::min(bytes, (kLine - misalignment(target)) % kLine);
     copy_plain(target, source, head);
@@ -91,14 +91,13 @@ void finish_streaming() {
 #endif
 }
 
-// What is written there often must not lie across two pages: a store into both takes many times as long as one
-// into either.
+// Frequent stores must not cross two pages, which takes many times as long.
 struct RunPlan::Scratch {
     static constexpr int kPages = (LaneTable::kMaxParts + kStripsInPage - 1) / kStripsInPage;
 
     alignas(kSmallPage) char strips[kPages][kSmallPage];
 
-    // Of the strip of part `index` of a group.
+    // The strip of part `index` of a group.
     char *strip(int index) { return strips[index / kStripsInPage] + index % kStripsInPage * kLaneStripBytes; }
 };
 
@@ -114,7 +113,7 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
     const Extent stretch_rows = kStretchBytes * static_cast<Extent>(parts.size()) / bytes;
     const Extent row_bytes = std::max<Extent>(1, std::abs(source_pitch));
     tile_rows_ = power_of_two(std::max(kTileBytes / row_bytes, stretch_rows));
-    // The gaps of rows of a line or two are in lines that are fetched anyway.
+    // Gaps in rows of a line or two are in lines that are fetched anyway.
     const bool whole = source_pitch > 0 && last_byte_ - first_byte_ <= source_pitch &&
                        (bytes == source_pitch || source_pitch <= 2 * kLine);
     dense_ = whole && tile_rows_ * source_pitch <= kMaxTileBytes;
@@ -139,7 +138,7 @@ RunPlan::Group RunPlan::group_at(std::size_t begin) {
     return {begin, begin + 1, nullptr, gather_for(parts_[begin])};
 }
 
-// How the parts from `begin` on are taken apart; null where they are copied faster one by one.
+// How the parts from `begin` on are separated; null if they are copied faster one by one.
 const LaneTable *RunPlan::lanes_for(std::size_t begin) {
     const InstructionSet &set = instruction_set();
     if (set.take_apart == nullptr)
@@ -154,7 +153,7 @@ const LaneTable *RunPlan::lanes_for(std::size_t begin) {
         runs[count++] = part.run;
         next += part.run;
     }
-    if (!lane_tables_.empty()) {  // the same again, mostly
+    if (!lane_tables_.empty()) {  // usually the same again
         const LaneTable &last = *lane_tables_.back();
         if (last.parts <= count && std::equal(last.run, last.run + last.parts, runs))
             return &last;
@@ -173,7 +172,7 @@ const LaneTable *RunPlan::lanes_for(std::size_t begin) {
     return lane_tables_.back().get();
 }
 
-// How the runs of a part are gathered; null where they are copied faster one by one.
+// How the runs of a part are gathered; null if they are copied faster one by one.
 const GatherTable *RunPlan::gather_for(const RowPart &part) {
     const InstructionSet &set = instruction_set();
     if (set.gather == nullptr || rows_ * part.run < kTableBytes ||
@@ -217,7 +216,7 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
     Scratch scratch;
     const auto is_before = [&](const Block &block, std::size_t part) { return groups_[block.end - 1].end <= part; };
     const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, is_before);
-    // Without them the lines in which tiles end are written in two parts, which is only slower.
+    // Without carries, the lines in which tiles end are written in two parts, which is only slower.
     const bool several = stream_ && count > tile_rows_ && end - begin <= kCarries;
     const std::unique_ptr<Carry[]> carries(several ? new (std::nothrow) Carry[end - begin] : nullptr);
     Progress progress{{}, carries.get(), false};
@@ -227,7 +226,7 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
                         (count - row - 1) * source_pitch_ + last_byte_};
         const Extent next_rows = std::min(tile_rows_, count - row - rows);
         const char *next_tile = tile.data + rows * source_pitch_;
-        // Whole rows are fetched as one stretch of memory, others block by block.
+        // Whole rows are prefetched as one range of memory, others block by block.
         progress.ahead = {next_tile + first_byte_, 0, next_rows * source_pitch_, next_rows > 0 ? 1 : 0};
         progress.last = next_rows == 0;
         for (auto block = start; block != blocks_.end() && groups_[block->begin].begin < end; ++block) {
@@ -260,7 +259,7 @@ void RunPlan::copy_group(const Group &group, const Tile &tile, Scratch &scratch,
     if (!stream_) {
         for (int i = 0; i < table.parts; ++i)
             targets[i] = parts[i].target + tile.first * parts[i].run;
-        if (!dense_)  // whole rows that follow each other are fetched by the processor itself
+        if (!dense_)  // the processor itself prefetches consecutive whole rows
             progress.ahead.fetch(tile.count * (parts[table.parts - 1].source + parts[table.parts - 1].run - parts[0].source));
         set.take_apart(table, source, tile.count, readable, targets);
         return;

@@ -1,4 +1,4 @@
-// Kernels that take rows of bytes apart into runs: one run a part and row.
+// Kernels that divide rows of bytes into runs: one run per part and row.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace splitops {
 
-// Bytes of a part that are written in one stretch, at least, if it can be; more gain nothing. Runs of so many are
-// stretches by themselves.
+// Minimum bytes of a part to write in one range, if possible; more gain nothing. Runs of this length are written one by
+// one.
 constexpr Extent kStretchBytes = 16 * kLine;
 
 struct RowPart {
@@ -22,35 +22,35 @@ struct RowPart {
     Extent run;     // bytes, > 0
 };
 
-// A memcpy that costs no function call for a few bytes. With `stream` the target bypasses the caches.
+// A memcpy without a function call for a few bytes. With `stream`, the target bypasses the caches.
 void copy_bytes(char *target, const char *source, Extent bytes, bool stream);
 
-// Makes streamed bytes visible to other threads; once, after the last of them.
+// Makes streamed bytes visible to other threads. Called once, after the last of them.
 void finish_streaming();
 
-// Short runs: rows are copied in tiles, and within a tile one part after the other, so that both sides
-// are walked in long stretches while the tile's source stays in the cache.
+// Short runs: rows are copied in tiles, and within a tile part by part, so that both sides are accessed in long ranges
+// while the tile of the source stays in the cache.
 class RunPlan {
   public:
-    // `rows`: how many will be copied in all, `source_pitch` bytes apart.
+    // `rows`: number of rows that will be copied in total, `source_pitch` bytes apart.
     RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent rows, bool stream);
 
     Extent tile_rows() const { return tile_rows_; }
 
-    // Copies rows [first, first + count) of parts [begin, end): the row `first` begins at `source`.
+    // Copies rows [first, first + count) of parts [begin, end). Row `first` begins at `source`.
     void copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const;
 
-    // Where parts can be cut for tasks of their own: the nearest such place from `part` on.
+    // The first place at or after `part` at which tasks can be divided.
     std::size_t boundary(std::size_t part) const;
 
   private:
-    // Neighbouring parts that are taken apart together, or one part.
+    // Adjacent parts that are separated together, or a single part.
     struct Group {
         std::size_t begin, end;  // parts
-        const LaneTable *lanes;  // null: it is one part
+        const LaneTable *lanes;  // null: a single part
         const GatherTable *gather;  // null: its runs are copied one by one
     };
-    // Neighbouring groups whose bytes of a tile are fetched together.
+    // Adjacent groups whose bytes of a tile are prefetched together.
     struct Block {
         std::size_t begin, end;  // groups
         Extent source;           // first byte within a row
@@ -58,19 +58,19 @@ class RunPlan {
     };
     // The rows of a tile.
     struct Tile {
-        const char *data;  // of the first row
-        Extent first;      // its number
+        const char *data;  // first row
+        Extent first;      // number of the first row
         Extent count;
         Extent readable;  // bytes from `data` on
     };
 
     struct Scratch;  // memory of a thread for one call
 
-    // How the tiles of one call go on: what to fetch meanwhile, and a carry a part, null without.
+    // State between the tiles of one call: what to prefetch, and a carry per part, or null.
     struct Progress {
         Ahead ahead;
         Carry *carries;
-        bool last;  // no further tile follows
+        bool last;  // this is the last tile
     };
 
     void make_groups();
@@ -85,9 +85,9 @@ class RunPlan {
     Extent source_pitch_;
     Extent rows_;
     bool stream_;
-    Extent first_byte_, last_byte_;  // of a row that the parts cover, and behind
+    Extent first_byte_, last_byte_;  // first and past-the-end byte of a row that the parts cover
     Extent tile_rows_;
-    bool dense_;  // tiles are fetched whole, and fit into the cache
+    bool dense_;  // tiles are prefetched whole, and fit into the cache
     std::vector<Block> blocks_;
     std::vector<Group> groups_;
     std::vector<std::unique_ptr<GatherTable>> gather_tables_;

@@ -14,15 +14,15 @@ namespace {
 
 using thread_pool::kTaskBytes;
 
-constexpr Extent kCacheBytes = Extent{32} << 20;  // of the last level, where the system does not tell
-constexpr Extent kFewRuns = 64;                   // so few are copied in less time than a plan takes to make
-constexpr Extent kFewRows = 8;                    // so few give a part no stretch to write
+constexpr Extent kCacheBytes = Extent{32} << 20;  // of the last level, if the system does not report it
+constexpr Extent kFewRuns = 64;                   // fewer are copied in less time than making a plan
+constexpr Extent kFewRows = 8;                    // fewer do not give a part a range to write
 
-// Larger copies would push everything else out of the caches, and a store past the caches saves reading
-// the line that it overwrites.
+// Larger copies would evict everything else from the caches. A store past the caches also saves reading the line that
+// it overwrites.
 Extent default_stream_bytes() {
     Extent cache = 0;
-    // Not sysconf(): on some virtual machines it tells the caches of the whole host.
+    // Not sysconf(), which reports the caches of the whole host on some virtual machines.
     if (std::FILE *file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r")) {
         long kibibytes = 0;
         if (std::fscanf(file, "%ldK", &kibibytes) == 1)
@@ -45,8 +45,8 @@ bool is_contiguous(const SplitSource &s, int first) {
     return true;
 }
 
-// The axes before the split axis, merged as far as their strides allow, outermost first. Row r is at the
-// mixed-radix digits of r; the last level is the one that kernels walk.
+// The axes before the split axis, outermost first, merged as far as their strides permit. Row r is at the mixed-radix
+// digits of r. The kernels iterate over the last level.
 struct Rows {
     int levels = 0;
     Extent extents[kMaxDims];
@@ -76,7 +76,7 @@ struct Rows {
     Extent length() const { return extents[levels - 1]; }
     Extent pitch() const { return strides[levels - 1]; }
 
-    // Byte position of the row that begins group `group` of the last level.
+    // Offset of the row that begins group `group` of the last level.
     Extent group_start(Extent group) const {
         Extent position = 0;
         for (int i = levels - 2; i >= 0; --i) {
@@ -87,7 +87,7 @@ struct Rows {
     }
 };
 
-// The stride between the rows of a target whose parts are runs of bytes; false when they are not.
+// The stride between the rows of a target whose parts are runs of bytes; false if they are not.
 bool target_pitch(const SplitSource &s, const SplitTarget &t, bool squeeze, Extent run, Extent rows, Extent &pitch) {
     pitch = run;
     if (t.strides == nullptr || run == 0)
@@ -121,7 +121,7 @@ bool target_pitch(const SplitSource &s, const SplitTarget &t, bool squeeze, Exte
     return found || rows <= 1;
 }
 
-// One part by the general path.
+// Copies one part by the general path.
 void copy_part(const SplitSource &s, const SplitTarget &t, bool squeeze) {
     Extent shape[kMaxDims];
     Extent strides[kMaxDims];
@@ -149,7 +149,7 @@ class RowCopy {
             row_bytes_ += part.run;
     }
 
-    // `fresh`: the system has yet to give pages to the targets, and does so when a page is first written.
+    // `fresh`: the system allocates pages to the targets when they are first written.
     void run(bool fresh) {
         const Extent bytes = row_bytes_ * rows_.count;
         if (bytes == 0)
@@ -167,8 +167,8 @@ class RowCopy {
     }
 
   private:
-    // Each page is first written by one thread alone, since two would both clear it. Long runs are copied into it
-    // at once, while the cleared page is in the cache.
+    // Each page is first written by a single thread, because two would both clear it. Long runs are copied into it at
+    // once, while the cleared page is in the cache.
     void each_page(bool copy) {
         std::vector<const RowPart *> parts;
         parts.reserve(parts_.size());
@@ -179,7 +179,7 @@ class RowCopy {
             std::sort(parts.begin(), parts.end(), by_target);
         struct Page {
             char *begin, *end;
-            std::size_t part;  // the first with bytes here
+            std::size_t part;  // the first part with bytes here
         };
         std::vector<Page> pages;
         for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -206,7 +206,7 @@ class RowCopy {
         });
     }
 
-    // Bytes [begin, end) of a part whose runs follow each other.
+    // Copies bytes [begin, end) of a part whose runs follow each other.
     void copy_stretch(const RowPart &part, Extent begin, Extent end) const {
         const Extent length = rows_.length();
         for (Extent at = begin; at < end;) {
@@ -236,7 +236,7 @@ class RowCopy {
         });
     }
 
-    // Row-major order, cut anywhere.
+    // Row-major order, divided anywhere.
     void copy_bytes_between(Extent begin, Extent end) const {
         Extent row = begin / row_bytes_;
         Extent within = begin % row_bytes_;
@@ -263,7 +263,8 @@ class RowCopy {
             finish_streaming();
             return;
         }
-        // A grid of tasks: first cut between rows, so that each ends with a line in every target, and between parts where there are too few rows.
+        // A grid of tasks: first divided between rows, so that each task ends with a line in every target, then between
+        // parts if there are too few rows.
         const Extent tile = std::max(plan.tile_rows(), kLine);
         const Extent wanted = (bytes + kTaskBytes - 1) / kTaskBytes;
         const Extent tiles = (rows_.count + tile - 1) / tile;
@@ -281,7 +282,7 @@ class RowCopy {
         });
     }
 
-    // Rows [begin, end) of parts [from, to), one stretch of equally spaced rows after the other.
+    // Copies rows [begin, end) of parts [from, to), one range of equally spaced rows after the other.
     void copy_tiles(const RunPlan &plan, Extent begin, Extent end, std::size_t from, std::size_t to) const {
         const Extent length = rows_.length();
         for (Extent row = begin; row < end;) {
@@ -296,7 +297,7 @@ class RowCopy {
     const char *data_;
     const Rows &rows_;
     std::vector<RowPart> parts_;
-    std::vector<Extent> starts_;  // of each part within the bytes of one row
+    std::vector<Extent> starts_;  // offset of each part in the bytes of one row
     Extent row_bytes_ = 0;
     bool stream_ = false;
 };

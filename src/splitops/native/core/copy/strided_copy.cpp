@@ -13,8 +13,8 @@ struct Axis {
     Extent extent, source, target;  // strides in bytes
 };
 
-// A copy in its simplest equal form: no axis of one element, target strides positive and descending,
-// mergeable axes merged, a contiguous innermost axis absorbed into the item.
+// A copy in its simplest equivalent form: no axes of size 1, target strides positive and descending, axes merged where
+// possible, and a contiguous innermost axis included in the item.
 struct Normal {
     Axis axes[kMaxDims];
     int ndim = 0;
@@ -30,7 +30,7 @@ struct Normal {
                 empty = true;
             if (axis.extent <= 1)
                 continue;
-            if (axis.target < 0) {  // walk it from the other end
+            if (axis.target < 0) {  // iterate from the other end
                 source += (axis.extent - 1) * axis.source;
                 target += (axis.extent - 1) * axis.target;
                 axis.source = -axis.source;
@@ -54,7 +54,7 @@ struct Normal {
     }
 };
 
-// Size is the item size when it is known to the compiler, 0 when it is not.
+// Size is the item size if it is known at compile time, otherwise 0.
 template <Extent Size>
 void copy_item(char *target, const char *source, Extent size) {
     std::memcpy(target, source, static_cast<std::size_t>(Size != 0 ? Size : size));
@@ -66,8 +66,8 @@ void copy_line(const Axis &axis, const char *source, char *target, Extent size) 
         copy_item<Size>(target + i * axis.target, source + i * axis.source, size);
 }
 
-// A transposition: the source is dense along `minor`, the target along `major`. Small tiles keep the
-// lines of both sides in the first-level cache; 8 lines leave room when they share one cache set.
+// A transposition: the source is dense along `minor`, the target along `major`. Small tiles keep the lines of both
+// sides in the first-level cache; 8 lines leave room if they share one cache set.
 template <Extent Size>
 void copy_transposed(const Axis &minor, const Axis &major, const char *source, char *target, Extent size) {
     const Extent minor_tile = std::max<Extent>(1, 2 * kLine / (Size != 0 ? Size : size));
@@ -154,7 +154,7 @@ void strided_copy(const StridedCopy &copy, Extent parallel_bytes) {
         copy_normal(normal, normal.axes, normal.source, normal.target);
         return;
     }
-    // Cut the outermost axis, or the longest one where that is too short to share.
+    // Divide the outermost axis, or the longest one if that is too short to share.
     const int cut = normal.axes[0].extent >= 16 ? 0 : longest;
     const Extent extent = normal.axes[cut].extent;
     const Extent wanted = std::min(extent, std::max<Extent>(1, bytes / thread_pool::kTaskBytes));

@@ -1,4 +1,4 @@
-// Copies between any two layouts: the path of everything that is not made of rows of bytes.
+// Copies between any two layouts: for everything that does not consist of rows of bytes.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@ namespace splitops {
 
 using Extent = std::ptrdiff_t;
 
-constexpr int kMaxDims = 64;  // as NumPy has it
+constexpr int kMaxDims = 64;  // as in NumPy
 
 struct StridedCopy {
     int ndim;

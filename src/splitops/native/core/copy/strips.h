@@ -1,4 +1,4 @@
-// Writing past the caches while reading ahead: what the kernels for short runs share.
+// Writes past the caches while reading ahead, for the kernels of short runs.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace splitops {
 
-constexpr Extent kCallBytes = 16 * kLine;   // beside the copying of more, a call of memcpy costs nothing
-constexpr Extent kStageBytes = 16 * kLine;  // of a part, brought together before they are streamed
+constexpr Extent kCallBytes = 16 * kLine;   // from here on, a call of memcpy costs nothing in comparison
+constexpr Extent kStageBytes = 16 * kLine;  // of a part, collected before they are streamed
 
 inline Extent misalignment(const char *pointer) {
     return static_cast<Extent>(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kLine));
 }
 
-// A memcpy that costs no function call for a few bytes.
+// A memcpy without a function call for a few bytes.
 void copy_plain(char *target, const char *source, Extent bytes);
 
-// What is read next, fetched into the cache while something else is written: reading and writing overlap. It is a
-// number of rows of `span` bytes.
+// Prefetches what is read next while something else is written, so that reading and writing overlap: a number of rows
+// of `span` bytes.
 class Ahead {
   public:
     Ahead() = default;
@@ -41,7 +41,7 @@ class Ahead {
             left_ -= kLine;
             if (left_ <= 0) {
                 at_ += left_;
-                __builtin_prefetch(at_ - 1);  // in a line of its own, unless the row is aligned
+                __builtin_prefetch(at_ - 1);  // in a separate line, unless the row is aligned
                 at_ += skip_;
                 left_ = span_;
                 --rows_;
@@ -54,15 +54,15 @@ class Ahead {
     Extent left_ = 0, span_ = 0, skip_ = 0, rows_ = 0;
 };
 
-// What a strip keeps between two tiles.
+// State of a strip between two tiles.
 struct Carry {
     char *line = nullptr;
     Extent filled = 0, skip = 0;
     char bytes[kLine];
 };
 
-// Where the runs of a part are brought together until they fill lines of its target, which are then written
-// whole. The memory of a strip holds the lines from `line` on, of which the first `skip` bytes are not its own.
+// Collects the runs of a part until they fill lines of its target, which are then written whole. The memory of a strip
+// contains the lines from `line` on, whose first `skip` bytes belong to others.
 struct Strip {
     char *line;
     char *bytes;
@@ -88,7 +88,7 @@ struct Strip {
     }
     char *end() const { return bytes + filled; }
 
-    // Writes the lines that are full with `stream(target, source, bytes)`; less than a line remains.
+    // Writes the full lines with `stream(target, source, bytes)`. Less than a line remains.
     template <class Stream>
     inline __attribute__((always_inline)) void flush(Stream stream) {
         if (filled < kLine)
@@ -105,7 +105,7 @@ struct Strip {
         line += full;
         filled -= full;
     }
-    // Writes what is left.
+    // Writes the remaining bytes.
     void finish() {
         copy_plain(line + skip, bytes + skip, filled - skip);
         skip = filled;

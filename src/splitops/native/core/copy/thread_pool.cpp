@@ -24,21 +24,21 @@ struct Job {
 };
 
 struct State {
-    std::mutex busy;  // held by the caller whose job runs; others work alone meanwhile
+    std::mutex busy;  // held by the caller whose job runs; other callers work alone in that time
     std::mutex mutex;
     std::condition_variable wake, finished;
     Job *job = nullptr;
-    std::size_t sequence = 0;  // of the last job, so that a worker takes each job once
-    int places = 0;            // workers that may still join the job
+    std::size_t sequence = 0;  // of the last job, so that a worker accepts each job once
+    int places = 0;            // number of workers that may still join the job
     int working = 0;
     int started = 0;
 };
 
 std::atomic<int> g_threads{1};
 
-// Leaked on purpose: sleeping workers refer to it until the process is gone. After a fork the child gets a new one,
-// since the parent's workers do not exist there. It is made when the library is loaded: a fork in the middle of that
-// would leave a child that waits for the end of it.
+// Leaked on purpose, because sleeping workers refer to it until the process ends. After a fork, the child gets a new
+// one, because the parent's workers do not exist there. It is created when the library is loaded: a fork during the
+// creation would leave a child that waits for it forever.
 State *g_state = [] {
     pthread_atfork(nullptr, nullptr, [] { g_state = new State; });
     return new State;
@@ -86,7 +86,7 @@ void run(std::size_t count, Task task, void *context) {
             for (; s.started < helpers; ++s.started)
                 std::thread(worker, &s).detach();
         } catch (const std::exception &) {
-            // No more threads, or no memory for them, to be had: those that exist, and this one, do the work.
+            // No more threads can be created: the existing ones and this one do the work.
         }
         s.job = &job;
         s.places = helpers;
@@ -98,7 +98,7 @@ void run(std::size_t count, Task task, void *context) {
         s.wake.notify_all();
     job.work();
     std::unique_lock<std::mutex> lock(s.mutex);
-    s.job = nullptr;  // a worker that wakes up now finds nothing to do
+    s.job = nullptr;  // a worker that wakes up now has no job
     s.finished.wait(lock, [&] { return s.working == 0; });
 }
 

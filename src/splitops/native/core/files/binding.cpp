@@ -18,7 +18,7 @@ namespace {
 using Table = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Buffer = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// The rows of a table as the structures that they are: each is made of 64-bit integers.
+// Reads the rows of a table as structures of 64-bit integers.
 template <class Row>
 std::vector<Row> rows_of(const Table &table) {
     static_assert(sizeof(Row) % sizeof(Offset) == 0);

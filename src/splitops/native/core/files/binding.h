@@ -1,4 +1,4 @@
-// What Python sees of the files' part of the core.
+// Python bindings of the core for files.
 #pragma once
 
 #include <nanobind/nanobind.h>

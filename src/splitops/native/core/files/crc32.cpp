@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0xEDB88320;  // bit-reflected
 
-// kTable[k][b]: the checksum register of byte b with k zero bytes behind it.
+// kTable[k][b]: checksum register of byte b followed by k zero bytes.
 constexpr auto kTable = [] {
     std::array<std::array<std::uint32_t, 256>, 8> table{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -31,7 +31,7 @@ constexpr auto kTable = [] {
     return table;
 }();
 
-// The product of two bit-reflected polynomials modulo the CRC's own.
+// Product of two bit-reflected polynomials modulo that of the CRC.
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
     std::uint32_t product = 0;
     for (std::uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
@@ -51,7 +51,7 @@ constexpr auto kPowers = [] {
     return powers;
 }();
 
-// x to the power of a number of bits, modulo the CRC's own polynomial.
+// x to the power of a number of bits, modulo the polynomial of the CRC.
 constexpr std::uint32_t power(std::uint64_t bits) {
     std::uint32_t result = 1u << 31;
     for (std::size_t k = 0; bits != 0; bits >>= 1, ++k)
@@ -60,7 +60,7 @@ constexpr std::uint32_t power(std::uint64_t bits) {
     return result;
 }
 
-// All functions below take and give the inverted register, as the algorithm has it inside.
+// All functions below use the inverted register, as inside the algorithm.
 std::uint32_t register_by_table(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
     for (; bytes >= 8; bytes -= 8, p += 8) {
         const std::uint32_t low = r ^ (p[0] | p[1] << 8 | p[2] << 16 | static_cast<std::uint32_t>(p[3]) << 24);
@@ -74,12 +74,12 @@ std::uint32_t register_by_table(std::uint32_t r, const unsigned char *p, std::si
 
 #if defined(__x86_64__)
 
-// "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Gopal and others, Intel, 2009), with
-// the bit-reflected polynomial. What multiplies the halves of 128 bits to move them over so many bits of the data:
+// "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Gopal and others, Intel, 2009), with the
+// bit-reflected polynomial. Multipliers of the halves of 128 bits, to move them over a number of bits of the data:
 consteval long long low_over(std::uint64_t bits) { return std::int64_t{power(bits + 32)} << 1; }
 consteval long long high_over(std::uint64_t bits) { return std::int64_t{power(bits - 32)} << 1; }
 
-// Whatever calls these has them inside: instructions that are coded for 128 bits alone wait for wide registers.
+// These are inlined into their callers: instructions encoded for 128 bits wait for wide registers.
 #define SPLITOPS_PCLMUL __attribute__((target("pclmul,sse4.1")))
 #define SPLITOPS_INSIDE __attribute__((target("pclmul,sse4.1"), always_inline)) inline
 #define SPLITOPS_VPCLMUL __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
@@ -93,16 +93,16 @@ SPLITOPS_INSIDE __m128i fold(__m128i value, __m128i by, __m128i next) {
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-// What 16 bytes and the ones behind them, a multiple of 16, leave in the register.
+// The register after 16 bytes and the bytes that follow, a multiple of 16.
 SPLITOPS_INSIDE std::uint32_t register_of(__m128i a, const unsigned char *p, std::size_t bytes) {
     const __m128i by_one = _mm_set_epi64x(high_over(128), low_over(128));
     const __m128i to_32 = _mm_set_epi64x(0, low_over(32));
-    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);  // the quotient's, and the polynomial
+    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);  // quotient and polynomial
     const __m128i low_halves = _mm_setr_epi32(~0, 0, ~0, 0);
     for (; bytes > 0; p += 16, bytes -= 16)
         a = fold(a, by_one, load(p));
 
-    // 128 bits to 64, to 32.
+    // Reduce 128 bits to 64, then to 32.
     a = _mm_xor_si128(_mm_srli_si128(a, 8), _mm_clmulepi64_si128(a, by_one, 0x10));
     a = _mm_xor_si128(_mm_srli_si128(a, 4), _mm_clmulepi64_si128(_mm_and_si128(a, low_halves), to_32, 0x00));
     __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(a, low_halves), barrett, 0x10);
@@ -110,7 +110,7 @@ SPLITOPS_INSIDE std::uint32_t register_of(__m128i a, const unsigned char *p, std
     return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(a, quotient), 1));
 }
 
-// Takes a multiple of 16 bytes, at least 64.
+// Requires a multiple of 16 bytes, at least 64.
 SPLITOPS_PCLMUL std::uint32_t register_by_folding(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
     const __m128i by_four = _mm_set_epi64x(high_over(512), low_over(512));
     const __m128i by_one = _mm_set_epi64x(high_over(128), low_over(128));
@@ -129,10 +129,10 @@ SPLITOPS_VPCLMUL inline __m512i load_wide(const unsigned char *at) { return _mm5
 
 SPLITOPS_VPCLMUL inline __m512i fold_wide(__m512i value, __m512i by, __m512i next) {
     const __m512i low = _mm512_clmulepi64_epi128(value, by, 0x00), high = _mm512_clmulepi64_epi128(value, by, 0x11);
-    return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // the exclusive or of three
+    return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // exclusive or of three
 }
 
-// The same with registers of 64 bytes. Takes a multiple of 16 bytes, at least 256.
+// The same with registers of 64 bytes. Requires a multiple of 16 bytes, at least 256.
 SPLITOPS_VPCLMUL std::uint32_t register_by_wide_folding(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
     const __m512i by_four = _mm512_set4_epi64(high_over(2048), low_over(2048), high_over(2048), low_over(2048));
     const __m512i by_one = _mm512_set4_epi64(high_over(512), low_over(512), high_over(512), low_over(512));

@@ -1,4 +1,4 @@
-// The CRC-32 of zlib, zip and PNG, with the processor's carry-less multiplication where it has one.
+// The CRC-32 of zlib, zip and PNG, computed with carry-less multiplication if the processor has it.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,13 @@
 
 namespace splitops::files {
 
-// The checksum of what `crc` is the checksum of (0: of nothing), followed by these bytes.
+// The checksum of bytes that follow others with the checksum `crc` (0: none).
 std::uint32_t crc32(std::uint32_t crc, const char *data, std::size_t bytes);
 
-// The same without the processor's help: what it is tested against.
+// The same without special instructions, as a reference for tests.
 std::uint32_t crc32_by_table(std::uint32_t crc, const char *data, std::size_t bytes);
 
-// Joins checksums of neighbours, the second of which has a given length.
+// Combines the checksums of adjacent bytes; the second has the given length.
 class CrcJoin {
   public:
     explicit CrcJoin(std::uint64_t bytes_of_second);

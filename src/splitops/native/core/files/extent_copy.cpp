@@ -25,19 +25,19 @@
 namespace splitops::files {
 namespace {
 
-constexpr Offset kLongRun = Offset{64} << 10;     // from here on, a call of the system for each run costs little
-constexpr Offset kCacheBytes = Offset{128} << 10;  // moved at a time: source and target stay in the caches
-constexpr Offset kPieceBytes = 1024;               // but each target gets so much at a time
+constexpr Offset kLongRun = Offset{64} << 10;     // from here on, a system call per run costs little
+constexpr Offset kCacheBytes = Offset{128} << 10;  // moved at a time, so that source and target stay in the caches
+constexpr Offset kPieceBytes = 1024;               // minimum for each target at a time
 constexpr Offset kReadBytes = Offset{64} << 10;    // read from each source lane at a time
-constexpr Offset kReadAtOnce = Offset{1} << 20;    // of all source lanes, where they are few
+constexpr Offset kReadAtOnce = Offset{1} << 20;    // read from all source lanes at a time, if they are few
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
-constexpr Offset kScattered = 512;                 // runs of so much are put in their places by the system
-constexpr std::size_t kVectors = 1024;             // what Linux takes at a time
-constexpr std::size_t kManyFiles = 64;             // synced all at once
-constexpr Offset kMostBytes = Offset{1} << 60;     // of a block: no machine has so many
+constexpr Offset kScattered = 512;                 // from here on, the system scatters the runs
+constexpr std::size_t kVectors = 1024;             // limit of Linux
+constexpr std::size_t kManyFiles = 64;             // from here on, files are synced at once
+constexpr Offset kMostBytes = Offset{1} << 60;     // of a block, more than any machine has
 constexpr auto kTick = std::chrono::milliseconds(50);
 
-// Whether a lane is read with the gaps between its rows, as one stretch of the file.
+// Whether a lane is read as one range of the file, with the gaps between its rows.
 bool is_read_whole(const Lane &lane) {
     return lane.used == lane.stride || (lane.used < kLongRun && lane.used * 2 >= lane.stride);
 }
@@ -52,18 +52,18 @@ struct Part {
     std::size_t source_count, target_count, move_count;
     std::size_t first_source, first_target, first_move;
     std::size_t first_block, blocks;
-    std::vector<bool> target_alone;  // of each target: one move fills it
-    bool scattered = false;          // the system reads each byte to where it is written from
-    std::vector<std::size_t> order;  // the moves by source and column, where it is so
-    Offset gap = 0;                  // the longest stretch that is read then and not used
-    Offset read_rows = 0;            // where it is not so: read and moved at a time
+    std::vector<bool> target_alone;  // for each target: whether one move fills it
+    bool scattered = false;          // the system reads each byte into its target buffer
+    std::vector<std::size_t> order;  // then: the moves, ordered by source and column
+    Offset gap = 0;                  // then: the longest range that is read and not used
+    Offset read_rows = 0;            // otherwise: read and moved at a time
     std::size_t bytes = 0;           // of the buffers of a block
 
     std::size_t source_of(const Move &move) const { return static_cast<std::size_t>(move.source_lane) - first_source; }
     std::size_t target_of(const Move &move) const { return static_cast<std::size_t>(move.target_lane) - first_target; }
 };
 
-// Whether no byte is read for two moves, and the moves are long: then no byte need be moved in memory.
+// Whether no two moves read the same byte, and all are long: then no byte has to be moved in memory.
 void find_scattered(Part &part) {
     Offset row = 0;
     for (std::size_t i = 0; i < part.move_count; ++i)
@@ -89,16 +89,16 @@ void find_scattered(Part &part) {
     part.scattered = true;
 }
 
-// The rows of a source that are moved at a time, so that both sides stay in the caches.
+// Number of rows of a source that are moved at a time, so that both sides stay in the caches.
 Offset rows_in_cache(const Part &part, Offset left) {
     Offset row = 0;
     for (std::size_t i = 0; i < part.source_count; ++i)
         row += pitch_of_source(part.sources[i]);
-    const Offset piece = part.moves[0].run;  // the others are much alike
+    const Offset piece = part.moves[0].run;  // the others are similar
     return std::clamp<Offset>(std::max(kCacheBytes / row, kPieceBytes / piece), 1, left);
 }
 
-// The rows of a block that are read at a time: all where the sources are many, else few, for a small buffer.
+// Number of rows of a block that are read at a time: all if there are many sources, otherwise few, for a small buffer.
 Offset rows_of_read(const Part &part, Offset rows) {
     Offset row = 0;
     for (std::size_t i = 0; i < part.source_count; ++i)
@@ -182,7 +182,7 @@ class Copy {
             for (std::size_t i = 1; i < rooms.size(); ++i)
                 others.emplace_back([this, room = &rooms[i]] { work_on(*room, false); });
         } catch (const std::exception &) {
-            // No more threads, or no memory for them, to be had: this one does the work.
+            // No more threads can be created: this one does the work.
         }
         work_on(rooms[0], true);
         for (std::thread &other : others)
@@ -195,7 +195,7 @@ class Copy {
     }
 
   private:
-    // The buffers of one thread.
+    // Buffers of one thread.
     struct Room {
         Room() = default;
         Room(std::size_t bytes, std::size_t widest) : sources(widest), targets(widest) {
@@ -205,7 +205,7 @@ class Copy {
                 throw std::bad_alloc();
 #if defined(__linux__)
             if (page == kLargePage)
-                ::madvise(data.get(), size, MADV_HUGEPAGE);  // 512 times fewer faults; nothing is lost if it fails
+                ::madvise(data.get(), size, MADV_HUGEPAGE);  // 512 times fewer page faults; a failure is harmless
 #endif
             gathered.resize(static_cast<std::size_t>(kCacheBytes));
         }
@@ -221,7 +221,7 @@ class Copy {
 
     Offset count() const { return static_cast<Offset>(blocks_); }
 
-    // Never throws: it runs on threads of its own.
+    // Must not throw, because it runs on threads of its own.
     void work_on(Room &room, bool caller) noexcept {
         auto last = std::chrono::steady_clock::now();
         std::size_t part = 0;
@@ -264,7 +264,7 @@ class Copy {
         done_.fetch_add(bytes, std::memory_order_relaxed);
     }
 
-    // Reads all rows to where they are written from; what is not used goes to `unused`.
+    // Reads all rows directly into the target buffers. Unused bytes go to `unused`.
     bool read_scattered(const Block &block, Room &room, char *unused) {
         const Part &part = *block.part;
         for (std::size_t next = 0; next < part.move_count;) {
@@ -292,7 +292,7 @@ class Copy {
         return true;
     }
 
-    // Adds room for bytes; room that goes on is the same room.
+    // Adds a destination, and merges it with the previous one if they are adjacent.
     static void add(std::vector<iovec> &vectors, char *to, Offset bytes) {
         const std::size_t size = static_cast<std::size_t>(bytes);
         if (!vectors.empty() && static_cast<char *>(vectors.back().iov_base) + vectors.back().iov_len == to)
@@ -301,7 +301,7 @@ class Copy {
             vectors.push_back({to, size});
     }
 
-    // Fills rooms with neighbouring bytes and forgets them.
+    // Reads consecutive bytes into the destinations, and clears these.
     bool read_vectors(const Lane &lane, Offset at, std::vector<iovec> &vectors) {
         const int file = work_.source_files[static_cast<std::size_t>(lane.file)];
         for (std::size_t i = 0; i < vectors.size();) {
@@ -402,7 +402,7 @@ class Copy {
         return false;
     }
 
-    // Moves rows that were read to the rows of the targets behind those that are done.
+    // Moves the rows that were read to the next rows of the targets.
     void move(const Block &block, Offset done, Room &room) {
         const Part &part = *block.part;
         const bool split = part.source_count == 1 && part.target_count == part.move_count;
@@ -422,7 +422,7 @@ class Copy {
         }
     }
 
-    // Every part of a row goes to a target of its own: what the kernels of array splits do.
+    // Each part of a row goes to its own target: uses the kernels of array splits.
     void split_rows(const Part &part, Offset first, Offset to_first, Offset rows, Room &room) {
         const Offset pitch = pitch_of_source(part.sources[0]);
         room.split.clear();
@@ -481,7 +481,7 @@ class Copy {
     const std::function<bool(Offset)> &tick_;
     const std::vector<Part> parts_;
     std::size_t blocks_ = 0, buffer_bytes_ = 0, widest_ = 0;
-    std::vector<std::vector<std::uint32_t>> checksums_;  // of each move, by blocks
+    std::vector<std::vector<std::uint32_t>> checksums_;  // of each move, for each block
     std::atomic<std::size_t> next_{0};
     std::atomic<Offset> done_{0};
     std::atomic<bool> stop_{false};
@@ -512,7 +512,7 @@ const char *problem_of_lanes(const std::vector<Lane> &lanes, const std::vector<P
     return nullptr;
 }
 
-// Whether the bytes and rows of the blocks can be counted: each lane alone has too few to overflow, not so their sum.
+// Whether the sums of bytes and rows of all blocks do not overflow. Those of a single lane do not.
 bool fits(const Work &work) {
     Offset bytes = 0, blocks = 0;
     for (const auto *lanes : {&work.sources, &work.targets})
@@ -554,7 +554,7 @@ const char *problem_of(const Work &work) {
         if (move.run < 1 || move.source_column < 0 || move.source_column > source.used - move.run ||
             move.target_column < 0 || move.target_column > target.used - move.run)
             return "a move is outside of its lanes";
-        // The moves of a lane stand in the order of its columns and leave no gap: nothing unread is written.
+        // The moves of a lane are in the order of its columns and leave no gap, so everything that is written was read.
         Offset &end = filled[static_cast<std::size_t>(move.target_lane)];
         if (move.target_column != end)
             return "the moves of a target leave a gap";

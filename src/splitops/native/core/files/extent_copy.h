@@ -1,5 +1,5 @@
-// Copies extents between files: rows of bytes that lie equally spaced in the sources are read, moved in memory
-// where they must be, and written equally spaced into the targets. Integers and file descriptors, nothing else.
+// Copies extents between files: equally spaced rows of bytes are read from sources, rearranged in memory if necessary,
+// and written equally spaced to targets. It only knows integers and file descriptors.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace splitops::files {
 
 using Offset = std::int64_t;
 
-// Row r of a lane: `used` bytes at `base + r * stride` of one file. Every lane belongs to one pass.
+// Row r of a lane is `used` bytes at `base + r * stride` of one file. Every lane belongs to one pass.
 struct Lane {
     Offset pass;
-    Offset file;  // its position among the descriptors
+    Offset file;  // index of the descriptor
     Offset base;
     Offset used;
     Offset stride;
 };
 
-// In every row of a pass: `run` bytes from one place in a lane that is read to one in a lane that is written.
+// In every row of a pass: copies `run` bytes from a column of a source lane to a column of a target lane.
 struct Move {
     Offset source_lane;
     Offset source_column;
@@ -29,7 +29,7 @@ struct Move {
     Offset run;
 };
 
-// Rows that are read, moved and written together, so many at a time.
+// Rows that are read, moved and written together, one block at a time.
 struct Pass {
     Offset rows;
     Offset block_rows;
@@ -37,15 +37,15 @@ struct Pass {
 
 struct Work {
     std::vector<Pass> passes;
-    std::vector<Lane> sources;  // in the order of the passes
-    std::vector<Lane> targets;  // the same; their moves fill every row
-    std::vector<Move> moves;    // the same
+    std::vector<Lane> sources;  // ordered by pass
+    std::vector<Lane> targets;  // ordered by pass; their moves fill every row
+    std::vector<Move> moves;    // ordered by pass
     std::vector<int> source_files;
     std::vector<int> target_files;
-    bool writing = true;  // false: the bytes are read for their checksums alone
+    bool writing = true;  // false: only compute checksums
 };
 
-// What went wrong first; `error` is an errno, or 0 where a source ended too early.
+// The first failure. `error` is an errno, or 0 if a source ended early.
 struct Failure {
     bool writing;
     Offset file;
@@ -54,18 +54,18 @@ struct Failure {
 };
 
 struct Outcome {
-    std::vector<std::uint32_t> checksums;  // of each move: the CRC-32 of its bytes, row after row
+    std::vector<std::uint32_t> checksums;  // CRC-32 of the bytes of each move, row after row
     std::optional<Failure> failure;
 };
 
-// Why the work is not consistent in itself; null where it is.
+// Returns why the work is inconsistent, or null.
 const char *problem_of(const Work &work);
 
-// Does work that has no problem, on `threads` threads, the caller's included. `tick` is called by the caller's thread
-// now and then with the bytes that are done so far; false from it ends the copy early. Throws std::bad_alloc.
+// Executes consistent work on `threads` threads, including the caller's, which calls `tick` repeatedly with the number
+// of bytes that are done; false from it stops the copy. Throws std::bad_alloc.
 Outcome copy_extents(const Work &work, int threads, const std::function<bool(Offset)> &tick);
 
-// Makes the data of files durable: one by one, or their whole file system at once where they are many. 0 or an errno.
+// Flushes files to disk one by one or, if there are many, their whole file system at once. Returns 0 or an errno.
 int sync_files(const std::vector<int> &files);
 
 }  // namespace splitops::files

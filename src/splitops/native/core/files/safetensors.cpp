@@ -15,8 +15,8 @@ namespace {
 
 using Size = std::int64_t;
 
-constexpr int kDigits = 18;  // of a number: none of so many overflows
-constexpr std::size_t kMaxRank = 64;  // as NumPy has it; a longer list is not kept in memory
+constexpr int kDigits = 18;  // of a number, so that it does not overflow
+constexpr std::size_t kMaxRank = 64;  // as in NumPy; a longer list is not stored
 
 struct Entry {
     std::string_view name;
@@ -31,7 +31,7 @@ struct Header {
     std::optional<std::string_view> metadata;
 };
 
-// Reads JSON without escapes; what it does not take is false, for a reader that says why.
+// Parses JSON without escapes. Fails on anything else, for which another parser finds the reason.
 class Scanner {
   public:
     explicit Scanner(std::string_view text) : at_(text.data()), end_(at_ + text.size()) {}
@@ -64,7 +64,7 @@ class Scanner {
         return true;
     }
 
-    // Adds the sizes of a list.
+    // Appends the sizes in a list.
     bool sizes(std::vector<Size> &found) {
         if (!take('['))
             return false;
@@ -80,7 +80,7 @@ class Scanner {
         return take(']');
     }
 
-    // Skips an object of any depth, which somebody else will read.
+    // Skips an object of any depth, which another parser will read.
     bool skip_object() {
         if (!take('{'))
             return false;
@@ -103,7 +103,7 @@ class Scanner {
             ++at_;
     }
 
-    // To the quotation mark that ends a string.
+    // Advances to the quotation mark that ends a string.
     bool skip_string() {
         for (++at_; at_ != end_ && *at_ != '"'; ++at_)
             if (*at_ == '\\' && ++at_ == end_)
@@ -118,7 +118,7 @@ class Scanner {
         for (; at_ != end_ && *at_ >= '0' && *at_ <= '9' && at_ - begin < kDigits; ++at_)
             found = found * 10 + (*at_ - '0');
         const auto digits = at_ - begin;
-        return digits > 0 && (digits == 1 || *begin != '0');  // another digit is not what follows a number
+        return digits > 0 && (digits == 1 || *begin != '0');  // no leading zero
     }
 
     const char *at_, *end_;
@@ -142,7 +142,7 @@ std::vector<Type> types_of(nb::dict bits) {
     return types;
 }
 
-// Whether a shape takes just so many bytes.
+// Whether a shape needs exactly this number of bytes.
 bool fills(const Size *shape, std::size_t rank, Size bits, Size bytes) {
     for (std::size_t i = 0; i < rank; ++i)
         if (__builtin_mul_overflow(bits, shape[i], &bits))
@@ -158,7 +158,7 @@ bool read_entry(Scanner &scanner, const std::vector<Type> &types, Entry &entry, 
         std::string_view key, code;
         if (!scanner.text(key) || !scanner.take(':'))
             return false;
-        // What cannot be read ends the entry: a second value of the key is not read in its place.
+        // Anything unreadable ends the entry, so that a duplicate key is not read instead.
         if (key == "dtype" && !typed && scanner.text(code)) {
             const auto same = [&](const Type &type) { return type.code == code; };
             entry.type = static_cast<std::size_t>(std::find_if(types.begin(), types.end(), same) - types.begin());
@@ -213,7 +213,7 @@ bool read(Scanner scanner, const std::vector<Type> &types, Header &header) {
     return scanner.at_end();
 }
 
-// Puts entries into the order of their bytes; whether these follow each other without a gap.
+// Sorts entries by offset. Returns whether they follow each other without gaps.
 bool sort(std::vector<Entry> &entries) {
     const auto before = [](const Entry &a, const Entry &b) {
         return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

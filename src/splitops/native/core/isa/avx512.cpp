@@ -34,13 +34,13 @@ void prepare_gather(Extent run, Extent pitch, GatherTable &t) {
     });
 }
 
-// A mask of that many of the first bytes of a vector.
+// A mask of the first `count` bytes of a vector.
 inline std::uint64_t first_bytes(Extent count) {
     return count >= kVector ? ~std::uint64_t{0} : count <= 0 ? 0 : (std::uint64_t{1} << count) - 1;
 }
 
-// A step reads whole vectors from the start of its first row and writes a whole vector; where these could reach too
-// far, it reads and writes as many bytes as there are.
+// A step reads whole vectors from the start of its first row and writes a whole vector. If these could extend too far,
+// it only reads and writes the bytes that exist.
 template <int Loads>
 SPLITOPS_AVX512 void gather_loaded(const GatherTable &t, const char *source, Extent count, Extent readable,
                                    char *target, Extent writable) {

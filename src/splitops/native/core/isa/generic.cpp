@@ -1,4 +1,4 @@
-// What any processor of the architecture has: plain C++, and on x86-64 stores that pass the caches by.
+// For every processor of the architecture: plain C++, and on x86-64 stores that bypass the caches.
 #include <cstring>
 
 #include "isa/instruction_sets.h"

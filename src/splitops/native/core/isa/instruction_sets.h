@@ -1,5 +1,5 @@
-// The kernels that this processor can run. Each instruction set has a file with its instructions, in which it
-// makes the kernels of runs.h and vectors.h; all of them give the same bytes.
+// The kernels that this processor can run. The file of each instruction set compiles the kernels of runs.h and
+// vectors.h with its instructions. All of them produce the same bytes.
 #pragma once
 
 #include <span>
@@ -13,10 +13,10 @@ namespace splitops {
 struct InstructionSet {
     const char *name;
     void (*copy_runs)(const Runs &runs);
-    // Copies whole lines to an aligned target, past the caches where that can be had.
+    // Copies whole lines to an aligned target, past the caches if possible.
     void (*stream_lines)(char *target, const char *source, Extent bytes);
 
-    // Null: there is none.
+    // Null if there is none.
     GatherCost gather_cost = nullptr;
     PrepareGather prepare_gather = nullptr;
     Gather gather = nullptr;
@@ -24,7 +24,7 @@ struct InstructionSet {
     TakeApartStreaming take_apart_streaming = nullptr;
 };
 
-// What any processor of the architecture has.
+// The set that every processor of the architecture has.
 InstructionSet generic();
 
 #if defined(__x86_64__)
@@ -34,9 +34,9 @@ InstructionSet avx512();
 InstructionSet neon();
 #endif
 
-// The one in use, at first the best that this processor has; all that it has, best first.
+// The set in use, initially the best one; and all that this processor has, best first.
 const InstructionSet &instruction_set();
 std::span<const InstructionSet> instruction_sets();
-void use_instruction_set(const InstructionSet &set);  // of these
+void use_instruction_set(const InstructionSet &set);  // one of instruction_sets()
 
 }  // namespace splitops

@@ -59,7 +59,7 @@ struct Pair {
     }
 };
 
-// No store is known here that passes the caches by.
+// Neon has no store that bypasses the caches.
 SPLITOPS_INLINE void stream_lines(char *target, const char *source, Extent bytes) {
     std::memcpy(target, source, static_cast<std::size_t>(bytes));
 }

@@ -9,7 +9,7 @@ namespace {
 
 #if defined(__x86_64__)
 
-constexpr unsigned kAvxState = 0x06;     // of XCR0: the system saves these registers
+constexpr unsigned kAvxState = 0x06;     // bits of XCR0: the system saves these registers
 constexpr unsigned kAvx512State = 0xE6;
 
 unsigned saved_state() {

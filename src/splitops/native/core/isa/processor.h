@@ -1,4 +1,5 @@
-// What the processor offers, and the system saves: asked of them, as not every compiler's library knows it.
+// Features that the processor has and the system supports. They are queried here because the libraries of some
+// compilers do not know all of them.
 #pragma once
 
 namespace splitops {

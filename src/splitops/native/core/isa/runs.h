@@ -1,5 +1,5 @@
-// Copying equally spaced runs of bytes one by one. All is inlined into its caller, so that the moves are those of
-// the instruction set that the caller is compiled for.
+// Copies equally spaced runs of bytes one by one. Everything is inlined into its caller, so that it uses the
+// instruction set for which the caller is compiled.
 #pragma once
 
 #include <cstring>
@@ -21,7 +21,7 @@ struct Runs {
 
 template <Extent Size>
 SPLITOPS_FORCE_INLINE void copy_fixed(char *target, const char *source) {
-    if constexpr (Size % 32 == 0) {  // compilers inline a memcpy with moves of 16 bytes even where there are wider ones
+    if constexpr (Size % 32 == 0) {  // compilers inline memcpy with moves of 16 bytes even if wider ones exist
         typedef char Wide __attribute__((vector_size(32), aligned(1), may_alias));
         for (Extent i = 0; i < Size; i += 32)
             *reinterpret_cast<Wide *>(target + i) = *reinterpret_cast<const Wide *>(source + i);
@@ -72,14 +72,14 @@ SPLITOPS_FORCE_INLINE void each_run(const Runs &r) {
         How::template copy<Size>(target, source, r.run);
 }
 
-// Size / 2 <= run <= Size: each run but the last is copied with what follows it, which the next one overwrites.
+// Size / 2 <= run <= Size: each run except the last is copied with bytes that follow it, which the next run overwrites.
 template <Extent Size>
 SPLITOPS_FORCE_INLINE void copy_overlapping(const Runs &r) {
     each_run<Fixed, Size>({r.target, r.target_pitch, r.source, r.source_pitch, r.run, r.count - 1});
     copy_twice<Size / 2>(r.target + (r.count - 1) * r.target_pitch, r.source + (r.count - 1) * r.source_pitch, r.run);
 }
 
-// One loop for each class of lengths, so that the length is not tested again for each run.
+// One loop for each class of lengths, so that the length is not tested for each run.
 SPLITOPS_FORCE_INLINE void copy_runs_inline(const Runs &r) {
     switch (r.run) {
         case 1: return each_run<Fixed, 1>(r);

@@ -1,9 +1,9 @@
-// The kernels of vectors: neighbouring runs taken apart by transposing, lone runs gathered by shuffles. Only for the
-// file of an instruction set, which has defined before
-//   SPLITOPS_SIMD    the attribute of functions that use its instructions, SPLITOPS_INLINE that of inlined ones,
-//   Pair             two vectors of 16 bytes that go through the same steps,
-//   stream_lines     copying whole lines past the caches.
-// All is of that file alone, so that no two instruction sets share a function.
+// The vector kernels: adjacent runs are separated by transposing, single runs are gathered by shuffles. Only for the
+// file of an instruction set, which must define before:
+//   SPLITOPS_SIMD    attribute of functions that use its instructions; SPLITOPS_INLINE for inlined functions
+//   Pair             two vectors of 16 bytes that go through the same steps
+//   stream_lines     copies whole lines past the caches
+// Everything is local to that file, so that no two instruction sets share a function.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace splitops {
 namespace {
 
 constexpr Extent kVector = LaneTable::kVector;
-constexpr Extent kFetchBytes = 4 * kLine;  // fetched at once, so that it takes no time to see how many
+constexpr Extent kFetchBytes = 4 * kLine;  // prefetched at once, to save counting them
 
-// Interleaving the halves of a list of vectors, as often as halving the list leaves one, transposes it.
+// Interleaving the halves of a list of vectors, log2(size) times, transposes it.
 template <int Lane>
 SPLITOPS_INLINE void interleave(Pair *v) {
     constexpr int lanes = static_cast<int>(kVector) / Lane;
@@ -31,11 +31,11 @@ SPLITOPS_INLINE void interleave(Pair *v) {
         v[i] = mixed[i];
 }
 
-// One step: loads are `pitch` bytes apart, and the runs go to `row` of the targets.
+// One step: loads are `pitch` bytes apart, and the runs are written to `row` of the targets.
 template <int Lane, bool Spreads, bool Packs>
 SPLITOPS_INLINE void take_step(const LaneTable &t, const char *from, Extent pitch, Extent row, char *const *targets) {
     constexpr int lanes = static_cast<int>(kVector) / Lane;
-    const Extent equal = row * t.run[0];  // without gaps all runs are equal, and the halves follow each other
+    const Extent equal = row * t.run[0];  // without gaps, all runs are equal, and the halves follow each other
     const auto store = [&](Pair v, int part) SPLITOPS_SIMD {
         char *to = targets[part] + (Packs ? row * t.run[part] : equal);
         if (Packs)
@@ -43,7 +43,7 @@ SPLITOPS_INLINE void take_step(const LaneTable &t, const char *from, Extent pitc
         else
             v.store(to);
     };
-    const int parts = t.parts;  // not read again after each store
+    const int parts = t.parts;  // a local copy is not read again after each store
     Pair v[lanes];
     const char *low = from, *high = from + lanes * pitch;
 #pragma GCC unroll 16
@@ -59,7 +59,7 @@ SPLITOPS_INLINE void take_step(const LaneTable &t, const char *from, Extent pitc
     if (lanes >= 16)
         interleave<Lane>(v);
 #pragma GCC unroll 8
-    for (int i = 0; i < lanes / 2; ++i) {  // the last interleaving, as far as there are parts
+    for (int i = 0; i < lanes / 2; ++i) {  // the last interleaving, for the existing parts
         if (2 * i < parts)
             store(Pair::low<Lane>(v[i], v[i + lanes / 2]), 2 * i);
         if (2 * i + 1 < parts)
@@ -67,15 +67,15 @@ SPLITOPS_INLINE void take_step(const LaneTable &t, const char *from, Extent pitc
     }
 }
 
-// Loads that reach beyond the source, and stores that reach behind the targets, are left to the last steps.
+// Loads past the end of the source, and stores past the end of the targets, are left to the last steps.
 template <int Lane, bool Spreads, bool Packs>
 struct Steps {
     static constexpr Extent loads = kHalves * kVector / Lane;
     const LaneTable &t;
-    const Extent rows = loads * t.rows;  // of a step
+    const Extent rows = loads * t.rows;  // rows of a step
     const Extent load_pitch = t.rows * t.pitch;
 
-    // How many whole steps can be taken at once.
+    // The number of whole steps that are possible.
     SPLITOPS_INLINE Extent whole(Extent count, Extent readable) const {
         const Extent reach = (loads - 1) * load_pitch + kVector;
         return std::min(count / rows, readable < reach ? 0 : (readable - reach) / (loads * load_pitch) + 1);
@@ -83,7 +83,7 @@ struct Steps {
     SPLITOPS_INLINE void take(const char *source, Extent row, char *const *targets) const {
         take_step<Lane, Spreads, Packs>(t, source, load_pitch, row, targets);
     }
-    // Less than a whole step, or one at the end of the source or of the targets.
+    // A partial step, or one at the end of the source or of the targets.
     SPLITOPS_INLINE void take_last(const char *source, Extent count, Extent readable, char *const *targets) const {
         alignas(32) char in[loads * kVector] = {};
         alignas(32) char out[LaneTable::kMaxParts][4 * kVector];
@@ -105,7 +105,7 @@ struct Plainly {
                                   char *const *targets) {
         const Steps<Lane, Spreads, Packs> steps{t};
         Extent whole = steps.whole(count, readable);
-        if (Packs) {  // the stores of short runs reach over several steps
+        if (Packs) {  // the stores of short runs extend over several steps
             const Extent shortest = *std::min_element(t.run, t.run + t.parts);
             whole = std::min(whole, std::max<Extent>(0, count - (kVector + shortest - 1) / shortest) / steps.rows);
         }
@@ -134,7 +134,7 @@ struct Streaming {
     template <int Lane, bool Spreads, bool Packs>
     static SPLITOPS_SIMD void run(const LaneTable &table, const char *source, Extent count, Extent readable,
                                   Strip *strips, Ahead &progress) {
-        const LaneTable t = table;  // of our own, like what is next: no store of a byte can change them
+        const LaneTable t = table;  // local copies, which no store of a byte can change
         Ahead ahead = progress;
         const Steps<Lane, Spreads, Packs> steps{t};
         const Extent step_bytes = steps.loads * steps.load_pitch;
@@ -182,7 +182,7 @@ void take_apart_as(const LaneTable &t, Rest... rest) {
     }
 }
 
-// The rows of a step of gathering that cost the fewest instructions a byte.
+// The rows of a gathering step with the fewest instructions per byte.
 struct BestRows {
     Extent rows;
     double cost;
@@ -207,7 +207,7 @@ void prepare_gather(Extent run, Extent pitch, GatherTable &t) {
                    [&](int i, int from) { t.index[from / kVector][i] = static_cast<std::uint8_t>(from % kVector); });
 }
 
-// A step takes two times the rows of the table.
+// A step copies twice the rows of the table.
 template <int Loads>
 SPLITOPS_SIMD void gather_loaded(const GatherTable &t, const char *source, Extent count, Extent readable,
                                         char *target, Extent writable) {
@@ -251,7 +251,7 @@ void take_apart_streaming(const LaneTable &t, const char *source, Extent count, 
     take_apart_as<Streaming, const char *, Extent, Extent, Strip *, Ahead &>(t, source, count, readable, strips, ahead);
 }
 
-// A set whose kernels are those of its vectors.
+// The instruction set with these vector kernels.
 InstructionSet with_vectors(const char *name, void (*copy_runs)(const Runs &)) {
     return {
         .name = name,

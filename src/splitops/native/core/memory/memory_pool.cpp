@@ -28,11 +28,11 @@ struct State {
     PoolCounters counters{};
 };
 
-// Never destroyed: arrays may outlive the destructors of static objects.
+// Never destroyed, because arrays may outlive static objects.
 State &state() {
     static State *instance = [] {
         State *created = new State;
-        // A child must not inherit a mutex that another thread of its parent held.
+        // A child process must not inherit a mutex that another thread of its parent has locked.
         pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
                        [] { state().mutex.unlock(); });
         return created;
@@ -40,7 +40,7 @@ State &state() {
     return *instance;
 }
 
-// Four capacities for each doubling up to 2 MiB, then whole huge pages: at most a quarter is unused.
+// Four capacities per doubling up to 2 MiB, then whole huge pages: at most a quarter is unused.
 std::size_t round_up(std::size_t bytes) {
     if (bytes > SIZE_MAX - kHugePage)
         throw std::bad_alloc();
@@ -50,7 +50,7 @@ std::size_t round_up(std::size_t bytes) {
         while (step * 8 <= bytes)
             step *= 2;
     }
-    return bytes == 0 ? step : (bytes + step - 1) / step * step;  // a slab of nothing would never be in excess
+    return bytes == 0 ? step : (bytes + step - 1) / step * step;  // an empty slab would never be in excess
 }
 
 Slab allocate(std::size_t capacity) {
@@ -63,7 +63,7 @@ Slab allocate(std::size_t capacity) {
             throw std::bad_alloc();
         return slab;
     }
-    // One huge page more than needed, so that an aligned range can be cut out of it.
+    // One more huge page than needed, so that an aligned range can be cut out of it.
     const std::size_t length = capacity + kHugePage;
     void *mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED)
@@ -76,7 +76,7 @@ Slab allocate(std::size_t capacity) {
         munmap(start + head + capacity, kHugePage - head);
     slab.data = start + head;
 #ifdef MADV_HUGEPAGE
-    madvise(slab.data, capacity, MADV_HUGEPAGE);  // a hint: without it the slab only takes more page faults
+    madvise(slab.data, capacity, MADV_HUGEPAGE);  // only a hint, which saves page faults
 #endif
     return slab;
 }
@@ -88,7 +88,7 @@ void deallocate(const Slab &slab) noexcept {
         munmap(slab.data, slab.capacity);
 }
 
-// Moves the oldest idle slabs over `limit` into `out`, to be freed outside of the lock.
+// Moves the oldest idle slabs in excess of `limit` to `out`, to be freed outside the lock.
 void take_excess(State &s, std::size_t limit, std::list<Slab> &out) {
     while (s.counters.idle_bytes > limit) {
         const auto oldest = s.idle.by_age.begin();
@@ -126,7 +126,7 @@ Slab acquire(std::size_t bytes) {
     {
         std::lock_guard<std::mutex> lock(s.mutex);
         const auto found = s.idle.by_capacity.lower_bound(capacity);
-        // A much larger slab is left for a request of its own size.
+        // A much larger slab is kept for a request of its size.
         if (found != s.idle.by_capacity.end() && found->first - capacity <= capacity / 4) {
             const auto entry = found->second;
             const Slab slab = *entry;
@@ -171,7 +171,7 @@ void release(Slab slab) noexcept {
             take_excess(s, s.counters.limit, excess);
         }
     } catch (const std::bad_alloc &) {
-        // No memory to remember the slab by: it is freed instead.
+        // There is no memory for a list entry, so the slab is freed.
     }
     if (!kept)
         deallocate(slab);

@@ -1,7 +1,7 @@
-// The memory of fresh outputs: slabs that return when their last user lets go, and are used again.
+// Pool of memory for new outputs: slabs return to it when their last user releases them, and are reused.
 //
-// Reuse is what makes a fresh copy fast: a page that is new to the process costs several times the
-// copying of its bytes. What lies idle is bounded by `limit`. All functions are thread-safe.
+// Reuse makes copies fast: the first access to a new page costs several times the copying of its bytes. The idle bytes
+// are limited by `limit`. All functions are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 namespace splitops {
 
 struct Slab {
-    char *data = nullptr;  // aligned to 64 bytes, to 2 MiB from 2 MiB on
+    char *data = nullptr;  // aligned to 64 bytes or, from 2 MiB on, to 2 MiB
     std::size_t capacity = 0;
-    bool fresh = false;  // its pages have not been written yet
+    bool fresh = false;  // its pages have not been touched yet
 };
 
 struct PoolCounters {
@@ -22,7 +22,7 @@ namespace memory_pool {
 
 Slab acquire(std::size_t bytes);  // throws std::bad_alloc
 void release(Slab slab) noexcept;
-void set_limit(std::size_t bytes);  // of the idle bytes; what is over it is freed at once
+void set_limit(std::size_t bytes);  // of idle bytes; the excess is freed at once
 void free_idle();
 PoolCounters counters();
 

@@ -3,9 +3,9 @@
 namespace splitops {
 namespace {
 
-// Whether an array can be made by filling its fields as NumPy fills them, which is less work than asking NumPy: without
-// it lists of 100 000 parts take a fifth longer (`python -m dev.benchmarks views many`).
-// Only for releases whose arrays are known to be no more than these fields, with extents from PyDimMem_NEW.
+// Whether an array can be created by filling its fields like NumPy does, which is faster than calling NumPy: without
+// it, lists of 100 000 parts take a fifth longer (`python -m dev.benchmarks views many`). Only for releases whose
+// arrays are known to have no other fields, with extents from PyDimMem_NEW.
 bool fields_are_known() {
 #ifdef Py_GIL_DISABLED
     return false;
@@ -27,7 +27,7 @@ PyObject *ArrayMaker::make(char *data, PyObject *owner) {
                                            flags_, nullptr);
     if (array == nullptr)
         return nullptr;
-    // PyArray_SetBaseObject walks the chain of bases for every array; here the owner is the end of it.
+    // PyArray_SetBaseObject follows the chain of bases for every array. Here the owner is the end of it.
     fields(array)->base = Py_NewRef(owner);
     last_ = alike_ && ndim_ > 0 && fields_are_known() ? fields(array) : nullptr;
     return array;

@@ -1,23 +1,23 @@
-// Arrays that are made one after the other and differ in little: the parts of one split.
+// Creates arrays that differ little, one after the other: the parts of one split.
 #pragma once
 
 #include "python/numpy_api.h"
 
 namespace splitops {
 
-// Makes arrays of one dtype. All have the same extents but for one axis.
+// Creates arrays of one dtype. All have the same extents except along one axis.
 class ArrayMaker {
   public:
-    npy_intp shape[NPY_MAXDIMS];    // to be filled before the first array is made
-    npy_intp strides[NPY_MAXDIMS];  // likewise, unless they are those that NumPy gives a new array
+    npy_intp shape[NPY_MAXDIMS];    // must be set before the first array is created
+    npy_intp strides[NPY_MAXDIMS];  // must be set, too, unless they are the default strides of a new array
 
-    // `axis`: the one whose extents differ; -1: none. `strided`: with `strides`. `alike`: arrays of equal extents have
-    // equal flags, so that one tells those of the next.
+    // `axis`: the axis whose extents differ, or -1. `strided`: use `strides`. `alike`: arrays of equal extents have
+    // equal flags, so those of one array apply to the next.
     ArrayMaker(PyArray_Descr *descr, int ndim, int axis, bool strided, int flags, bool alike)
         : descr_(descr), ndim_(ndim), axis_(axis), strided_(strided), flags_(flags), alike_(alike) {}
 
-    // An array at `data`, in memory that `owner` keeps, with `extent` on the axis; null with an error set. The array
-    // made before must still be there.
+    // An array at `data`, in memory that `owner` keeps, with `extent` on the axis; null with an error set. The previous
+    // array must still exist.
     PyObject *operator()(char *data, npy_intp extent, PyObject *owner) {
         if (last_ != nullptr && (axis_ < 0 || extent == shape[axis_]))
             return make_alike(data, owner);
@@ -35,7 +35,7 @@ class ArrayMaker {
     bool strided_;
     int flags_;
     bool alike_;
-    const PyArrayObject_fields *last_ = nullptr;  // of the current extents, where others may be made like it
+    const PyArrayObject_fields *last_ = nullptr;  // with the current extents, if other arrays can be created like it
 };
 
 }  // namespace splitops

@@ -25,29 +25,30 @@ static_assert(sizeof(npy_intp) == sizeof(Extent), "NumPy's extents are handed to
 
 constexpr std::size_t kAlignment = kLine;
 
-// Outputs that fit the first-level cache lie in the object that owns them: one allocation instead of two, and none of them pooled.
+// Outputs that fit the first-level cache are stored in the object that owns them: one allocation instead of two, not
+// pooled.
 constexpr std::size_t kInlineBytes = std::size_t{32} << 10;
 
-// Buffers that lie so near to one another, as those of arrays made in turn do, are proved disjoint together.
+// Buffers at most this far apart, such as arrays created one after the other, are checked to be disjoint together.
 constexpr std::intptr_t kNear = 2 * kLine;
 
-// From so many parts in one piece, none so long that it is worth a release of the interpreter, each is copied on its
-// own: to plan so many takes longer than to copy them.
+// From this number of contiguous parts on, if none is long enough to release the interpreter for, each is copied alone:
+// planning them takes longer than copying.
 constexpr std::size_t kManyPieces = 256;
 constexpr Extent kLongPiece = kReleaseBytes;
 
-// So many buffers ahead their extents are fetched, and they themselves before: a hundred thousand are in no cache
-// (`python -m dev.benchmarks many`).
+// Extents are prefetched this number of buffers ahead, and the buffers themselves before: a hundred thousand are not
+// cached (`python -m dev.benchmarks many`).
 constexpr std::size_t kAhead = 8;
 constexpr std::size_t kFarAhead = 3 * kAhead;
 
-// The owner of output memory: the base object of the parts that lie in it. It exports its bytes as a
-// writeable buffer, so that NumPy lets the user of a part turn its `writeable` flag off and on again.
+// The owner of output memory: the base object of the parts in it. It exports its bytes as a writeable buffer, so that
+// NumPy lets users clear and set the `writeable` flag of a part.
 struct Block {
     PyObject_VAR_HEAD
     char *data;
     Py_ssize_t bytes;
-    Slab slab;  // no data: the bytes follow this object
+    Slab slab;  // without data, the bytes follow this object
 };
 
 PyTypeObject *g_block_type = nullptr;
@@ -89,16 +90,16 @@ Block *new_block(std::size_t bytes) {
     return block;
 }
 
-// Whether an element is only its bytes. Elements that own memory or objects go through NumPy's own copy,
-// and so does every new-style dtype whose meaning is not known here.
+// Whether an element consists of its bytes only. Elements that own memory or objects are copied by NumPy, as is every
+// new-style dtype with unknown meaning.
 bool is_plain(PyArrayObject *array) {
     PyArray_Descr *descr = PyArray_DESCR(array);
     return PyDataType_ISLEGACY(descr) && !PyDataType_REFCHK(descr) &&
            !PyDataType_FLAGCHK(descr, NPY_ITEM_HASOBJECT) && PyDataType_ELSIZE(descr) != 0;
 }
 
-// Whether two dtypes are equal: 1 or 0, or -1 with an error set. Those of variable-width strings differ in what stands
-// for a missing one too, which NumPy's own equivalence leaves out: a copy would write something else.
+// Whether two dtypes are equal: 1 or 0, or -1 with an error set. Dtypes of variable-width strings may differ in their
+// missing value, which NumPy's equivalence ignores: a copy would write something else.
 int same_dtype(PyArray_Descr *one, PyArray_Descr *other) {
     if (one == other)
         return 1;
@@ -107,7 +108,7 @@ int same_dtype(PyArray_Descr *one, PyArray_Descr *other) {
     return PyObject_RichCompareBool(reinterpret_cast<PyObject *>(one), reinterpret_cast<PyObject *>(other), Py_EQ);
 }
 
-// Bytes of one position along the axis. It fits: the array has at least as many bytes, unless it is empty.
+// Bytes of one position along the axis. It cannot overflow: the array has at least as many bytes, unless it is empty.
 Extent bytes_per_position(PyArrayObject *array, const Cuts &cuts) {
     if (PyArray_SIZE(array) == 0)
         return 0;
@@ -118,8 +119,8 @@ Extent bytes_per_position(PyArrayObject *array, const Cuts &cuts) {
     return bytes;
 }
 
-// Where the parts of an array go. Extents and strides are those of the plan and copies: while the bytes move, another
-// thread may give an array another shape, which frees those that it had.
+// The targets of the parts of an array. Extents and strides are those of the plan, and copies: while the bytes move,
+// another thread may give an array another shape, which frees the old ones.
 class Targets {
   public:
     Targets(PyArrayObject *array, const Cuts &cuts)
@@ -135,13 +136,13 @@ class Targets {
     Targets(const Targets &) = delete;
     Targets &operator=(const Targets &) = delete;
 
-    // Adds the next part; the array is its buffer where that is the caller's, and not C-contiguous.
+    // Adds the next part. `array` is its buffer if that is the caller's and not C-contiguous.
     void add(char *data, Extent offset, Extent size, PyArrayObject *array = nullptr) {
         const Extent *strides = array == nullptr ? nullptr : copied_strides(array);
-        bytes_ += static_cast<std::size_t>(size * unit_);  // buffers that lie on one another may have any sum
+        bytes_ += static_cast<std::size_t>(size * unit_);  // overlapping buffers may have any sum
         in_one_piece_ = in_one_piece_ && strides == nullptr;
         if (in_one_piece_ && !targets_.empty()) {
-            // What follows its neighbour in both memories is one copy with it.
+            // A part that follows its neighbour in both memories is copied with it.
             SplitTarget &last = targets_.back();
             if (last.offset + last.size == offset && last.data + last.size * unit_ == data) {
                 last.size += size;
@@ -183,7 +184,7 @@ class Targets {
             split_copy(source_, targets_.data(), targets_.size(), squeeze_, fresh);
     }
 
-    // To plan the copying takes longer than to copy so little from one place to one other.
+    // Planning takes longer than copying this little from one range to another.
     void copy_pieces() const {
         const bool stream = bytes_ >= static_cast<std::size_t>(thresholds().stream);
         const std::size_t n = targets_.size();
@@ -199,8 +200,8 @@ class Targets {
 
     SplitSource source_;
     bool squeeze_;
-    Extent unit_;         // bytes of one position along the axis
-    bool in_one_piece_;   // each part is one stretch of bytes, in the source and in its target
+    Extent unit_;         // bytes per position along the axis
+    bool in_one_piece_;   // each part is contiguous, in the source and in its target
     Extent longest_ = 0;  // of the targets, along the axis
     std::size_t bytes_ = 0;
     Extent strides_[NPY_MAXDIMS];
@@ -227,20 +228,20 @@ PyObject *make_numpy_copies(PyArrayObject *array, const Cuts &cuts) {
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Copies into the caller's arrays: all are checked before the first is written.
+// Copies into the caller's arrays. All are checked before the first is written.
 class Filling {
   public:
-    // `proving`: whether `is_disjoint` will be asked.
+    // `proving`: whether `is_disjoint` will be called.
     Filling(PyArrayObject *array, const Cuts &cuts, bool proving)
         : array_(array), cuts_(cuts), targets_(array, cuts), stretches_(kNear), proving_(proving) {}
 
-    // Whether the arrays of `out` fit the parts; false with an error set.
+    // Whether the arrays of `out` match the parts; false with an error set.
     bool check(PyObject *out);
 
-    // Whether, after the check, they surely share no memory: with the data, one another, or within themselves.
+    // After the check: whether they certainly share no memory with the data, each other or themselves.
     bool is_disjoint();
 
-    // Copies, after the check. False with an error set.
+    // Copies after the check. False with an error set.
     bool run();
 
     // The arrays of `out`, in the container of the parts.
@@ -251,10 +252,10 @@ class Filling {
 
     PyArrayObject *array_;
     const Cuts &cuts_;
-    nb::object buffers_;  // references of our own: another thread may change a list while the bytes are copied
+    nb::object buffers_;  // own references, because another thread may change a list while the bytes are copied
     Targets targets_;
     Stretches stretches_;
-    bool proving_;  // so far no buffer may lie on itself
+    bool proving_;  // so far, no buffer overlaps itself
 };
 
 PyArrayObject *const *arrays_of(const nb::object &tuple) {
@@ -284,13 +285,13 @@ bool Filling::check(std::size_t index, const npy_intp *shape, PyArrayObject *tar
     return true;
 }
 
-// Both lines that a small object can lie in.
+// Both lines that a small object may be in.
 inline void fetch_object(PyObject *object) {
     __builtin_prefetch(object, 1);
     __builtin_prefetch(reinterpret_cast<char *>(object) + sizeof(PyArrayObject_fields) - 1, 1);
 }
 
-// The items of a tuple or list as a tuple, whose references no other thread takes away.
+// The items of a tuple or list as a tuple, whose references no other thread can remove.
 nb::object as_tuple(PyObject *sequence) {
     if (PyList_CheckExact(sequence)) {
         nb::ft_object_guard guard(sequence);
@@ -300,7 +301,7 @@ nb::object as_tuple(PyObject *sequence) {
             return tuple;
         PyObject *const *items = reinterpret_cast<PyListObject *>(sequence)->ob_item;
         const Py_ssize_t far = static_cast<Py_ssize_t>(kFarAhead);
-        if (PyList_GET_SIZE(sequence) == n) {  // to make a tuple may collect garbage, which runs other code
+        if (PyList_GET_SIZE(sequence) == n) {  // creating a tuple may collect garbage, which runs other code
             for (Py_ssize_t i = 0; i < n; ++i) {
                 if (i + far < n)
                     fetch_object(items[i + far]);
@@ -431,7 +432,7 @@ PyObject *make_plain_copies(PyArrayObject *array, const Cuts &cuts, bool separat
     return parts.release().ptr();
 }
 
-// Runs what may find no memory; false or null then, with a MemoryError set.
+// Runs a function that may run out of memory; false or null then, with a MemoryError set.
 template <class Body>
 auto in_memory(Body &&body) -> decltype(body()) {
     try {
@@ -471,7 +472,7 @@ bool copy_into(PyArrayObject *array, const Cuts &cuts, PyObject *out) {
 }
 
 PyObject *fill(PyArrayObject *array, const Cuts &cuts, PyObject *out) {
-    if (!PyTuple_CheckExact(out) && !PyList_CheckExact(out))  // it may give other items the next time it is asked
+    if (!PyTuple_CheckExact(out) && !PyList_CheckExact(out))  // it may return other items the next time
         Py_RETURN_NONE;
     return in_memory([&]() -> PyObject * {
         Filling filling(array, cuts, true);

@@ -7,7 +7,7 @@ namespace nb = nanobind;
 namespace splitops {
 namespace {
 
-// Bounds the number of dimensions of the messages below and of the arrays in Cuts.
+// Limits the number of dimensions of the messages below and of the arrays in Cuts.
 static_assert(NPY_MAXDIMS <= 64, "Cuts keeps its shape inline");
 
 bool read_integers(PyObject *tuple, const char *what, std::vector<npy_intp> &out) {

@@ -1,4 +1,4 @@
-// The checked form of one split: where an axis is cut. Every bound is proved here, once.
+// The checked form of one split: where an axis is divided. Every bound is checked here, once.
 #pragma once
 
 #include "python/numpy_api.h"
@@ -8,7 +8,7 @@
 
 namespace splitops {
 
-// As std::equal, which calls memcmp: too much for two or three words.
+// Like std::equal, which calls memcmp: too expensive for two or three words.
 inline bool same_extents(const npy_intp *a, const npy_intp *b, int ndim) {
     int i = 0;
     while (i < ndim && a[i] == b[i])
@@ -17,10 +17,10 @@ inline bool same_extents(const npy_intp *a, const npy_intp *b, int ndim) {
 }
 
 struct Cuts {
-    int ndim = 0;                      // -1: more than any array has
+    int ndim = 0;                      // -1: more than any array can have
     int axis = 0;
     bool squeeze = false;              // drop the axis from the parts; every size is 1
-    bool listed = false;               // give the parts as a list instead of a tuple
+    bool listed = false;               // return the parts in a list instead of a tuple
     npy_intp shape[NPY_MAXDIMS];       // of the array to split
     std::vector<npy_intp> offsets;     // of each part along the axis
     std::vector<npy_intp> sizes;       // of each part along the axis
@@ -32,13 +32,13 @@ struct Cuts {
         return PyArray_NDIM(array) == ndim && same_extents(shape, PyArray_DIMS(array), ndim);
     }
 
-    // The tuple or list of the parts, whose items the caller sets next; null with an error set.
+    // A tuple or list for the parts, whose items the caller sets next; null with an error set.
     PyObject *new_container() const {
         const Py_ssize_t n = static_cast<Py_ssize_t>(count());
         return listed ? PyList_New(n) : PyTuple_New(n);
     }
 
-    // The shape of part `index`, into `out`. Only the extent of the axis differs from part to part.
+    // Writes the shape of part `index` to `out`. Only the extent of the axis differs between parts.
     void part_shape(std::size_t index, npy_intp *out) const {
         int n = 0;
         for (int i = 0; i < ndim; ++i) {
@@ -50,7 +50,7 @@ struct Cuts {
     }
 };
 
-// A tuple or list of ints as a tuple of its own, which no other thread can change; null with a TypeError set.
+// Copies a tuple or list of ints to a new tuple, which no other thread can change; null with a TypeError set.
 PyObject *integer_tuple(PyObject *sequence, const char *what);
 
 // Fills `cuts` from tuples; false with a Python error set (TypeError or ValueError).
@@ -59,7 +59,7 @@ bool read_cuts(PyObject *shape, Py_ssize_t axis, PyObject *offsets, PyObject *si
 // `object` as an exact np.ndarray, or null with a TypeError set.
 PyArrayObject *exact_array(PyObject *object);
 
-// The ValueError of a plan for one shape that is given an array of another.
+// Sets the ValueError for an array that does not have the shape of the plan.
 void set_shape_error(PyObject *shape, PyArrayObject *array);
 
 }  // namespace splitops

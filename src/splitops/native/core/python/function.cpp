@@ -16,11 +16,11 @@ namespace nb = nanobind;
 namespace splitops {
 namespace {
 
-// A key is a short list of words: dtype address, rank, extents, then each argument with its type. It is
-// exact: two calls have the same words only if their arguments have the same types and values.
-constexpr std::size_t kMaxWords = 96;  // those of any array, and a few dozen lengths
+// A key is a short list of words: dtype address, rank, extents, then each argument with its type. It is exact: two
+// calls have the same words only if their arguments have the same types and values.
+constexpr std::size_t kMaxWords = 96;  // the words of any array, and a few dozen lengths
 constexpr Py_ssize_t kMaxParameters = 16;
-constexpr std::size_t kMaxParts = 4096;  // longer plans are not kept: the memory is bounded
+constexpr std::size_t kMaxParts = 4096;  // longer plans are not cached, to limit the memory
 constexpr std::size_t kWays = 4;
 constexpr std::size_t kSets = 64;
 
@@ -74,7 +74,7 @@ bool push_numbers(Key &key, PyArrayObject *array, npy_intp count, npy_intp strid
     return true;
 }
 
-// Lengths as NumPy mostly has them: int64 or int32, of rank 0 or 1. The type tells them from a list.
+// Lengths as NumPy usually has them: int64 or int32, of rank 0 or 1. The type distinguishes them from a list.
 bool push_array(Key &key, PyArrayObject *array) {
     const int ndim = PyArray_NDIM(array);
     if (ndim > 1 || !PyArray_ISBEHAVED_RO(array))
@@ -96,7 +96,7 @@ bool push_argument(Key &key, PyObject *object) {
     if (PyTuple_CheckExact(object))
         return key.push(kTuple) && push_items(key, &PyTuple_GET_ITEM(object, 0), PyTuple_GET_SIZE(object));
     if (PyList_CheckExact(object)) {
-        nb::ft_object_guard guard(object);  // no other thread may change the list meanwhile
+        nb::ft_object_guard guard(object);  // another thread must not change the list now
         return key.push(kList) && push_items(key, reinterpret_cast<PyListObject *>(object)->ob_item,
                                              PyList_GET_SIZE(object));
     }
@@ -109,7 +109,7 @@ std::int64_t word_of(PyArray_Descr *descr) {
     return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(descr));
 }
 
-// False when a value does not qualify. Objects do not: their values tell the element type.
+// False if a value does not qualify. Objects do not, because their element type depends on their values.
 bool make_key(PyObject *const *args, std::size_t nargs, Key &key) {
     PyArrayObject *array = reinterpret_cast<PyArrayObject *>(args[0]);
     if (PyArray_TYPE(array) == NPY_OBJECT)
@@ -127,7 +127,7 @@ bool make_key(PyObject *const *args, std::size_t nargs, Key &key) {
 
 static_assert(kMaxWords > NPY_MAXDIMS + 2, "the words of any array fit");
 
-// Whether the array still is what the key says, and the plan is for it.
+// Whether the array still matches the key, and the plan is for it.
 bool is_of(const Key &key, PyArrayObject *array, const Cuts &cuts) {
     return key.words[0] == word_of(PyArray_DESCR(array)) && key.words[1] == cuts.ndim &&
            std::equal(cuts.shape, cuts.shape + cuts.ndim, key.words + 2) && cuts.matches(array);
@@ -136,7 +136,7 @@ bool is_of(const Key &key, PyArrayObject *array, const Cuts &cuts) {
 struct Entry {
     std::uint64_t hash = 0;
     std::vector<std::int64_t> words;
-    nb::object dtype;  // kept alive: the key holds its address
+    nb::object dtype;  // kept alive, because the key has its address
     nb::object plan;
 
     bool matches(const Key &key) const {
@@ -146,10 +146,10 @@ struct Entry {
     bool matches(const Key &key, std::uint64_t h) const { return hash == h && matches(key); }
 };
 
-// A bounded memo from keys to plans.
+// A bounded cache from keys to plans.
 class Table {
   public:
-    // The plan of an earlier call; none without an error.
+    // The plan of an earlier call; null without an error if there is none.
     nb::object find(const Key &key) {
         nb::ft_lock_guard lock(mutex_);
         if (latest_->matches(key))
@@ -181,27 +181,27 @@ class Table {
         }
         std::swap(*place, fresh);
         latest_ = place;
-        // The former entry goes when the lock has gone: `fresh` was made before it, and freeing may run other code.
+        // The old entry is freed after the lock is released, because freeing may run other code; so `fresh` was created
+        // before.
     }
 
   private:
     nb::ft_mutex mutex_;
     Entry entries_[kSets][kWays];
-    unsigned char next_[kSets] = {};        // the way that the next new entry of the set takes
-    const Entry *latest_ = &entries_[0][0];  // of the last call: the next one is mostly the same
+    unsigned char next_[kSets] = {};        // the way for the next new entry of the set
+    const Entry *latest_ = &entries_[0][0];  // of the last call, which the next one usually equals
 };
 
 PyTypeObject *g_function_type = nullptr;
 
-// The names of its parameters begin with the array and end with `copy` and `out`; those between are what calls are
-// remembered by.
+// The names of its parameters begin with the array and end with `copy` and `out`. Those between form the cache key.
 struct Function {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *function;  // does what is not remembered
-    PyObject *planner;   // makes the plan of the values before `copy`
+    PyObject *function;  // handles calls that are not cached
+    PyObject *planner;   // makes the plan from the values before `copy`
     PyObject *names;
-    PyObject *defaults;  // of every parameter; Ellipsis where there is none
+    PyObject *defaults;  // of every parameter; Ellipsis if there is none
     Py_ssize_t positional;
     Table *table;
     PyObject *dict;
@@ -210,7 +210,7 @@ struct Function {
 
 Function *as_function(PyObject *self) { return reinterpret_cast<Function *>(self); }
 
-// The values of all parameters, borrowed; false where the call is none that could be remembered.
+// The values of all parameters, borrowed; false if the call cannot be cached.
 bool read_parameters(const Function *f, PyObject *const *args, Py_ssize_t given, PyObject *kwnames,
                      PyObject **values) {
     const Py_ssize_t count = PyTuple_GET_SIZE(f->names);
@@ -218,7 +218,7 @@ bool read_parameters(const Function *f, PyObject *const *args, Py_ssize_t given,
         return false;
     for (Py_ssize_t i = 0; i < count; ++i)
         values[i] = i < given ? args[i] : PyTuple_GET_ITEM(f->defaults, i);
-    // Names in code are interned: others, and what is unknown or given twice, are left to the function.
+    // Names in code are interned. Other names, and unknown or duplicate ones, are left to the function.
     for (Py_ssize_t k = 0; kwnames != nullptr && k < PyTuple_GET_SIZE(kwnames); ++k) {
         PyObject **const names = &PyTuple_GET_ITEM(f->names, 0);
         PyObject **const found = std::find(names + given, names + count, PyTuple_GET_ITEM(kwnames, k));
@@ -229,7 +229,7 @@ bool read_parameters(const Function *f, PyObject *const *args, Py_ssize_t given,
     return is_copy_argument(values[count - 2]);
 }
 
-// An argument that nobody else can change: a list or an array is copied; null with an error set.
+// An argument that no other thread can change: a list or an array is copied; null with an error set.
 PyObject *unchanging(PyObject *object) {
     if (PyList_CheckExact(object))
         return PyList_GetSlice(object, 0, PY_SSIZE_T_MAX);
@@ -238,8 +238,8 @@ PyObject *unchanging(PyObject *object) {
     return Py_NewRef(object);
 }
 
-// Makes the plan of a call and remembers it by what the planner was given: copies, since another thread may change
-// lengths while they are planned. None without an error: the call is no longer one that can be remembered.
+// Makes the plan of a call and caches it by the arguments that the planner got. These are copies, because another
+// thread may change lengths during planning. Null without an error if the call can no longer be cached.
 nb::object make_plan(const Function *f, PyObject *const *values, std::size_t count) {
     PyArrayObject *array = reinterpret_cast<PyArrayObject *>(values[0]);
     nb::object kept[kMaxParameters];
@@ -305,7 +305,7 @@ PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *) {
         PyErr_SetString(PyExc_ValueError, "the parameters are not an array, what is remembered, copy and out");
         return nullptr;
     }
-    // The parameters at the end are the ones with defaults.
+    // The last parameters have defaults.
     nb::object all = nb::steal(PyTuple_New(count));
     PyObject *self = all.is_valid() ? type->tp_alloc(type, 0) : nullptr;
     if (self == nullptr)
@@ -340,7 +340,7 @@ void function_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-// By its name, as every function: it is copied and pickled as itself.
+// By name, like every function: copies and pickles are the function itself.
 PyObject *function_reduce(PyObject *self, PyObject *) { return PyObject_GetAttrString(self, "__qualname__"); }
 
 PyObject *function_repr(PyObject *self) {

@@ -1,4 +1,4 @@
-// Giving the interpreter up while bytes move, and what comes of threads that never get it back.
+// Releases the interpreter while bytes move, and handles threads that never get it back.
 #pragma once
 
 #include <Python.h>
@@ -6,11 +6,11 @@
 
 namespace splitops {
 
-// Calls what takes the interpreter back, such as a copy of NumPy's own; it must throw nothing itself.
+// Calls a function that acquires the interpreter, such as a copy of NumPy's own. It must not throw.
 //
-// A daemon thread that wants the interpreter back after its end is stopped: before Python 3.14 by pthread_exit, which
-// in glibc unwinds the stack as an exception does. Destructors would then give up references without the interpreter,
-// or end the process; so the thread sleeps until the process is gone, as Python 3.14 has it sleep.
+// A daemon thread that acquires the interpreter after its end is stopped. Before Python 3.14 this is done by
+// pthread_exit, which in glibc unwinds the stack like an exception. Destructors would then release references without
+// the interpreter, or abort the process. So the thread sleeps until the process ends, as in Python 3.14.
 template <class Body>
 auto asleep_at_exit(Body &&body) {
     try {
@@ -21,7 +21,7 @@ auto asleep_at_exit(Body &&body) {
     }
 }
 
-// Other Python threads run during its lifetime.
+// Lets other Python threads run during its lifetime.
 class WithoutInterpreter {
   public:
     WithoutInterpreter() : thread_(PyEval_SaveThread()) {}
@@ -29,8 +29,8 @@ class WithoutInterpreter {
     WithoutInterpreter &operator=(const WithoutInterpreter &) = delete;
     ~WithoutInterpreter() { take_back(); }
 
-    // Calls what needs the interpreter; it must throw nothing. (PyGILState_Ensure() would not do: it makes a new thread
-    // where the interpreter is gone.)
+    // Calls a function that needs the interpreter and must not throw. (PyGILState_Ensure() is not suitable: it creates
+    // a new thread state if the interpreter has ended.)
     template <class Body>
     auto interrupted(Body &&body) {
         take_back();

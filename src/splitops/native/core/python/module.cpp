@@ -1,4 +1,4 @@
-// The Python module: nanobind for the functions, plain C types where a call must cost next to nothing.
+// The Python module: nanobind for functions, plain C types where calls must be as cheap as possible.
 #define SPLITOPS_NUMPY_TABLE
 #include "python/numpy_api.h"
 
@@ -44,7 +44,7 @@ void use_instruction_set_named(const char *name) {
     throw nb::value_error("this processor has no such instruction set");
 }
 
-// The types and the functions of calls exist once in a process: another interpreter would call them without its own
+// The types and the functions for calls exist once per process. Another interpreter would call them without its own
 // lock, on objects of the first one.
 void claim_for_this_interpreter() {
     static std::atomic<std::int64_t> owner{-1};

@@ -1,4 +1,4 @@
-// NumPy's C API for every source file; module.cpp alone defines the table (SPLITOPS_NUMPY_TABLE).
+// NumPy's C API for all source files. Only module.cpp defines the table (SPLITOPS_NUMPY_TABLE).
 #pragma once
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION

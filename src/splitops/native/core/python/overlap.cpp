@@ -6,7 +6,7 @@
 namespace splitops {
 namespace {
 
-// Whether each stride steps over all that the smaller strides reach, as in every array made without tricks.
+// Whether each stride is larger than the extent of all smaller strides, as in every array without stride tricks.
 bool is_spread_out(PyArrayObject *array) {
     struct Extent {
         npy_intp stride, size;

@@ -1,4 +1,4 @@
-// Whether arrays can share memory, decided by the bounds of their addresses.
+// Checks whether arrays may share memory, by the bounds of their addresses.
 #pragma once
 
 #include "python/numpy_api.h"
@@ -13,11 +13,11 @@ struct Bounds {
     std::intptr_t high;  // past the last byte
 };
 
-// Arrays as stretches of memory that they share with no other of these arrays. Neighbours in memory that come one
-// after the other, as in a list of arrays made in turn, are one stretch: a hundred thousand need no sorting.
+// Memory ranges of arrays that are checked to be disjoint. Arrays that follow each other in memory and in the list,
+// such as those created one after the other, form one range, so that a hundred thousand need no sorting.
 class Stretches {
   public:
-    // Arrays that lie up to `gap` bytes apart are one stretch. With a gap of 0 nothing but their own bytes lies in it.
+    // Arrays up to `gap` bytes apart form one range. With a gap of 0, it contains only their own bytes.
     explicit Stretches(std::intptr_t gap) : gap_(gap) {}
 
     void add(Bounds bounds) {
@@ -31,10 +31,10 @@ class Stretches {
         stretches_.push_back(bounds);
     }
 
-    // The array must have elements. False: they may lie on one another.
+    // The array must not be empty. False: its elements may overlap.
     bool add(PyArrayObject *array);
 
-    // True proves that no two of the arrays share memory; false proves nothing. Ends the adding.
+    // True if certainly no two of the arrays share memory. No array can be added after that.
     bool are_disjoint();
 
   private:
@@ -44,8 +44,8 @@ class Stretches {
 
 Bounds bounds_of(PyArrayObject *array);
 
-// True proves that no array of `out` shares memory with `data`, with another one, or one of its elements with
-// another; false proves nothing: interleaved arrays have bounds that cross.
+// True if certainly no array of `out` shares memory with `data` or with another one, and none overlaps itself.
+// Interleaved arrays give false, because their bounds overlap.
 bool are_disjoint(PyArrayObject *data, PyArrayObject *const *out, std::size_t count);
 
 }  // namespace splitops

@@ -22,7 +22,7 @@ Plan *as_plan(PyObject *self) { return reinterpret_cast<Plan *>(self); }
 
 PyArrayObject *as_array(PyObject *object) { return reinterpret_cast<PyArrayObject *>(object); }
 
-// The argument as an array of the right shape; null with an error set.
+// The argument as an array of the plan's shape; null with an error set.
 PyArrayObject *fitting_array(PyObject *self, PyObject *object) {
     PyArrayObject *array = exact_array(object);
     if (array != nullptr && !as_plan(self)->cuts.matches(array)) {
@@ -32,7 +32,7 @@ PyArrayObject *fitting_array(PyObject *self, PyObject *object) {
     return array;
 }
 
-// What `__call__` in Python gives.
+// The result of `__call__` in Python.
 PyObject *call_general(PyObject *self, PyObject *const *args, std::size_t nargs, PyObject *kwnames) {
     if (g_general_call == nullptr) {
         PyErr_SetString(PyExc_TypeError, "nobody has said how a plan is called with this");
@@ -44,7 +44,7 @@ PyObject *call_general(PyObject *self, PyObject *const *args, std::size_t nargs,
     return asleep_at_exit([&] { return PyObject_Vectorcall(g_general_call, all.data(), nargs + 1, kwnames); });
 }
 
-// Reads `copy=` and `out=`; false where they are others, or none that are done here.
+// Reads `copy=` and `out=`; false for other arguments, or values that are not handled here.
 bool read_keywords(PyObject *const *values, PyObject *kwnames, PyObject **copy, PyObject **out) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); ++i) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, i);
@@ -84,7 +84,7 @@ PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     plan->call = plan_call;
     new (&plan->cuts) Cuts;
     plan->cuts.listed = sequence == Py_True;
-    // Tuples of our own, so that no other thread can change them while they are read.
+    // Own tuples, so that no other thread can change them while they are read.
     const bool read = (plan->shape = integer_tuple(shape, "shape")) != nullptr &&
                       (plan->offsets = integer_tuple(offsets, "offsets")) != nullptr &&
                       (plan->sizes = integer_tuple(sizes, "sizes")) != nullptr;
@@ -214,7 +214,7 @@ PyObject *run_plan(PyObject *plan, PyObject *array, PyObject *copy, PyObject *ou
             return filled;
         Py_DECREF(filled);
     }
-    // What is not proved to fit is looked at in Python, which says what does not.
+    // If the buffers do not certainly match, Python checks them and raises the error.
     const nb::object names = nb::steal(Py_BuildValue("(ss)", "copy", "out"));
     PyObject *const args[] = {array, copy, out};
     return names.is_valid() ? call_general(plan, args, 1, names.ptr()) : nullptr;

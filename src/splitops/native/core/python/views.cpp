@@ -5,10 +5,10 @@
 namespace splitops {
 namespace {
 
-// NumPy's mark of arrays that warn when they are written (np.broadcast_arrays); not in its public headers.
+// NumPy's flag of arrays that warn when they are written (np.broadcast_arrays); not in its public headers.
 constexpr int kWarnOnWrite = static_cast<int>(1u << 31);
 
-// Makes the parts of one array, whose owner is the end of its chain of views.
+// Creates the parts of one array, whose owner is the end of its chain of views.
 class ViewMaker {
   public:
     ViewMaker(PyArrayObject *array, const Cuts &cuts)
@@ -35,9 +35,10 @@ class ViewMaker {
     }
 
   private:
-    // Then NumPy need not look at the strides of each part, which is a quarter of the time of a view.
+    // Then NumPy does not have to check the strides of each part, which is a quarter of the time of a view.
     static bool is_canonical(PyArrayObject *array) {
-        // A structure may end unaligned; an alignment is a power of two, and a division takes as long as a whole look.
+        // A structure may end unaligned. An alignment is a power of two; a division would take as long as a whole
+        // check.
         const npy_intp alignment = PyDataType_ALIGNMENT(PyArray_DESCR(array));
         npy_intp expected = PyArray_ITEMSIZE(array);
         if (alignment > 1 && (expected & (alignment - 1)) != 0)
@@ -64,11 +65,11 @@ class ViewMaker {
     PyObject *owner_;
     char *data_;
     npy_intp axis_stride_;
-    bool canonical_;  // parts are C-contiguous with the strides that NumPy would give a new array
+    bool canonical_;  // parts are C-contiguous, with the default strides of a new array
     ArrayMaker make_;
 };
 
-// NumPy's C API widens items of zero bytes ('S0', 'V0') to one byte; Python's slicing keeps them.
+// NumPy's C API extends items of zero bytes ('S0', 'V0') to one byte. Python's slicing keeps them.
 PyArrayObject *slice(PyArrayObject *array, const Cuts &cuts, std::size_t index) {
     PyObject *key = PyTuple_New(cuts.axis + 2);
     if (key == nullptr)
