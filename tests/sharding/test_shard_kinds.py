@@ -265,7 +265,10 @@ def test_what_is_too_large_or_a_folder_is_left_behind_and_said(tmp_path, monkeyp
     (model / "pytorch_model.bin").write_bytes(b"x" * 101)
     (model / "onnx").mkdir()
     plan = sharding.plan(model, {"version": 1, "rule": [{"match": "*", "axis": 0}]}, ranks=2)
-    assert [w.split(" is left")[0] for w in plan.warnings] == ["the folder 'onnx'", "'pytorch_model.bin'"]
+    assert [w.split(" is not copied")[0] for w in plan.warnings] == [
+        "the folder 'onnx'",
+        "'pytorch_model.bin'",
+    ]
 
 
 WIDTHS = {"F4": 0.5, "U8": 1, "F8_E4M3": 1, "BF16": 2, "F16": 2, "F32": 4, "I64": 8, "C64": 8}

@@ -120,7 +120,7 @@ class LazyTensor:
         at = keys.index(Ellipsis)
         missing = self.ndim - (len(keys) - 1)
         if missing < 0 or keys.count(Ellipsis) > 1:
-            raise IndexError(f"{len(keys) - 1} indices for a tensor of rank {self.ndim}")
+            raise IndexError(f"too many indices: {len(keys) - 1} for a tensor of rank {self.ndim}")
         keys[at : at + 1] = [slice(None)] * missing
         todo = iter(keys)
         ranges = tuple(

@@ -309,7 +309,7 @@ def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents
         raw and stated.bits == 8 * tensor.unit.bytes and tensor.unit.elements == 1
     ):
         file = contents.sources[0].name
-        raise FileError(f"{file}: the {tensor.code} items of {tensor.label} are not {stated}")
+        raise FileError(f"{file}: {tensor.label} has type {tensor.code}, which cannot be read as {stated}")
     return stated
 
 
@@ -382,7 +382,8 @@ def _merge_tensors(
     first = stored[0]
     rank = len(first.shape)
     if not -rank <= axis < rank:
-        raise FileError(f"axis {axis} of {first.label} in {files[0].sources[0].name}, which has rank {rank}")
+        file = files[0].sources[0].name
+        raise FileError(f"axis {axis} is out of range for {first.label} in {file}, which has rank {rank}")
     axis %= rank
     for contents, part in zip(files, stored, strict=True):
         name = contents.sources[0].name

@@ -292,7 +292,7 @@ def _parse_any(raw: bytes, start: int) -> _Read:
     for tensor in tensors:
         if tensor.offset != end:
             what = "a hole before" if tensor.offset > end else "an overlap with"
-            raise _MalformedError(f"its data have {what} tensor {shown(tensor.name)}, at byte {end}")
+            raise _MalformedError(f"its data has {what} tensor {shown(tensor.name)}, at byte {end}")
         end += tensor.size
     return tensors, metadata
 
@@ -341,7 +341,7 @@ def _read_entry(name: str, entry: Any, start: int) -> StoredTensor:
     tensor = make_tensor(name, entry["dtype"], entry["shape"], start + begin)
     if end - begin != tensor.size:
         raise _MalformedError(
-            f"tensor {shown(name)}: {tensor.code} of shape {shown(entry['shape'])} takes {tensor.size} "
+            f"tensor {shown(name)}: {tensor.code} of shape {shown(entry['shape'])} needs {tensor.size} "
             f"bytes, but its data_offsets are {shown(offsets)}"
         )
     return tensor
