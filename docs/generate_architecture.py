@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from splitops.explain.canvas import FAINT, FIELD, TEXT, Canvas
-from splitops.explain.palette import colour
+from splitops.explain.palette import get_colour
 
 DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
@@ -135,20 +135,20 @@ def picture() -> str:
     places: dict[str, tuple[float, float]] = {}
     for line, (title, lane) in enumerate(LANES.items()):
         top = 24.0 + line * _LANE
-        canvas.text(20, top + 28, title, size=14, weight="600")
+        canvas.add_text(20, top + 28, title, size=14, weight="600")
         for column, box in enumerate(lane):
             left = _LEFT + column * _STEP
             places.setdefault(box.module, (left, top))
-            canvas.rect(left, top, _WIDTH, _HEIGHT, FIELD, rx="5")
-            canvas.rect(left, top, 4, _HEIGHT, colour(line))
-            canvas.text(left + 12, top + 20, box.module.rpartition(".")[2], size=13, weight="600")
-            canvas.text(left + 12, top + 37, box.words, size=11, fill=FAINT)
+            canvas.add_rect(left, top, _WIDTH, _HEIGHT, FIELD, rx="5")
+            canvas.add_rect(left, top, 4, _HEIGHT, get_colour(line))
+            canvas.add_text(left + 12, top + 20, box.module.rpartition(".")[2], size=13, weight="600")
+            canvas.add_text(left + 12, top + 37, box.words, size=11, fill=FAINT)
             if column + 1 < len(lane) and box.module not in APART:
                 _arrow(canvas, left + _WIDTH, top + _HEIGHT / 2)
     for one, other in BETWEEN:
         (x, upper), (_, lower) = sorted((places[one], places[other]), key=lambda place: place[1])
-        canvas.line(x + 30, upper + _HEIGHT, x + 30, lower, FAINT, stroke_dasharray="3 3")
-    return canvas.document(_LEFT + 6 * _STEP + 10, 24 + len(LANES) * _LANE - 12)
+        canvas.add_line(x + 30, upper + _HEIGHT, x + 30, lower, FAINT, stroke_dasharray="3 3")
+    return canvas.to_document(_LEFT + 6 * _STEP + 10, 24 + len(LANES) * _LANE - 12)
 
 
 def narrow() -> str:
@@ -158,27 +158,27 @@ def narrow() -> str:
     for line in range(0, len(lanes), 2):
         for left, (title, lane) in zip((12, 190), lanes[line : line + 2], strict=True):
             y = top + 16
-            canvas.text(left, y, title, size=14, weight="600")
+            canvas.add_text(left, y, title, size=14, weight="600")
             for box in lane:
                 others = [other for one, other in BETWEEN if one == box.module]
                 words = (box.words, *(f"uses {other.rpartition('.')[2]}" for other in others))
                 height = 26 + 16 * len(words)
                 y += 12
-                canvas.rect(left, y, 158, height, FIELD, rx="5")
-                canvas.rect(left, y, 4, height, colour(line + (left > 12)))
-                canvas.text(left + 12, y + 18, box.module.rpartition(".")[2], size=13, weight="600")
+                canvas.add_rect(left, y, 158, height, FIELD, rx="5")
+                canvas.add_rect(left, y, 4, height, get_colour(line + (left > 12)))
+                canvas.add_text(left + 12, y + 18, box.module.rpartition(".")[2], size=13, weight="600")
                 for row, text in enumerate(words):
-                    canvas.text(left + 12, y + 35 + 16 * row, text, size=12, fill=FAINT)
+                    canvas.add_text(left + 12, y + 35 + 16 * row, text, size=12, fill=FAINT)
                 y += height
         top += 32 + max(
             sum(58 + 16 * any(b.module == one for one, _ in BETWEEN) for b in lane)
             for _, lane in lanes[line : line + 2]
         )
-    return canvas.document(360, top)
+    return canvas.to_document(360, top)
 
 
 def _arrow(canvas: Canvas, x: float, y: float) -> None:
-    canvas.text(x + 3, y + 5, "\N{RIGHTWARDS ARROW}", size=13, fill=TEXT)
+    canvas.add_text(x + 3, y + 5, "\N{RIGHTWARDS ARROW}", size=13, fill=TEXT)
 
 
 def layers() -> str:

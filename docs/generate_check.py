@@ -198,7 +198,7 @@ this page for a part of the message, or let splitops look it up:
 
 ```console
 $ splitops rule "Invalid num_outputs value of 4. Split sizes would produce a negative final split"
-This message can mean 2 things. splitops check MODEL tells them apart.
+This message has 2 possible causes. splitops check MODEL shows which.
 
 onnxruntime.ceil-negative-part: onnxruntime rejects num_outputs if a part would start past ...
 ```

@@ -43,20 +43,20 @@ from splitops.comparison.reports.verdicts import (
 )
 from splitops.errors import count_of
 from splitops.explain.canvas import FAINT, FIELD, Canvas
-from splitops.explain.palette import colour
+from splitops.explain.palette import get_colour
 
 DOCS: Final = Path(__file__).parent
 VERDICTS: Final = DOCS / "compare/verdicts"
 DATA: Final = DOCS / "compare" / "report.json"
 TEXT: Final = DOCS / "compare.md"
 COLOURS: Final[Mapping[Word, str]] = {
-    Word.AGREES: colour(2),
-    Word.DIFFERS: colour(5),
-    Word.REJECTS: colour(1),
-    Word.WRONGLY_ACCEPTS: colour(4),
-    Word.CRASH: colour(3),
-    Word.HANG: colour(3),
-    Word.MEMORY: colour(3),
+    Word.AGREES: get_colour(2),
+    Word.DIFFERS: get_colour(5),
+    Word.REJECTS: get_colour(1),
+    Word.WRONGLY_ACCEPTS: get_colour(4),
+    Word.CRASH: get_colour(3),
+    Word.HANG: get_colour(3),
+    Word.MEMORY: get_colour(3),
 }
 """What is drawn of a verdict; the others say nothing."""
 
@@ -311,9 +311,9 @@ def badge(report: Report, peer: Peer) -> str:
     canvas = Canvas(f"{left}: {right}")
     widths = [round(7 * len(text)) + 16 for text in (left, right)]
     for text, x, width, fill in ((left, 0, widths[0], "#3b434b"), (right, widths[0], widths[1], "#0063a8")):
-        canvas.rect(x, 0, width, 22, fill)
-        canvas.text(x + width / 2, 15, text, size=12, fill="#ffffff", anchor="middle")
-    return canvas.document(sum(widths), 22)
+        canvas.add_rect(x, 0, width, 22, fill)
+        canvas.add_text(x + width / 2, 15, text, size=12, fill="#ffffff", anchor="middle")
+    return canvas.to_document(sum(widths), 22)
 
 
 def rules_table(report: Report) -> str:
@@ -334,8 +334,8 @@ def _legend(canvas: Canvas, width: float) -> float:
     for text, fill in shown.items():
         if x + 28 + 7 * len(text) > width:
             x, y = 24.0, y + 22
-        canvas.rect(x, y, 14, 14, fill)
-        canvas.text(x + 20, y + 12, text, size=13)
+        canvas.add_rect(x, y, 14, 14, fill)
+        canvas.add_text(x + 20, y + 12, text, size=13)
         x += 44 + 7 * len(text)
     return y
 
@@ -347,14 +347,14 @@ def narrow(report: Report) -> str:
     top = _legend(canvas, width) + 34
     for index, peer in enumerate(report.peers):
         words = [drawn(entry.verdicts.get(peer.name)) for entry in report.entries]
-        canvas.text(left - 8, top + row * index + 15, peer.name, size=12, anchor="end")
+        canvas.add_text(left - 8, top + row * index + 15, peer.name, size=12, anchor="end")
         x = float(left)
         for word in [*COLOURS, None]:
             share = (width - left - 12) * words.count(word) / len(words)
             if share:
-                canvas.rect(x, top + row * index, share, row - 6, COLOURS[word] if word else FIELD)
+                canvas.add_rect(x, top + row * index, share, row - 6, COLOURS[word] if word else FIELD)
             x += share
-    return canvas.document(width, top + row * len(report.peers) + 12)
+    return canvas.to_document(width, top + row * len(report.peers) + 12)
 
 
 def picture(report: Report) -> str:
@@ -363,11 +363,11 @@ def picture(report: Report) -> str:
     canvas = Canvas("The result of each implementation for each case")
     _legend(canvas, 960)
     for index, peer in enumerate(report.peers):
-        canvas.text(left - 10, top + row * index + 14, peer.name, size=13, anchor="end")
+        canvas.add_text(left - 10, top + row * index + 14, peer.name, size=13, anchor="end")
     x = left
     for operator, found in groupby(report.entries, lambda entry: entry.operator):
         entries = sorted(found, key=lambda entry: entry.rule)
-        canvas.text(
+        canvas.add_text(
             x,
             top - 8,
             operator.replace("openvino:", ""),
@@ -379,10 +379,10 @@ def picture(report: Report) -> str:
             y, at = top + row * index, 0
             for word, run in groupby(drawn(entry.verdicts.get(peer.name)) for entry in entries):
                 count = len(list(run))
-                canvas.rect(x + at * case, y, count * case, row - 4, COLOURS[word] if word else FIELD)
+                canvas.add_rect(x + at * case, y, count * case, row - 4, COLOURS[word] if word else FIELD)
                 at += count
         x += len(entries) * case + gap
-    return canvas.document(x + 24, top + row * len(report.peers) + 16)
+    return canvas.to_document(x + 24, top + row * len(report.peers) + 16)
 
 
 def drawn(verdict: Verdict | None) -> Word | None:

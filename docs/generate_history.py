@@ -12,7 +12,7 @@ from typing import Final
 
 import splitops
 from splitops.explain.canvas import FAINT, Canvas
-from splitops.explain.palette import colour, ink
+from splitops.explain.palette import get_colour, get_ink
 from splitops.spec import FAMILY, OperatorSchema, SizeRule, display_name
 
 PICTURES: Final = Path(__file__).parent / "pictures"
@@ -23,7 +23,7 @@ _LEFT: Final = 214
 _RIGHT: Final = 24
 _STRIPE: Final = 22
 _LANE: Final = 100
-_COLOURS: Final = {rule: colour(index) for index, rule in enumerate(SizeRule)}
+_COLOURS: Final = {rule: get_colour(index) for index, rule in enumerate(SizeRule)}
 
 
 def picture() -> str:
@@ -37,30 +37,30 @@ def picture() -> str:
     step = (_WIDTH - _LEFT - _RIGHT) / len(opsets)
     places = {opset: _LEFT + index * step for index, opset in enumerate(opsets)}
     canvas = Canvas("Versions of the split operators by opset")
-    canvas.text(24, 36, "Versions by opset, and the size rules that they have", size=18, weight="600")
-    canvas.text(24, 70, "since opset", size=12, fill=FAINT)
+    canvas.add_text(24, 36, "Versions by opset, and the size rules that they have", size=18, weight="600")
+    canvas.add_text(24, 70, "since opset", size=12, fill=FAINT)
     for opset, x in places.items():
-        canvas.text(x, 70, f"{opset}", size=13, weight="600", fill=FAINT)
-        canvas.line(x - 4, 58, x - 4, 82 + len(lanes) * _LANE - 20)
+        canvas.add_text(x, 70, f"{opset}", size=13, weight="600", fill=FAINT)
+        canvas.add_line(x - 4, 58, x - 4, 82 + len(lanes) * _LANE - 20)
     top = 82.0
     for name, rows in lanes:
-        canvas.text(24, top + 22, name, size=14, weight="600")
+        canvas.add_text(24, top + 22, name, size=14, weight="600")
         ends = [*(places[row.since_version] for row in rows), _WIDTH - _RIGHT + 8]
         for row, (left, right) in zip(rows, pairwise(ends), strict=True):
             _version(canvas, row, left, top, right - left - 8)
         top += _LANE
-    return canvas.document(_WIDTH, top)
+    return canvas.to_document(_WIDTH, top)
 
 
 def _version(canvas: Canvas, row: OperatorSchema, left: float, top: float, width: float) -> None:
     said = f"{display_name(row)}: {', '.join(rule.value for rule in row.size_rules)}"
     for rule in row.size_rules:
-        canvas.rect(left, top, width, _STRIPE, _COLOURS[rule], title=said)
-        canvas.text(left + 7, top + 15, rule.value, size=12, fill=ink(_COLOURS[rule]))
+        canvas.add_rect(left, top, width, _STRIPE, _COLOURS[rule], title=said)
+        canvas.add_text(left + 7, top + 15, rule.value, size=12, fill=get_ink(_COLOURS[rule]))
         top += _STRIPE
     for text in _sources(row):
         top += 14
-        canvas.text(left, top, text, size=11, fill=FAINT)
+        canvas.add_text(left, top, text, size=11, fill=FAINT)
 
 
 def _sources(row: OperatorSchema) -> list[str]:
@@ -72,25 +72,25 @@ def _sources(row: OperatorSchema) -> list[str]:
 def narrow() -> str:
     """Return the same for a phone: the versions of an operator below one another."""
     canvas = Canvas("Versions of the split operators by opset")
-    canvas.text(16, 30, "Versions, and their size rules", size=15, weight="600")
+    canvas.add_text(16, 30, "Versions, and their size rules", size=15, weight="600")
     top = 44.0
     for domain, names in FAMILY.items():
         for name in names:
             top += 20
-            canvas.text(16, top, f"{'OpenVINO ' if domain else ''}{name}", size=14, weight="600")
+            canvas.add_text(16, top, f"{'OpenVINO ' if domain else ''}{name}", size=14, weight="600")
             top += 10
             for row in splitops.history(name, domain):
-                canvas.text(16, top + 15, f"opset {row.since_version}", size=12, fill=FAINT)
+                canvas.add_text(16, top + 15, f"opset {row.since_version}", size=12, fill=FAINT)
                 x = 80.0
                 for rule in row.size_rules:
-                    canvas.rect(x, top, 84, _STRIPE, _COLOURS[rule])
-                    canvas.text(x + 7, top + 15, rule.value, size=12, fill=ink(_COLOURS[rule]))
+                    canvas.add_rect(x, top, 84, _STRIPE, _COLOURS[rule])
+                    canvas.add_text(x + 7, top + 15, rule.value, size=12, fill=get_ink(_COLOURS[rule]))
                     x += 88
                 for text in _sources(row):
                     top += 14
-                    canvas.text(80, top + _STRIPE, text, size=12, fill=FAINT)
+                    canvas.add_text(80, top + _STRIPE, text, size=12, fill=FAINT)
                 top += _STRIPE + 10
-    return canvas.document(_NARROW, top + 8)
+    return canvas.to_document(_NARROW, top + 8)
 
 
 def pictures() -> dict[str, str]:

@@ -39,18 +39,18 @@ def picture() -> str:
     canvas = Canvas("The chain from a sentence of the specification to the code")
     for index, (name, place, words) in enumerate(_BOXES):
         top = 12 + index * (_HEIGHT + _GAP)
-        canvas.rect(12, top, _WIDTH - 24, _HEIGHT, FIELD, rx="6")
-        canvas.text(24, top + 24, name, size=15, weight="600")
-        canvas.text(_WIDTH - 24, top + 24, place, size=12, anchor="end")
-        canvas.text(24, top + 45, words, size=13, fill=FAINT)
+        canvas.add_rect(12, top, _WIDTH - 24, _HEIGHT, FIELD, rx="6")
+        canvas.add_text(24, top + 24, name, size=15, weight="600")
+        canvas.add_text(_WIDTH - 24, top + 24, place, size=12, anchor="end")
+        canvas.add_text(24, top + 45, words, size=13, fill=FAINT)
     for index, (down, words) in enumerate(_LINKS):
         top = 12 + index * (_HEIGHT + _GAP) + _HEIGHT
         x, begin, end = 48, top + 4, top + _GAP - 4
         tip, back = (end, end - 7) if down else (begin, begin + 7)
-        canvas.line(x, begin, x, end, FAINT)
-        canvas.polygon([(x, tip), (x - 4, back), (x + 4, back)], FAINT)
-        canvas.text(x + 14, top + _GAP / 2 + 4, words, size=12, fill=FAINT)
-    return canvas.document(_WIDTH, 12 + len(_BOXES) * (_HEIGHT + _GAP) - _GAP + 12)
+        canvas.add_line(x, begin, x, end, FAINT)
+        canvas.add_polygon([(x, tip), (x - 4, back), (x + 4, back)], FAINT)
+        canvas.add_text(x + 14, top + _GAP / 2 + 4, words, size=12, fill=FAINT)
+    return canvas.to_document(_WIDTH, 12 + len(_BOXES) * (_HEIGHT + _GAP) - _GAP + 12)
 
 
 def pictures() -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from splitops.sharding.documents import schema
+from splitops.sharding.documents import get_schema
 
 PAGE: Final = Path(__file__).with_name("sharding.md")
 _MARKED: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- /fields -->)", re.DOTALL)
@@ -16,7 +16,7 @@ _MARKED: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- /fields -->)"
 def fields(plan: str) -> str:
     """Return the table of the fields of a rule, of a kind of plan."""
     lines = ["| field | value | meaning |", "| --- | --- | --- |"]
-    for name, entry in schema(plan)["properties"]["rule"]["items"]["properties"].items():
+    for name, entry in get_schema(plan)["properties"]["rule"]["items"]["properties"].items():
         lines.append(f"| `{name}` | {kind(entry)} | {entry['description']} |")
     return "\n".join(lines) + "\n"
 

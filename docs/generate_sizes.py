@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import splitops
-from splitops.explain import EXAMPLES, explain, svg, to_html
+from splitops.explain import EXAMPLES, explain, to_html, to_svg
 from splitops.explain.canvas import FAINT, PAPER, Canvas
-from splitops.explain.palette import colour, ink
+from splitops.explain.palette import get_colour, get_ink
 from splitops.spec import SCHEMAS, OperatorSchema, display_name
 
 DOCS: Final = Path(__file__).parent
@@ -53,31 +53,35 @@ def beside_one_another(width: int = _WIDTH) -> str:
     left = 190 if width == _WIDTH else 24
     box = (width - left - 30) // 10
     canvas = Canvas("The size rules at their edges, beside one another")
-    canvas.text(24, 36, "One position of the axis is one box wide", size=13, fill=FAINT)
+    canvas.add_text(24, 36, "One position of the axis is one box wide", size=13, fill=FAINT)
     top, below = 56.0, 0 if width == _WIDTH else 46
     for name, said in EXAMPLES.items():
-        canvas.text(24, top + 19, name, size=15, weight="600")
-        canvas.text(24, top + 37, said["operator"], size=12, fill=FAINT)
+        canvas.add_text(24, top + 19, name, size=15, weight="600")
+        canvas.add_text(24, top + 37, said["operator"], size=12, fill=FAINT)
         plan = _plan_of(name)
         if plan is None:
-            canvas.text(left, top + below + 24, "rejected: the number of parts must divide the axis", size=12)
+            canvas.add_text(
+                left, top + below + 24, "rejected: the number of parts must divide the axis", size=12
+            )
         else:
             _bar(canvas, plan, left, top + below, box)
         top += _LANE + below
-    return canvas.document(width, top + 4)
+    return canvas.to_document(width, top + 4)
 
 
 def _bar(canvas: Canvas, plan: Any, left: float, top: float, box: int) -> None:
     none = max(20, box // 2)
     for part, size in enumerate(plan.sizes):
         if not size:
-            canvas.rect(left, top, none - 4, 34, PAPER, stroke=FAINT, stroke_dasharray="3 3")
-            canvas.text(left + (none - 4) / 2, top + 22, "0", size=14, fill=FAINT, anchor="middle")
+            canvas.add_rect(left, top, none - 4, 34, PAPER, stroke=FAINT, stroke_dasharray="3 3")
+            canvas.add_text(left + (none - 4) / 2, top + 22, "0", size=14, fill=FAINT, anchor="middle")
             left += none
             continue
         width = size * box - 4
-        canvas.rect(left, top, width, 34, colour(part), title=f"part {part}: {size}")
-        canvas.text(left + width / 2, top + 22, f"{size}", size=15, fill=ink(colour(part)), anchor="middle")
+        canvas.add_rect(left, top, width, 34, get_colour(part), title=f"part {part}: {size}")
+        canvas.add_text(
+            left + width / 2, top + 22, f"{size}", size=15, fill=get_ink(get_colour(part)), anchor="middle"
+        )
         left += size * box
 
 
@@ -98,7 +102,7 @@ def pictures() -> dict[str, str]:
     found = {"rules.svg": beside_one_another(), "rules.narrow.svg": beside_one_another(_NARROW)}
     for name, plan in plans.items():
         layout, title, file = explain(plan), EXAMPLES[name]["operator"], _file(name)
-        found |= {file: svg(layout, title), file.replace(".", ".narrow."): svg(layout, title, _NARROW)}
+        found |= {file: to_svg(layout, title), file.replace(".", ".narrow."): to_svg(layout, title, _NARROW)}
     return found
 
 

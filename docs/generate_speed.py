@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from splitops.explain.canvas import FAINT, LINE, Canvas
-from splitops.explain.palette import colour
+from splitops.explain.palette import get_colour
 
 DOCS: Final = Path(__file__).parent
 SHOWN: Final = {
@@ -65,34 +65,36 @@ def draw(heading: str, rows: list[Row], narrow: bool = False) -> str:
 
     peers = [peer for peer in PEERS if any(peer in row.ratios for row in rows)]
     canvas = Canvas(heading)
-    canvas.text(24, 36, heading, size=13 if narrow else 18, weight="600")
+    canvas.add_text(24, 36, heading, size=13 if narrow else 18, weight="600")
     below = (
         "right of 1: splitops is faster" if narrow else "how many times as fast as each; right of 1 is faster"
     )
-    canvas.text(24, 58, below, size=13, fill=FAINT)
+    canvas.add_text(24, 58, below, size=13, fill=FAINT)
     x, y = 24.0, 82
     for peer in peers:
         if x + 18 + 7.6 * len(peer) > width:
             x, y = 24.0, y + 22
-        canvas.circle(x + 6, y, 6, _colour(peer))
-        canvas.text(x + 18, y + 5, peer, size=13)
+        canvas.add_circle(x + 6, y, 6, _colour(peer))
+        canvas.add_text(x + 18, y + 5, peer, size=13)
         x += 40 + 7.6 * len(peer)
     top, bottom = y + 30, y + 30 + lane * len(rows)
     for tick in _TICKS:
         at = place(tick)
-        canvas.line(at, top, at, bottom, FAINT if tick == 1 else LINE)
-        canvas.text(at, bottom + 18, f"{tick:g}", size=12, fill=FAINT, anchor="middle")
+        canvas.add_line(at, top, at, bottom, FAINT if tick == 1 else LINE)
+        canvas.add_text(at, bottom + 18, f"{tick:g}", size=12, fill=FAINT, anchor="middle")
     for index, row in enumerate(rows):
         middle = top + lane * (index + 0.5) + (9 if narrow else 0)
-        canvas.text(24, middle - 14 if narrow else middle + 5, row.case, size=13)
-        canvas.line(left, middle, width - right, middle)
+        canvas.add_text(24, middle - 14 if narrow else middle + 5, row.case, size=13)
+        canvas.add_line(left, middle, width - right, middle)
         for peer, ratio in row.ratios.items():
-            canvas.circle(place(ratio), middle, 6.5, _colour(peer), title=f"{row.case}: {ratio:g} x {peer}")
-    return canvas.document(width, bottom + 36)
+            canvas.add_circle(
+                place(ratio), middle, 6.5, _colour(peer), title=f"{row.case}: {ratio:g} x {peer}"
+            )
+    return canvas.to_document(width, bottom + 36)
 
 
 def _colour(peer: str) -> str:
-    return colour(PEERS.index(peer))
+    return get_colour(PEERS.index(peer))
 
 
 def pictures() -> dict[str, str]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from splitops.errors import ArrayError
 from splitops.spec import ELEMENT_TYPES, ElementType
-from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 
 PACKED = [row for row in ELEMENT_TYPES.values() if row.packed]
 WHOLE = [row for row in ELEMENT_TYPES.values() if row.bits >= 8]
@@ -57,16 +57,16 @@ def test_layout(name: str, content: list[int], expected: list[float]) -> None:
 
 def test_sizes_of_groups() -> None:
     """9 x u3 and 5 x u6 take 6 bytes each."""
-    assert packed_size(ELEMENT_TYPES["uint3"], 9) == 6
-    assert packed_size(ELEMENT_TYPES["uint6"], 5) == 6
-    assert packed_size(ELEMENT_TYPES["float6_e3m2fn"], 5) == 4
-    assert packed_size(ELEMENT_TYPES["uint1"], 1 << 70) == 1 << 67
-    assert all(packed_size(kind, 0) == 0 for kind in PACKED + WHOLE)
+    assert compute_packed_size(ELEMENT_TYPES["uint3"], 9) == 6
+    assert compute_packed_size(ELEMENT_TYPES["uint6"], 5) == 6
+    assert compute_packed_size(ELEMENT_TYPES["float6_e3m2fn"], 5) == 4
+    assert compute_packed_size(ELEMENT_TYPES["uint1"], 1 << 70) == 1 << 67
+    assert all(compute_packed_size(kind, 0) == 0 for kind in PACKED + WHOLE)
 
 
 @given(st.sampled_from(PACKED), st.lists(st.integers(0, 5), max_size=4), st.randoms(use_true_random=False))
 def test_round_trip(kind: ElementType, shape: list[int], random: object) -> None:
-    content = [random.getrandbits(8) for _ in range(packed_size(kind, prod(shape)))]  # type: ignore[attr-defined]
+    content = [random.getrandbits(8) for _ in range(compute_packed_size(kind, prod(shape)))]  # type: ignore[attr-defined]
     array = unpack(bytes(content), kind, shape)
     assert array.shape == tuple(shape)
     stored = pack(array, kind)
@@ -78,7 +78,7 @@ def test_round_trip(kind: ElementType, shape: list[int], random: object) -> None
 
 @pytest.mark.parametrize("kind", PACKED, ids=str)
 def test_bits_behind_the_last_element_are_ignored_and_written_as_zero(kind: ElementType) -> None:
-    full = bytes([0xFF] * packed_size(kind, 1))
+    full = bytes([0xFF] * compute_packed_size(kind, 1))
     one = unpack(full, kind, (1,))
     assert codes(one, kind) == [(1 << kind.bits) - 1]
     assert sum(byte.bit_count() for byte in pack(one, kind)) == kind.bits
@@ -86,7 +86,7 @@ def test_bits_behind_the_last_element_are_ignored_and_written_as_zero(kind: Elem
 
 @pytest.mark.parametrize("kind", PACKED, ids=str)
 def test_any_strides_are_packed_in_order(kind: ElementType) -> None:
-    array = unpack(bytes(range(1, packed_size(kind, 24) + 1)), kind, (4, 6))
+    array = unpack(bytes(range(1, compute_packed_size(kind, 24) + 1)), kind, (4, 6))
     for view in (array.T, array[::-1, ::2], array[1:1]):
         assert pack(view, kind) == pack(view.copy(), kind)
         assert codes(unpack(pack(view, kind), kind, view.shape), kind) == codes(view.copy(), kind)
@@ -94,7 +94,7 @@ def test_any_strides_are_packed_in_order(kind: ElementType) -> None:
 
 @pytest.mark.parametrize("kind", WHOLE, ids=str)
 def test_whole_bytes_are_a_read_only_view(kind: ElementType) -> None:
-    content = bytes(packed_size(kind, 6))
+    content = bytes(compute_packed_size(kind, 6))
     array = unpack(content, kind, (2, 3))
     assert (array.dtype, array.shape) == (kind.numpy, (2, 3))
     assert np.shares_memory(array, np.frombuffer(content, np.uint8))
@@ -104,7 +104,7 @@ def test_whole_bytes_are_a_read_only_view(kind: ElementType) -> None:
 
 @pytest.mark.parametrize("kind", PACKED + WHOLE, ids=str)
 def test_wrong_number_of_bytes(kind: ElementType) -> None:
-    size = packed_size(kind, 3)
+    size = compute_packed_size(kind, 3)
     for wrong in (size - 1, size + 1):
         with pytest.raises(ArrayError, match=f"{wrong} bytes for 3 elements"):
             unpack(bytes(wrong), kind, (3,))
@@ -116,9 +116,9 @@ def test_what_cannot_be_packed() -> None:
     with pytest.raises(ArrayError, match="dtype int64 for elements of type uint4"):
         pack(np.array([1]), ELEMENT_TYPES["uint4"])
     with pytest.raises(ArrayError, match="no size before they are known"):
-        packed_size(ELEMENT_TYPES["string"], 3)
+        compute_packed_size(ELEMENT_TYPES["string"], 3)
     with pytest.raises(ArrayError, match="at least 0"):
-        packed_size(ELEMENT_TYPES["uint4"], -1)
+        compute_packed_size(ELEMENT_TYPES["uint4"], -1)
     with pytest.raises(ArrayError, match="negative dimension"):
         unpack(b"", ELEMENT_TYPES["uint4"], (-1, 0))
 
@@ -130,7 +130,7 @@ def test_onnx_stores_the_same_bytes(kind: ElementType) -> None:
     if not hasattr(onnx.TensorProto, kind.onnx or ""):
         pytest.skip(f"onnx {onnx.__version__} has no {kind.onnx}")
     for count in range(12):
-        content = bytes(range(7, 7 + packed_size(kind, count)))
+        content = bytes(range(7, 7 + compute_packed_size(kind, count)))
         array = unpack(content, kind, (count,))
         stored = numpy_helper.from_array(array)
         assert stored.data_type == kind.onnx_number
@@ -167,7 +167,7 @@ def test_openvino_stores_the_same_bytes() -> None:
     cases = []
     for kind in PACKED:
         for count in range(1, 36) if kind.openvino else ():
-            stored = rng.bytes(packed_size(kind, count))
+            stored = rng.bytes(compute_packed_size(kind, count))
             cases.append((kind, count, pack(unpack(stored, kind, (count,)), kind)))
     jobs = [(kind.openvino, content.hex(), count) for kind, count, content in cases]
     assert len({name for name, _, _ in jobs}) == 8

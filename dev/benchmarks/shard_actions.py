@@ -20,7 +20,7 @@ def shard(folder: str, out: str, ranks: int, **arguments: Any) -> Action:
     from splitops import sharding
 
     plan: Any = None if (Path(folder) / "manifest.json").exists() else PLAN
-    sharding.plan(folder, plan, ranks=ranks).file_plan(f"{out}/ranks")  # imports what it needs
+    sharding.plan(folder, plan, ranks=ranks).plan_files(f"{out}/ranks")  # imports what it needs
     return lambda: sharding.plan(folder, plan, ranks=ranks).run(f"{out}/ranks", **arguments)
 
 
@@ -28,7 +28,7 @@ def merge(folder: str, out: str, **arguments: Any) -> Action:
     """Ours, the inverse."""
     from splitops import sharding
 
-    sharding.merge(folder).file_plan(f"{out}/merged")
+    sharding.merge(folder).plan_files(f"{out}/merged")
     return lambda: sharding.merge(folder).run(f"{out}/merged", **arguments)
 
 
@@ -36,7 +36,7 @@ def merge_then_shard(folder: str, out: str, ranks: int) -> Action:
     """The way of two passes that a cut anew replaces."""
     from splitops import sharding
 
-    sharding.merge(folder).file_plan(f"{out}/merged")
+    sharding.merge(folder).plan_files(f"{out}/merged")
 
     def run() -> None:
         sharding.merge(folder).run(f"{out}/merged", sync=False)
@@ -67,7 +67,7 @@ def refit(folder: str, out: str, rows: list[int], **arguments: Any) -> Action:
     from splitops import sharding
 
     plan = {**FUSED, "vars": dict(zip(("q", "k"), rows, strict=True))}
-    sharding.refit(folder, plan, invert=True).file_plan(f"{out}/fused")
+    sharding.refit(folder, plan, invert=True).plan_files(f"{out}/fused")
     return lambda: sharding.refit(folder, plan, invert=True).run(f"{out}/fused", **arguments)
 
 

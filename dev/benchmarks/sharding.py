@@ -144,7 +144,7 @@ def plan_many(folder: Path) -> float:
         f"\nplanning {len(made.placements.tensors):,} tensors for 4 ranks: {statistics.median(turns):.2f} s"
     )
     start = time.perf_counter()
-    extents = len(made.file_plan(folder / "out").extents)
+    extents = len(made.plan_files(folder / "out").extents)
     print(f"their {extents:,} extents and the headers of the ranks: {time.perf_counter() - start:.2f} s")
     return statistics.median(turns)
 

@@ -1,10 +1,12 @@
 """splitops: the tensor split operators of ONNX and OpenVINO, exact, safe and fast.
 
-``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
-for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
-:func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`fix` and
-:func:`simplify` take whole models. ``splitops.files`` splits and merges tensor files of any size,
-``splitops.sharding`` cuts checkpoints into ranks, and :func:`compare` asks every runtime that is here.
+- Arrays: ``splitops.onnx`` and ``splitops.openvino`` have the operators as functions. :func:`plan` prepares
+  one for repeated use.
+- Models: :func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`fix`,
+  :func:`simplify`.
+- Files: ``splitops.files`` splits and merges tensor files, ``splitops.sharding`` shards checkpoints.
+- Specification: :func:`schema`, :func:`history`, :func:`difference`. :func:`compare` compares runtimes with
+  it.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ __all__ = [
     "simplify",
 ]
 
-# What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
+# Functions on models are imported on first use, since importing onnx takes longer than all the rest.
 _ON_DEMAND = {
     "check": "splitops.models.check",
     "compare": "splitops.comparison",
@@ -88,9 +90,9 @@ _ON_DEMAND = {
 
 
 def _draw_plan(plan: Plan) -> str:
-    from splitops.explain import explain, svg
+    from splitops.explain import explain, to_svg
 
-    return svg(explain(plan))
+    return to_svg(explain(plan))
 
 
 Plan._repr_html_ = _draw_plan  # type: ignore[attr-defined]  # the compiled class has no place for it

@@ -1,4 +1,4 @@
-"""The exception tree: every error is a :class:`SplitError` and carries its data before its prose."""
+"""Exceptions, each a :class:`SplitError` with its data as attributes, and formatting of messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Rule(StrEnum):
-    """The closed set of rule codes. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
+    """Codes of the rules of operators. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
 
     AXIS_RANGE = "axis.range"
     AXIS_RANK = "axis.rank"
@@ -70,7 +70,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place an error was found: only what is known of it is set.
+    """The place of an error in a model. Unknown fields are None.
 
     Examples:
         >>> Where("model.onnx", node="split").as_dict()
@@ -78,9 +78,10 @@ class Where:
     """
 
     model: str | None = None
-    """Path of the model's file as it was given; of an ONNX model in memory that runs, the graph's name."""
+    """Path of the model's file as the caller passed it, or the graph's name if an ONNX model in memory
+    runs."""
     graph: str | None = None
-    """Path of the subgraph or function inside the model; None is the main graph."""
+    """Path of the subgraph or function in the model; None is the main graph."""
     node: str | None = None
     """Name of the node or layer."""
     input: str | None = None
@@ -89,31 +90,31 @@ class Where:
     """Name of the operator's attribute."""
 
     def __str__(self) -> str:
-        # A call has no place but its own arguments, which the message names already.
+        # The place of a call is its arguments, which the message names already.
         if self.model is None and self.graph is None and self.node is None:
             return ""
         return ", ".join(f"{name} {one_line(repr(value), 200)}" for name, value in self.as_dict().items())
 
     def as_dict(self) -> dict[str, str]:
-        """Return what is known of it by name, from the model inwards, as values for JSON."""
+        """Return the known fields by name, from the model inwards, as values for JSON."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 NOWHERE = Where()
-"""The place of a call: none but its own arguments."""
+"""The place of errors in calls, which have no model."""
 
 
 class SplitError(ValueError):
-    """Root of every error that splitops raises on purpose.
+    """Base class of all errors that splitops raises on purpose.
 
     Attributes:
-        where: the place it was found.
+        where: place of the error.
     """
 
     where: Where
 
     def __init__(self, message: str, where: Where | None = None) -> None:
-        # Foreign errors quote addresses of both kinds.
+        # Messages of other libraries may contain memory addresses, and passwords in URLs.
         self.message = one_line(without_passwords(without_addresses(message)), 1000)
         self.where = where or NOWHERE
         super().__init__(self.message)
@@ -135,33 +136,33 @@ def _rebuild(cls: type[SplitError], state: dict[str, Any]) -> SplitError:
 
 
 class ArrayError(SplitError):
-    """An array cannot be used: ``out=`` buffers that do not fit or overlap, an unknown array library."""
+    """An array cannot be used: its library is unknown, or a buffer of ``out=`` does not match or overlaps."""
 
 
 class ModelError(SplitError):
-    """A file or model cannot be read, written or run: truncated, malformed, unsafe or unsupported."""
+    """A model cannot be read, written or run: it is truncated, malformed, unsafe or unsupported."""
 
 
 class FileError(SplitError):
-    """A tensor file cannot be read, split, merged or written: malformed, changed meanwhile, in the way."""
+    """A tensor file cannot be read, split, merged or written: it is malformed, has changed, or exists."""
 
 
 class PlanError(SplitError):
-    """A plan for ranks cannot be read or carried out: malformed, unfit, a cut inside of a unit."""
+    """A shard plan cannot be read or applied: it is malformed, or would split a unit such as a head."""
 
 
 class RuleError(SplitError):
-    """A rule of the operator's definition is broken.
+    """A rule of an operator is broken.
 
-    Raised as the subclass that belongs to the rule's family, for example :class:`LengthsError` for
-    every ``lengths.*`` rule.
+    The class of the error is the subclass for the rule's group, for example :class:`LengthsError` for all
+    ``lengths.*`` rules.
 
     Attributes:
         operator: operator and version, for example ``"Split-18"``.
-        rule: the :class:`Rule` that is broken.
-        got: what was found, in words.
-        expected: what the rule asks for, in words.
-        values: the offending values by name.
+        rule: the broken :class:`Rule`.
+        got: clause with the actual values.
+        expected: clause with the requirement of the rule.
+        values: wrong values by name.
 
     Examples:
         >>> import numpy as np, splitops
@@ -194,11 +195,11 @@ data (4, 6) has size 6
 
 
 class AxisError(RuleError):
-    """``axis.*``: the axis is out of range, or of a wrong rank or dtype."""
+    """``axis.*``: the axis is out of range, or has a wrong rank or dtype."""
 
 
 class LengthsError(RuleError):
-    """``lengths.*``: the lengths do not fit the data, the outputs or their own constraints."""
+    """``lengths.*``: the lengths contradict the data, the outputs or their own constraints."""
 
 
 class PartsError(RuleError):
@@ -218,15 +219,15 @@ class KeepdimsError(RuleError):
 
 
 class TypeUnsupportedError(RuleError):
-    """``type.*``: the version does not take this element type."""
+    """``type.*``: the operator version does not support this element type."""
 
 
 class OutputsError(RuleError):
-    """``outputs.*``: more or fewer outputs are declared than the operator gives."""
+    """``outputs.*``: the node declares more or fewer outputs than the operator has."""
 
 
 class OperatorError(RuleError):
-    """``op.*``: there is no such operator, or not in this version."""
+    """``op.*``: the operator does not exist, or not in this opset."""
 
 
 _FAMILIES: dict[str, type[RuleError]] = {
@@ -251,12 +252,12 @@ def rule_error(
     where: Where | None = None,
     **values: Any,
 ) -> RuleError:
-    """Make the error of a broken rule, as the subclass of the rule's family."""
+    """Return the error of a broken rule, of the subclass for the rule's group. ``values`` are its values."""
     return _FAMILIES[rule.partition(".")[0]](operator, rule, got, expected, values, where)
 
 
 def shown(value: Any, limit: int = 80) -> str:
-    """Write any value for a message, in one line of bounded length.
+    """Return any value as text for a message, in one line of at most ``limit`` characters.
 
     Examples:
         >>> shown("axis")
@@ -268,7 +269,7 @@ def shown(value: Any, limit: int = 80) -> str:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Write a path for a message, as it was given, in one line of bounded length.
+    """Return a path as text for a message, in one line of at most 200 characters.
 
     Examples:
         >>> shown_path("models/halves.onnx")
@@ -281,21 +282,21 @@ class _Repr(reprlib.Repr):
     def repr_instance(self, x: Any, level: int) -> str:
         try:
             text = without_addresses(repr(x))
-        except Exception:  # whatever a stranger's class may raise
+        except Exception:  # the repr of a user's class may raise anything
             return f"<{type(x).__name__} instance>"
         return one_line(text, self.maxother)
 
     def repr_int(self, x: int, level: int) -> str:
-        # Python rejects to write more than 4300 digits.
+        # Python does not format integers of more than 4300 digits.
         return f"<integer of {x.bit_length()} bits>" if x.bit_length() > 128 else super().repr_int(x, level)
 
 
 _REPR = _Repr()
-_REPR.maxstring = 400  # shown cuts what is too long; cut twice, a path would lose its end
+_REPR.maxstring = 400  # longer than the limits of `shown`, so that only `shown` shortens a path
 
 
 def without_addresses(text: str) -> str:
-    """Leave out where in memory an object lies, which tells a reader nothing and changes with every run.
+    """Remove memory addresses of objects from a text, since they differ in every run.
 
     Examples:
         >>> without_addresses("<ast.Call object at 0x7f06afd4f2b0>")
@@ -308,7 +309,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 def without_passwords(text: str) -> str:
-    """Leave out the user and password of addresses of files, which end up in logs.
+    """Remove user names and passwords from the addresses in a text, since messages end up in logs.
 
     Examples:
         >>> without_passwords("cannot read ftp://me:secret@host/x.npy")
@@ -321,19 +322,19 @@ _PASSWORD = re.compile(r"(?<=://)[^\s/@'\":]*:[^\s/@'\"]*@")
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the known word that is nearest to another one; None if none is near.
+    """Return the one of ``words`` that is most similar to ``word``, or None if none is similar.
 
     Examples:
         >>> nearest("chekc", ["check", "fix"])
         'check'
     """
-    import difflib  # only what goes wrong needs it
+    import difflib  # slow to import, and needed only for errors
 
     return next(iter(difflib.get_close_matches(word, sorted(words), n=1)), None)
 
 
 def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun.
+    """Return a number with a noun in the singular or plural.
 
     Examples:
         >>> count_of(1, "part"), count_of(2000, "part")
@@ -343,7 +344,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Write a number of bytes for people, in the largest unit that it fills.
+    """Return a number of bytes in its largest unit.
 
     Examples:
         >>> format_bytes(1000), format_bytes(3 << 29)
@@ -358,7 +359,7 @@ def format_bytes(size: int) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Fold a text into one line of bounded length, the middle of a long one left out.
+    """Return a text as one line of at most ``limit`` characters. A longer text loses its middle.
 
     Examples:
         >>> one_line("a" * 100, 40)
@@ -373,7 +374,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def brief(values: Any, limit: int = 8) -> str:
-    """Write a list of numbers for a message, the middle of a long one left out.
+    """Return a list of numbers as text for a message. A list of more than ``limit`` loses its middle.
 
     Examples:
         >>> brief(range(3))

@@ -33,20 +33,20 @@ class NumPy(Library):
     def read(self, array: Any) -> Array:
         return np.asarray(array)
 
-    def layouts(self, array: Array) -> Sequence[Any]:
+    def make_layouts(self, array: Array) -> Sequence[Any]:
         return (
             np.asfortranarray(array),
             array[::-1, ::-1].copy()[::-1, ::-1],
             np.repeat(array, 2, 1)[:, ::2],
         )
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
+    def may_share_memory(self, one: Any, other: Any) -> bool:
         return np.shares_memory(one, other)
 
     def is_contiguous(self, array: Any) -> bool:
         return bool(array.flags.c_contiguous)
 
-    def read_only(self, array: Array) -> Any:
+    def make_read_only(self, array: Array) -> Any:
         data = array.copy()
         data.flags.writeable = False
         return data
@@ -78,19 +78,19 @@ class DLPack(NumPy):
     def read(self, array: Any) -> Array:
         return np.asarray(array.array if isinstance(array, OnlyDLPack) else array)
 
-    def part_type(self, data: Any) -> type:
+    def get_part_type(self, data: Any) -> type:
         return np.ndarray
 
-    def layouts(self, array: Array) -> Sequence[Any]:
-        return [OnlyDLPack(layout) for layout in super().layouts(array)]
+    def make_layouts(self, array: Array) -> Sequence[Any]:
+        return [OnlyDLPack(layout) for layout in super().make_layouts(array)]
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
+    def may_share_memory(self, one: Any, other: Any) -> bool:
         return np.shares_memory(self.read(one), self.read(other))
 
-    def buffer(self, array: Array) -> Any:
+    def make_buffer(self, array: Array) -> Any:
         return array.copy()
 
-    def read_only(self, array: Array) -> Any:
+    def make_read_only(self, array: Array) -> Any:
         data = array.copy()
         data.flags.writeable = False
         return OnlyDLPack(data)
@@ -117,23 +117,23 @@ class Torch(Library):
             return array.detach().contiguous().view(codes).numpy().view(dtype)
         return array.detach().numpy()
 
-    def layouts(self, array: Array) -> Sequence[Any]:
+    def make_layouts(self, array: Array) -> Sequence[Any]:
         tensor = self.make(array)
         wide = self.torch.zeros(array.shape[0], array.shape[1] * 2, dtype=tensor.dtype)
         wide[:, ::2] = tensor
         return tensor.t().contiguous().t(), wide[:, ::2], tensor[None].expand(3, -1, -1)[1]
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
+    def may_share_memory(self, one: Any, other: Any) -> bool:
         return np.shares_memory(self.read(one), self.read(other))
 
     def is_contiguous(self, array: Any) -> bool:
         return bool(array.is_contiguous())
 
-    def gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
+    def compute_gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
         (gradient,) = self.torch.autograd.grad(function(data.requires_grad_()), data)
         return gradient.numpy()
 
-    def compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
+    def get_compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
         torch = self.torch
 
         class Module(torch.nn.Module):
@@ -190,10 +190,10 @@ class Jax(Library):
     def read(self, array: Any) -> Array:
         return np.asarray(array)
 
-    def gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
+    def compute_gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
         return np.asarray(self.jax.grad(function)(data))
 
-    def compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
+    def get_compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
         jax = self.jax
 
         def exported(function: Any, data: Any) -> Any:
@@ -227,20 +227,20 @@ class Dask(Library):
     def read(self, array: Any) -> Array:
         return np.asarray(array.compute(scheduler="synchronous"))
 
-    def layouts(self, array: Array) -> Sequence[Any]:
+    def make_layouts(self, array: Array) -> Sequence[Any]:
         return self.array.from_array(array, chunks=(1, 4)), self.array.from_array(array.T.copy()).T
 
     def is_contiguous(self, array: Any) -> bool:
         blocks = self.dask.compute(*array.to_delayed().ravel(), scheduler="synchronous")
         return all(block.flags.c_contiguous for block in blocks)
 
-    def no_computing(self) -> AbstractContextManager[Any]:
+    def forbid_computing(self) -> AbstractContextManager[Any]:
         def reject(*arguments: Any, **keywords: Any) -> Any:
             raise AssertionError("a lazy array was computed")
 
         return self.dask.config.set(scheduler=reject)
 
-    def compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
+    def get_compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
         distributed = pytest.importorskip("distributed")
 
         def scheduled(function: Any, data: Any) -> Any:
@@ -265,10 +265,10 @@ class ArrayApi(Library):
     def read(self, array: Any) -> Array:
         return np.asarray(array._array)
 
-    def layouts(self, array: Array) -> Sequence[Any]:
+    def make_layouts(self, array: Array) -> Sequence[Any]:
         return (self.namespace.asarray(array.T.copy()).T,)
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
+    def may_share_memory(self, one: Any, other: Any) -> bool:
         return np.shares_memory(one._array, other._array)
 
 
@@ -286,7 +286,7 @@ class Xarray(Library):
         assert array.attrs == {"unit": "m"}
         return np.asarray(array.data)
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
+    def may_share_memory(self, one: Any, other: Any) -> bool:
         return np.shares_memory(one.data, other.data)
 
     def is_contiguous(self, array: Any) -> bool:
@@ -334,10 +334,10 @@ class CuPy(Library):
     def read(self, array: Any) -> Array:
         return self.cupy.asnumpy(array)
 
-    def layouts(self, array: Array) -> Sequence[Any]:
+    def make_layouts(self, array: Array) -> Sequence[Any]:
         return self.cupy.asarray(array.T.copy()).T, self.cupy.asarray(np.repeat(array, 2, 1))[:, ::2]
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
+    def may_share_memory(self, one: Any, other: Any) -> bool:
         return bool(self.cupy.shares_memory(one, other))
 
     def is_contiguous(self, array: Any) -> bool:

@@ -78,16 +78,16 @@ class BoxedLibrary(Library):
     def read(self, array):
         return array.array
 
-    def layouts(self, array):
+    def make_layouts(self, array):
         return Boxed(np.asfortranarray(array)), Boxed(np.repeat(array, 2, 1)[:, ::2])
 
-    def shares_memory(self, one, other):
+    def may_share_memory(self, one, other):
         return np.shares_memory(one.array, other.array)
 
     def is_contiguous(self, array):
         return array.array.flags.c_contiguous
 
-    def read_only(self, array):
+    def make_read_only(self, array):
         data = Boxed(array.copy())
         data.array.flags.writeable = False
         return data
@@ -156,7 +156,7 @@ COMPILED = """
 class Compiled(BoxedLibrary):
     element_types = tuple(name for name in Library.element_types if name != "int32")
 
-    def compilers(self):
+    def get_compilers(self):
         return {"jit": lambda run, data: run(data), "other": lambda *_: pytest.skip("is not installed")}
 
 

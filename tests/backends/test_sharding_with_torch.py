@@ -228,7 +228,7 @@ def test_what_a_rank_has_none_of_and_what_torch_has_not(tmp_path: Path) -> None:
     plan(tmp_path / "model", replicated, ranks=2).run(tmp_path / "ranks")
     own = rank(tmp_path / "ranks", 1)
     assert (own["e"].torch().shape, own["e"].torch().dtype) == ((0, 2), torch.float32)
-    with pytest.raises(ArrayError, match="of type F6_E2M3, which torch does not have"):
+    with pytest.raises(ArrayError, match=r"torch has no dtype for .* of type F6_E2M3"):
         own["f"].torch()
 
 

@@ -16,9 +16,9 @@ from typing import Any
 from splitops.errors import PlanError
 from splitops.files import StoredTensor
 from splitops.files.tensors import Unit
-from splitops.sharding.auto import auto_plan
+from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.expressions import Names
-from splitops.sharding.plan_language import match_rules, rules_of
+from splitops.sharding.plan_language import match_rules, read_shard_rules
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from dev.tools import transformers_plans as generate
@@ -78,7 +78,7 @@ def held_by_auto(model: Any, architecture: str) -> tuple[dict[str, int], int]:
     state = model.state_dict()
     saved = revert_weight_conversion(model, state)
     config = {"architectures": [architecture], "model_type": model.config.model_type}
-    rules = rules_of(auto_plan(config, list(saved)))
+    rules = read_shard_rules(make_auto_plan(config, list(saved)))
     tensors = [
         StoredTensor(name, tuple(each.shape), "U8", Unit(1, 1), 0, each.numel())
         for name, each in saved.items()

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitops
-from splitops.explain import cells, diagram, explain, memory_strip, svg
-from splitops.explain.axis import proportional
+from splitops.explain import draw_diagram, draw_memory, explain, group_cells, to_svg
+from splitops.explain.axis import share_width
 from splitops.spec import ELEMENT_TYPES
-from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.packing import compute_packed_size
 from splitops.splitting import Plan
 
 FLOAT = ELEMENT_TYPES["float32"]
@@ -73,7 +73,7 @@ def test_bytes_of_packed_types_and_strings(name, expected):
     part = explain(splitops.plan("Split", shape=(18,), num_outputs=2), ELEMENT_TYPES[name])[0]
     assert part.bytes == expected
     if expected is not None:
-        assert part.bytes == packed_size(ELEMENT_TYPES[name], 9)
+        assert part.bytes == compute_packed_size(ELEMENT_TYPES[name], 9)
 
 
 def test_squeezed_parts():
@@ -87,7 +87,7 @@ def test_squeezed_parts():
 )
 def test_shares_are_exact_and_never_below_the_minimum(items, total):
     weights, minimums = [list(values) for values in zip(*items, strict=True)]
-    shares = proportional(weights, minimums, total)
+    shares = share_width(weights, minimums, total)
     assert sum(shares) == max(total, sum(minimums))
     assert all(share >= minimum for share, minimum in zip(shares, minimums, strict=True))
 
@@ -95,7 +95,7 @@ def test_shares_are_exact_and_never_below_the_minimum(items, total):
 @given(plans(), st.integers(1, 7))
 def test_cells_cover_the_axis(plan, limit):
     layout = explain(plan)
-    found = cells(layout, limit)
+    found = group_cells(layout, limit)
     assert len(found) <= max(limit, 1)
     assert [i for cell in found for i in range(cell.first, cell.first + cell.count)] == list(
         range(len(layout))
@@ -110,20 +110,22 @@ def test_cells_cover_the_axis(plan, limit):
 @given(plans(), st.integers(20, 120), st.booleans())
 def test_diagrams_keep_their_form(plan, width, ascii_only):
     layout = explain(plan)
-    lines = ["".join(span.text for span in line) for line in diagram(layout, width, ascii_only=ascii_only)]
+    lines = [
+        "".join(span.text for span in line) for line in draw_diagram(layout, width, ascii_only=ascii_only)
+    ]
     bars = [line for line in lines if "│" in line or "|" in line]
     assert len({len(line) for line in bars}) <= 1
     if ascii_only:
         assert all(line.isascii() for line in lines)
-        assert all(span.text.isascii() for span in memory_strip(layout, width, ascii_only=True))
+        assert all(span.text.isascii() for span in draw_memory(layout, width, ascii_only=True))
 
 
 def test_a_number_in_a_box_of_the_terminal_is_a_size():
     layout = explain(splitops.plan("Split", shape=(2, 9), axis=1, split=[4, 5]), FLOAT)
-    lines = ["".join(span.text for span in line).split() for line in diagram(layout, 60)]
+    lines = ["".join(span.text for span in line).split() for line in draw_diagram(layout, 60)]
     assert ["2", "│", "4", "│", "5", "│"] in lines
     assert lines[-1] == ["part", "0", "1"]
-    assert [span.text.strip() for span in memory_strip(layout, 60)] == ["4", "5", "4", "5"]
+    assert [span.text.strip() for span in draw_memory(layout, 60)] == ["4", "5", "4", "5"]
 
 
 def test_the_terminal_shows_no_memory_of_one_dimension(invoke):
@@ -138,7 +140,7 @@ def test_the_terminal_shows_no_memory_of_one_dimension(invoke):
 @pytest.mark.parametrize("parts", [1, 4, 40])
 def test_a_picture_for_a_phone_can_be_read_and_is_not_cropped(shape, axis, parts, width):
     plan = splitops.plan("Split", shape=shape, axis=axis, num_outputs=parts)
-    texts = ET.fromstring(svg(explain(plan, FLOAT), "Split-18", width)).iter(f"{SVG}text")
+    texts = ET.fromstring(to_svg(explain(plan, FLOAT), "Split-18", width)).iter(f"{SVG}text")
     for one in texts:
         size, room = int(one.attrib["font-size"]), 0.5 * len(one.text or "")
         assert size >= 12
@@ -155,7 +157,7 @@ def test_a_picture_for_a_phone_can_be_read_and_is_not_cropped(shape, axis, parts
 @pytest.mark.parametrize("shape", [(100_000,), (3, 100_000, 5)])
 def test_svg_is_well_formed_and_summarised(parts, shape):
     plan = splitops.plan("Split", shape=shape, axis=shape.index(100_000), num_outputs=parts)
-    text = svg(explain(plan, FLOAT), "Split-18")
+    text = to_svg(explain(plan, FLOAT), "Split-18")
     root = ET.fromstring(text)
     assert root.tag == f"{SVG}svg"
     slabs = [rect for rect in root.iter(f"{SVG}rect") if len(rect)]
@@ -175,7 +177,7 @@ def test_svg_is_well_formed_and_summarised(parts, shape):
 
 def test_svg_names_what_it_shows():
     plan = splitops.plan("VariadicSplit", shape=(7, 20), axis=1, split_lengths=[3, 0, 10, -1, 1])
-    root = ET.fromstring(svg(explain(plan, FLOAT), "VariadicSplit-1"))
+    root = ET.fromstring(to_svg(explain(plan, FLOAT), "VariadicSplit-1"))
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert "VariadicSplit-1: (7, 20) along axis 1 into 5 parts" in texts
     assert "part 3: offset 13, size 6, shape (7, 6), 168 bytes" in [t.text for t in root.iter(f"{SVG}title")]
@@ -188,13 +190,13 @@ def test_svg_names_what_it_shows():
 def test_svg_has_a_column_of_bytes_where_they_are_known():
     plan = splitops.plan("Split", shape=(7,), num_outputs=4)
     for layout, expected in ((explain(plan, FLOAT), True), (explain(plan), False)):
-        texts = [text.text for text in ET.fromstring(svg(layout, "Split-18")).iter(f"{SVG}text")]
+        texts = [text.text for text in ET.fromstring(to_svg(layout, "Split-18")).iter(f"{SVG}text")]
         assert ("bytes each" in texts) is expected
 
 
 def test_a_number_in_a_box_is_a_size():
     plan = splitops.plan("Split", shape=(2, 7, 4), axis=1, num_outputs=4)
-    texts = [text.text for text in ET.fromstring(svg(explain(plan, FLOAT))).iter(f"{SVG}text")]
+    texts = [text.text for text in ET.fromstring(to_svg(explain(plan, FLOAT))).iter(f"{SVG}text")]
     boxes = [text for text in texts if text is not None and text.isdecimal()]
     assert boxes[:5] == ["2", "2", "2", "1", "2"]  # of the parts, then of the axis before them
     assert [text for text in texts if text is not None and text.startswith("part ")] == [
@@ -205,19 +207,19 @@ def test_a_number_in_a_box_is_a_size():
 def test_one_dimension_needs_no_picture_of_the_memory():
     for shape, has in (((7,), False), ((7, 2), True), ((1, 7), True)):
         plan = splitops.plan("Split", shape=shape, axis=shape.index(7), num_outputs=4)
-        assert ("Memory, from the first element on" in svg(explain(plan, FLOAT))) is has
+        assert ("Memory, from the first element" in to_svg(explain(plan, FLOAT))) is has
 
 
 def test_svg_escapes_its_title():
     plan = splitops.plan("Split", shape=(2,), num_outputs=2)
-    root = ET.fromstring(svg(explain(plan), "</svg><script>&\x00\x1b\ud800"))
+    root = ET.fromstring(to_svg(explain(plan), "</svg><script>&\x00\x1b\ud800"))
     assert root.find(f"{SVG}title").text.startswith("</svg><script>&\ufffd\ufffd\ufffd: (2,)")
     assert not list(root.iter(f"{SVG}script"))
 
 
 def test_svg_without_parts_and_elements():
     for shape in [(0,), (0, 3), (3, 0)]:
-        ET.fromstring(svg(explain(splitops.plan("SplitToSequence", shape=shape, split=2), FLOAT)))
+        ET.fromstring(to_svg(explain(splitops.plan("SplitToSequence", shape=shape, split=2), FLOAT)))
 
 
 def test_json(invoke):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitops.cli._filenames import safe_names
+from splitops.cli._filenames import make_safe_names
 
 
 @given(st.lists(st.text(), max_size=6))
 def test_names_are_safe_and_differ(names):
-    found = safe_names(names, [".npy"])
+    found = make_safe_names(names, [".npy"])
     files = [f"{name}.npy" for name in found]
     assert len({file.casefold() for file in files}) == len(names)
     for file in files:
@@ -37,4 +37,4 @@ def test_names_are_safe_and_differ(names):
     ],
 )
 def test_names(names, expected):
-    assert safe_names(names, [".npy"]) == expected
+    assert make_safe_names(names, [".npy"]) == expected

@@ -110,7 +110,7 @@ def test_what_a_stopped_run_has_left_is_replaced_and_told(invoke, tmp_path, stop
     result = invoke(*stopped)
     assert result.exit_code == 0
     assert result.stderr == (
-        f"splitops: replaced {tmp_path}/.splitops-out-x.part, which a run that was stopped had left\n"
+        f"splitops: replaced {tmp_path}/.splitops-out-x.part, the rest of an interrupted run\n"
     )
 
 
@@ -135,4 +135,4 @@ def test_a_terminal_shows_how_far_files_are(invoke, tmp_path, monkeypatch):
 def test_like_is_of_ranks_alone(invoke, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(4))
     result = invoke("merge", tmp_path / "x.npy", "--like", tmp_path, "--out", tmp_path / "y.npy")
-    assert (result.exit_code, "--like is for a folder of ranks" in result.stderr) == (2, True)
+    assert (result.exit_code, "--like can be used only with a folder of ranks" in result.stderr) == (2, True)

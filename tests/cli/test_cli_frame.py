@@ -18,7 +18,7 @@ import pytest
 import splitops
 from splitops import cli as package
 from splitops.cli import cli
-from splitops.cli._console import one_line
+from splitops.cli._console import escape
 
 COMMANDS = sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
 
@@ -182,7 +182,7 @@ def test_a_file_that_is_not_at_an_address_is_wrong_usage(invoke):
     ("arguments", "code", "hint"),
     [
         (["inspect", "{folder}"], 2, "splitops inspect {folder}/model.safetensors"),
-        (["inspect", "{empty}"], 2, "is a folder without tensor files. Give a file."),
+        (["inspect", "{empty}"], 2, "is a folder without tensor files. Name a file."),
         (["split", "{folder}", "--parts", "2"], 2, "splitops split {folder}/model.safetensors"),
         (["inspect", "{folder}"], 2, "splitops shard {folder} --dry-run"),
         (["reshard", "{folder}", "--ranks", "2", "--out", "r"], 1, "use splitops shard {folder} ..."),
@@ -273,9 +273,9 @@ def test_the_name_of_a_file_that_is_not_there_cannot_move_the_cursor(process, tm
 
 
 def test_text_of_files_cannot_move_the_cursor():
-    assert one_line("a\r\nb\x1b[2J\x07\udcff\u202e") == "a\\r\\nb\\x1b[2J\\x07\\udcff\\u202e"
-    assert one_line("é日本 [red]") == "é日本 [red]"
-    assert len(one_line("x" * 10_000)) == 2000
+    assert escape("a\r\nb\x1b[2J\x07\udcff\u202e") == "a\\r\\nb\\x1b[2J\\x07\\udcff\\u202e"
+    assert escape("é日本 [red]") == "é日本 [red]"
+    assert len(escape("x" * 10_000)) == 2000
 
 
 @pytest.mark.parametrize(

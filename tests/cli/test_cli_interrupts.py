@@ -104,7 +104,7 @@ def test_a_signal_keeps_what_was_copied_and_says_how_to_continue(child, tmp_path
         assert not existing or (tmp_path / "out" / "x.1.npy").read_bytes() == b"from before"
     again = child(shlex.split(found[3])[1:])
     assert again.returncode == 0, again.stderr
-    assert "bytes were copied before" in again.stdout
+    assert "bytes had been copied before" in again.stdout
     parts = [np.load(tmp_path / "out" / f"x.{index}.npy") for index in range(3)]
     assert np.array_equal(np.concatenate(parts, 1), ARRAY)
     assert names(tmp_path) == ["out", "x.npy"]
@@ -116,7 +116,7 @@ def test_the_next_run_without_resume_starts_over(child, tmp_path, number):
     assert child(SPLIT, number).returncode == 128 + number
     done = child(SPLIT)
     assert done.returncode == 0
-    assert done.stderr == f"splitops: replaced {HIDDEN}, which a run that was stopped had left\n"
+    assert done.stderr == f"splitops: replaced {HIDDEN}, the rest of an interrupted run\n"
     assert names(tmp_path) == ["out", "x.npy"]
 
 
@@ -127,7 +127,7 @@ def test_a_second_signal_ends_at_once_and_keeps_too(child, tmp_path, first, seco
     assert (done.returncode, done.stdout, done.stderr) == (128 + second, "", "")
     assert names(tmp_path) == [HIDDEN, "x.npy"]
     done = child([*SPLIT, "--resume"])
-    assert "bytes were copied before" in done.stdout
+    assert "bytes had been copied before" in done.stdout
     assert names(tmp_path) == ["out", "x.npy"]
 
 
@@ -225,7 +225,7 @@ def test_every_command_that_writes_tensor_files_can_be_continued(child, tmp_path
     again = done.stderr.partition("continue with: ")[2]
     done = child(shlex.split(again)[1:])
     assert done.returncode == 0, done.stderr
-    assert "were copied before" in done.stdout
+    assert "had been copied before" in done.stdout
     assert content(tmp_path / "out") == expected
     assert names(tmp_path) == sorted([*before, "out"])
 
@@ -243,7 +243,7 @@ def test_the_command_and_the_folder_can_be_pasted_into_a_shell(child, environmen
     again = command.replace("splitops", shlex.join([sys.executable, "-c", CHILD, "0", "add"]), 1)
     how = {"cwd": tmp_path, "env": environment, "check": True, "capture_output": True, "text": True}
     done = subprocess.run([shell, "-c", f"test -d {folder} && {again} && ! test -e {folder}"], **how)
-    assert "were copied before" in done.stdout
+    assert "had been copied before" in done.stdout
     assert len(names(tmp_path / f"{name} parts")) == 2
 
 
@@ -251,7 +251,7 @@ def test_an_interrupt_before_the_first_step_is_done_keeps_nothing_and_says_so(ch
     """The first task is the only one."""
     np.save(tmp_path / "x.npy", ARRAY[:6])
     done = child([*SPLIT, "--verify"], signal.SIGTERM, at="copy")
-    assert (done.returncode, done.stderr) == (143, "splitops: interrupted; nothing of 11.7 KiB is kept\n")
+    assert (done.returncode, done.stderr) == (143, "splitops: interrupted; none of the 11.7 KiB was kept\n")
     assert names(tmp_path) == ["x.npy"]
 
 
@@ -268,5 +268,5 @@ def test_what_cannot_be_resumed_is_only_interrupted(child, tmp_path):
         file.create_dataset("a", data=ARRAY, chunks=(10, 100))
     (tmp_path / "x.npy").unlink()
     done = child(["split", "x.h5", "--axis", "0", "--parts", "6", "--out", "out"], signal.SIGTERM)
-    assert (done.returncode, done.stderr) == (143, "splitops: interrupted; nothing of 1.1 MiB is kept\n")
+    assert (done.returncode, done.stderr) == (143, "splitops: interrupted; none of the 1.1 MiB was kept\n")
     assert names(tmp_path) == ["x.h5"]

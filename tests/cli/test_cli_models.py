@@ -90,7 +90,7 @@ def test_a_command_says_whether_it_has_written(invoke, tmp_path, command):
 
 def test_a_model_that_cannot_be_simplified_needs_no_file(invoke, tmp_path):
     assert invoke("simplify", model(tmp_path, HALVES)).output.splitlines() == [
-        "Nothing to simplify. Only splits and the nodes around them were looked at."
+        "Nothing to simplify. Only splits and the nodes around them are simplified."
     ]
 
 

@@ -8,7 +8,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from splitops.cli._profile import _time
+from splitops.cli._profile import _format_time
 from splitops.models.engines import is_installed
 
 ENGINES = ["reference", *(["onnxruntime"] if is_installed("onnxruntime") else [])]
@@ -67,7 +67,7 @@ def test_the_report_says_it_in_words(invoke, model):
         "2 runs: the first",
         "Where the time of a run goes",
         "Splits take",
-        "Simplified by splitops",
+        "After splitops simplify",
     ):
         assert words in text
 
@@ -118,7 +118,7 @@ def test_a_profile_without_a_rewrite(invoke, tmp_path, monkeypatch):
     monkeypatch.setattr("splitops.cli._profile._MAX_ROWS", 1)
     arguments = ["run", tmp_path / "m.onnx", "--input", "x=random", "--profile", "--for", "reference"]
     text = invoke(*arguments).output
-    assert "splitops simplify finds nothing to rewrite." in text
+    assert "splitops simplify has nothing to rewrite." in text
     assert "... and 1 more" in text
 
 
@@ -127,4 +127,4 @@ def test_a_profile_without_a_rewrite(invoke, tmp_path, monkeypatch):
     [(12.0, "12 s"), (1.0, "1 s"), (0.0123, "12.3 ms"), (0.0009876, "988 us"), (0, "0 us")],
 )
 def test_times_have_the_unit_that_they_need(seconds, words):
-    assert _time(seconds) == words
+    assert _format_time(seconds) == words

@@ -58,7 +58,7 @@ def test_infer_names_equal_values_in_one_row_and_parts_first(invoke, model):
     assert "w0" not in result.output  # it is set already
     stated = json.loads(invoke("infer", model, "--json").output)["values"]
     new = sum(value["before"] != value["after"] for value in stated)
-    assert f"{len(stated)} values, {new} of them known better than before" in result.output
+    assert f"{len(stated)} values, {new} with a new or more exact type or shape" in result.output
 
 
 def test_infer_shows_what_is_new_before_the_rest(invoke, model):

@@ -17,9 +17,9 @@ import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from splitops.cli._generate import ramp, random
-from splitops.cli._outputs import describe, statistics
-from splitops.cli._outputs import write as write_outputs
+from splitops.cli._generate import make_ramp, make_random
+from splitops.cli._outputs import compute_statistics, describe_outputs
+from splitops.cli._outputs import write_outputs as write_outputs
 from splitops.cli._trace import Trace
 from splitops.errors import ModelError
 from splitops.files.formats.npy import encode_header
@@ -130,7 +130,7 @@ def test_json(invoke, rich_model):
     assert (first["operator"], first["node"], first["sizes"]) == ("Split-18", "first\x1b[31m", [2, 4])
     assert (first["shape"], first["shapes"], first["times"]) == ([4, 6], [[4, 2], [4, 4]], 1)
     assert (second["operator"], second["axis"], second["shapes"]) == ("SplitToSequence-11", 0, [[2]] * 4)
-    flag = random((), ELEMENT_TYPES["bool"], 1)
+    flag = make_random((), ELEMENT_TYPES["bool"], 1)
     assert (third["node"], third["graph"], third["times"]) == ("in_branch", "choose.then_branch", int(flag))
     outputs = {item["name"]: item for item in stated["outputs"]}
     assert (outputs["../../b"]["min"], outputs["../../b"]["max"]) == (2, 23)
@@ -263,7 +263,7 @@ def test_stderr_says_no_more_than_the_engine_after_a_division_by_zero(process, r
 def test_a_model_without_inputs_says_so(invoke, tmp_path):
     model = save(tmp_path / "m.onnx", "g () => (float[2] y) <float[2] c = {1, 2}> { y = Identity(c) }")
     result = invoke("run", model, "--input", "x=ramp:2")
-    assert (result.exit_code, "The model takes no inputs." in result.stderr) == (2, True)
+    assert (result.exit_code, "The model has no inputs." in result.stderr) == (2, True)
     assert invoke("run", model).exit_code == 0
 
 
@@ -420,7 +420,7 @@ def test_a_member_that_is_there_twice_is_rejected(invoke, halves, tmp_path, name
             archive.writestr(name, content + np.full(24, number, "<f4").tobytes())
     result = invoke("run", halves, "--input", f"x={tmp_path}/twice.npz:x")
     assert result.exit_code == 1
-    assert f"'{tmp_path}/twice.npz' has more than one array '{names[0][0]}'" in result.stderr
+    assert f"'{tmp_path}/twice.npz' has more than one array named '{names[0][0]}'" in result.stderr
 
 
 def test_bad_files_are_one_clear_line(invoke, halves, tmp_path):
@@ -438,24 +438,25 @@ def test_a_sequence_of_something_else_is_no_input(invoke, tmp_path):
     sequence = onnx.SequenceProto(elem_type=onnx.SequenceProto.SEQUENCE)
     (tmp_path / "s.pb").write_bytes(sequence.SerializeToString())
     result = invoke("run", save(tmp_path / "m.onnx", text), "--input", f"s={tmp_path / 's.pb'}")
-    assert (result.exit_code, "this sequence is not one of tensors" in result.stderr) == (1, True)
+    assert (result.exit_code, "the file is a sequence whose elements are not tensors" in result.stderr) == (
+        1,
+        True,
+    )
 
 
 def test_members_beyond_memory(invoke, halves, tmp_path, monkeypatch):
     np.savez(tmp_path / "x.npz", data=X)
-    monkeypatch.setattr("splitops.cli._inputs.available_bytes", lambda: 100)
+    monkeypatch.setattr("splitops.cli._inputs.get_max_bytes", lambda: 100)
     result = invoke("run", halves, "--input", f"x={tmp_path}/x.npz:data")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-    assert (
-        f"x.npz:data' has {128 + X.nbytes} bytes, more than this machine's memory can take" in result.stderr
-    )
+    assert f"x.npz:data' has {128 + X.nbytes} bytes, too many for the memory of this machine" in result.stderr
 
 
 def test_sizes_beyond_memory(invoke, halves):
     for kind in ("ramp", "random"):
         result = invoke("run", halves, "--input", f"x={kind}:1000000000000,6:float32")
         assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-        assert "more than this machine's memory" in result.stderr
+        assert "does not fit into the memory of this machine" in result.stderr
 
 
 def test_bad_models_and_broken_rules_are_one_line(invoke, process, halves, tmp_path):
@@ -495,8 +496,8 @@ def test_an_earlier_run_stays_when_a_later_one_fails(invoke, halves, tmp_path):
 @pytest.mark.parametrize("name", ELEMENT_TYPES)
 def test_generated_values(name):
     element_type = ELEMENT_TYPES[name]
-    made = ramp((50, 60), element_type)
-    other = random((50, 60), element_type, 3)
+    made = make_ramp((50, 60), element_type)
+    other = make_random((50, 60), element_type, 3)
     for array in (made, other):
         assert (array.dtype, array.shape) == (element_type.numpy, (50, 60))
     assert len(set(other.reshape(-1).tolist())) > 1
@@ -518,16 +519,21 @@ def test_generated_values(name):
 
 
 def test_ramps_of_no_elements_and_scalars():
-    assert ramp((0, 3), ELEMENT_TYPES["float32"]).shape == (0, 3)
-    assert ramp((), ELEMENT_TYPES["int8"]) == 0
-    assert random((), ELEMENT_TYPES["bfloat16"], 0).shape == ()
+    assert make_ramp((0, 3), ELEMENT_TYPES["float32"]).shape == (0, 3)
+    assert make_ramp((), ELEMENT_TYPES["int8"]) == 0
+    assert make_random((), ELEMENT_TYPES["bfloat16"], 0).shape == ()
 
 
 def test_statistics():
-    assert statistics(np.array([1, 2**63 - 1])) == {"min": 1, "max": 2**63 - 1}
-    assert statistics(np.array([np.nan, np.inf])) == {"not_finite": 2}
-    assert statistics(np.array([2, 3]).astype(ml_dtypes.bfloat16)) == {"min": 2.0, "max": 3.0}
-    assert statistics(np.zeros(0)) == statistics(np.array(["a"])) == statistics(np.ones(2, complex)) == {}
+    assert compute_statistics(np.array([1, 2**63 - 1])) == {"min": 1, "max": 2**63 - 1}
+    assert compute_statistics(np.array([np.nan, np.inf])) == {"not_finite": 2}
+    assert compute_statistics(np.array([2, 3]).astype(ml_dtypes.bfloat16)) == {"min": 2.0, "max": 3.0}
+    assert (
+        compute_statistics(np.zeros(0))
+        == compute_statistics(np.array(["a"]))
+        == compute_statistics(np.ones(2, complex))
+        == {}
+    )
 
 
 def test_a_trace_ends_with_its_block():
@@ -547,11 +553,11 @@ def test_a_trace_ends_with_its_block():
     ("value", "problem"),
     [
         ([{1: 2.0}], "output 'y' is a sequence of dict, not of tensors"),
-        ({1: 2.0}, "output 'y' is a dict, which has no .npy form"),
+        ({1: 2.0}, "output 'y' is a dict, which .npy cannot represent"),
     ],
 )
 def test_outputs_that_are_no_tensors_are_rejected(tmp_path, value, problem):
-    for use in (describe, lambda outputs: write_outputs(outputs, "m", tmp_path / "out")):
+    for use in (describe_outputs, lambda outputs: write_outputs(outputs, "m", tmp_path / "out")):
         with pytest.raises(ModelError, match=problem):
             use({"y": value})
     assert not (tmp_path / "out").exists()
@@ -593,14 +599,14 @@ def test_narrow_types_are_written_bit_for_bit(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("texts", "memory", "problem"),
     [
-        ([b"a\xff"], 1 << 20, "'y.npy': a string is not UTF-8, which .npy would need"),
-        (["a", "b\0"], 1 << 20, r"'y.npy': 'b\\x00' has no place among the strings of a .npy file"),
-        (["a", "bcd"], 23, "'y.npy': strings of one width, as .npy has them, would not fit into memory"),
+        ([b"a\xff"], 1 << 20, "'y.npy': a string is not UTF-8, which .npy requires"),
+        (["a", "b\0"], 1 << 20, r"'y.npy': .npy cannot represent the string 'b\\x00'"),
+        (["a", "bcd"], 23, "'y.npy': strings of one width, as in .npy, do not fit into memory"),
         (["a", "bcd"], 24, None),
     ],
 )
 def test_strings_that_npy_cannot_say_are_rejected(tmp_path, monkeypatch, texts, memory, problem):
-    monkeypatch.setattr("splitops.cli._outputs.available_bytes", lambda: memory)
+    monkeypatch.setattr("splitops.cli._outputs.get_max_bytes", lambda: memory)
     outputs = {"y": np.array(texts, object)}
     if problem is None:
         write_outputs(outputs, "m", tmp_path / "out")
@@ -642,7 +648,7 @@ def test_a_split_of_what_the_run_alone_knows(invoke, tmp_path):
             y = Gather(x, j)
             a, b = Split<num_outputs=2>(y) }"""
     arguments = ["run", save(tmp_path / "m.onnx", text), "--input", "x=ramp", "--for", "onnxruntime"]
-    assert "known to the run alone" in invoke(*arguments).output
+    assert "not known before the run" in invoke(*arguments).output
     [split] = json.loads(invoke(*arguments, "--json").output)["splits"]
     assert "sizes" not in split
     assert split["operator"] == "Split-18"

@@ -18,7 +18,7 @@ import splitops
 from splitops.calls.arguments import bind_call
 from splitops.errors import RuleError
 from splitops.explain import explain
-from splitops.explain.interactive import operator_data, type_data
+from splitops.explain.interactive import make_operator_data, make_type_data
 from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema
 from splitops.splitting import plan_request
 from splitops.splitting.binding import Fact
@@ -34,7 +34,7 @@ def cases() -> list[Case]:
     draw = random.Random(18)
     made: list[Case] = []
     for row in SCHEMAS:
-        for way in operator_data(row)["ways"]:
+        for way in make_operator_data(row)["ways"]:
             pairs = itertools.product((0, 1, 4, 5, 6, 7, 10), (-2, -1, *EDGES))
             asked = [((size,), 0, [number]) for size, number in pairs]
             asked += [((6,), 0, [-1, 2, -1]), ((6,), 0, [1, -1, 2])] if way == "sizes" else []
@@ -48,14 +48,14 @@ def cases() -> list[Case]:
                 asked.append((shape, draw.randrange(-4, 4), lengths))
             for shape, axis, numbers in asked:
                 request = {
-                    "row": operator_data(row),
+                    "row": make_operator_data(row),
                     "shape": list(map(str, shape)),
                     "axis": str(axis),
                     "way": way,
                     "numbers": list(map(str, numbers)) if way != "ones" else [],
                     "keepdims": draw.random() < 0.5 or row.keepdims is None,
-                    "dtype": (dtype := draw.choice(list(type_data()))),
-                    "packing": type_data()[dtype],
+                    "dtype": (dtype := draw.choice(list(make_type_data()))),
+                    "packing": make_type_data()[dtype],
                 }
                 made.append((row, request))
     return made
@@ -151,12 +151,12 @@ def test_a_page_that_divides_otherwise_is_seen(tmp_path):
 def test_the_code_of_the_page_runs_for_every_row_and_way():
     asked = []
     for row in SCHEMAS:
-        for way in operator_data(row)["ways"]:
+        for way in make_operator_data(row)["ways"]:
             numbers = {"parts": ["3"], "sizes": ["2", "1", "3"], "chunk": ["4"], "ones": []}[way]
             squeezes = [True, False] if row.keepdims is not None and way == "ones" else [True]
             for keepdims in squeezes:
                 given = {"way": way, "numbers": numbers, "keepdims": keepdims}
-                asked.append({"row": operator_data(row), "shape": ["2", "6"], "axis": "1", **given})
+                asked.append({"row": make_operator_data(row), "shape": ["2", "6"], "axis": "1", **given})
     found = asked_of(asked, str(SIZES), str(SIZES.with_name("code.js")))
     assert len(found) >= len(SCHEMAS)
     x = np.arange(12, dtype=np.float32).reshape(2, 6)

@@ -74,7 +74,7 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
         (["--case", "nothing"], 2, "there is no case 'nothing'"),
         (["--setting", "onnxruntime", "--case", PLAIN], 2, "a setting is NAME=KEY=VALUE"),
         (["--python", "onnxruntime"], 2, "is not NAME="),
-        (["onnxruntime", "--repro", PLAIN], 2, "belong together"),
+        (["onnxruntime", "--repro", PLAIN], 2, "--repro requires --out"),
         (["--expect", __file__], 2, "is not TOML"),
         (["--diff", __file__], 2, "is not JSON"),
         (["onnxruntime", "--case", PLAIN, "--html", "/no/such/folder/x"], 1, "cannot write"),
@@ -174,7 +174,7 @@ def test_inputs_of_a_model_are_given_as_run_takes_them() -> None:
     assert found.exit_code == 0, found.output
     for arguments, message in (
         (["--model", model, "--input", "y=1"], "there is no input"),
-        (["--input", "x=1"], "of --model"),
+        (["--input", "x=1"], "requires --model"),
     ):
         found = ran(*arguments)
         assert (found.exit_code, message in found.output) == (2, True), found.output

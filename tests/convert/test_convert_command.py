@@ -85,7 +85,7 @@ def test_the_wrong_ending_writes_nothing(model: Path) -> None:
     out = model.with_name("out.xml")
     code, _, errors = invoke(str(model), "--to", "onnx:13", "-o", str(out))
     assert (code, out.exists()) == (2, False)
-    assert "is to hold an ONNX model, which ends in .onnx" in errors
+    assert "must have the extension of ONNX: use .onnx" in errors
 
 
 def test_onnx_alone_is_its_newest_opset(model: Path) -> None:

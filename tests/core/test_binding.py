@@ -396,14 +396,14 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_13, shaped(Range(4, 5)), outputs=3),
-        "parts.divisible: number of outputs = 3 asks for equal parts, "
+        "parts.divisible: number of outputs = 3 requires equal parts, "
         "but axis 0 of data (4..5,) has no size that fits",
         {"lengths": (), "axis": 0, "shape": (Range(4, 5),), "size": Range(4, 5)},
         "",
     ),
     (
         node(EVEN, shaped(3, 5, 7), UNKNOWN, num_splits=2),
-        "parts.divisible: num_splits = 2 asks for equal parts, but no axis of data (3, 5, 7) fits",
+        "parts.divisible: num_splits = 2 requires equal parts, but no axis of data (3, 5, 7) fits",
         {"lengths": (), "axis": None, "shape": (3, 5, 7), "size": 7},
         "attribute num_splits",
     ),

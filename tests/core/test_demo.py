@@ -46,7 +46,7 @@ def test_the_demo_shows_the_point(tasks: Any, capfd: pytest.CaptureFixture[str])
         "validation: ['label 0', 'label 1']",
         "1 split rewritten for openvino",
         "validation: ['label 3', 'label 4']",
-        "What was split",
+        "Splits",
         "(array([0, 1, 2]), array([3, 4, 5]), array([6]))",
         "VariadicSplit-1: examples/data/feature_split_x.npy (5, 12)",
     ]

@@ -104,12 +104,12 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "parts.divisible": (
         lambda: openvino_split(DATA, 1, 4),
-        "Split-1 [parts.divisible]: num_splits = 4 asks for equal parts, "
+        "Split-1 [parts.divisible]: num_splits = 4 requires equal parts, "
         "but axis 1 of data (4, 6) has size 6, which 4 does not divide",
     ),
     "parts.divisible by outputs": (
         lambda: split(DATA, axis=1, num_outputs=4, opset=13),
-        "Split-13 [parts.divisible]: number of outputs = 4 asks for equal parts, "
+        "Split-13 [parts.divisible]: number of outputs = 4 requires equal parts, "
         "but axis 1 of data (4, 6) has size 6, which 4 does not divide",
     ),
     "parts.count": (
@@ -150,12 +150,12 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "op.unknown": (
         lambda: splitops.schema("Squeeze"),
-        "Squeeze [op.unknown]: operator 'Squeeze' is asked for, but the split operators are "
+        "Squeeze [op.unknown]: operator 'Squeeze' is unknown, but the split operators are "
         "Split and SplitToSequence of domain ai.onnx, Split and VariadicSplit of domain openvino",
     ),
     "op.version": (
         lambda: split_to_sequence(DATA, opset=10),
-        "SplitToSequence [op.version]: opset 10 is asked for, but SplitToSequence exists from opset 11 on",
+        "SplitToSequence [op.version]: opset = 10, but SplitToSequence requires opset 11 or later",
     ),
     "op.version of an attribute": (
         lambda: evaluate(SPLIT_18, {"split": [2, 2]}, [DATA]),

@@ -226,8 +226,8 @@ def test_a_name_of_another_kind_of_text_is_a_name() -> None:
 
 def test_what_an_older_version_lacks_is_gone() -> None:
     found = {(change.kind, change.name): change.text for change in difference("Split", 13, 2).changes}
-    assert found["type", "tensor(int64)"] == "is gone"
-    assert found["input", "split"] == "is gone"
+    assert found["type", "tensor(int64)"] == "is removed"
+    assert found["input", "split"] == "is removed"
     assert found["attribute", "split"] == "is new (INTS, optional, >= 0)"
 
 

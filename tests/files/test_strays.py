@@ -100,12 +100,12 @@ def test_a_stray_is_named_and_left_out_by_every_command(tmp_path, make, name, st
     plans = {
         "by-size": plan_by_size(folder, tmp_path / "by-size", 1500),
         "one": plan_one_file(folder, tmp_path / "one" / "model.safetensors"),
-        "ranks": sharding.plan(folder, PLAN, ranks=2).file_plan(tmp_path / "ranks"),
+        "ranks": sharding.plan(folder, PLAN, ranks=2).plan_files(tmp_path / "ranks"),
         "refit": sharding.refit(
             folder,
             {"version": 1, "rule": [{"fused": "layer.0.bias", "parts": ["layer.0.weight"]}]},
             invert=True,
-        ).file_plan(tmp_path / "refit"),
+        ).plan_files(tmp_path / "refit"),
     }
     for where, plan in plans.items():
         [warning] = plan.warnings
@@ -164,8 +164,8 @@ def test_a_stray_among_ranks(tmp_path, layout):
     save_file(LOST, home / "extra.safetensors")
     save_file(LOST, ranks / "model-00007-of-00008.safetensors")
     for plan in (
-        sharding.merge(ranks).file_plan(tmp_path / "a"),
-        sharding.plan(ranks, ranks=1).file_plan(tmp_path / "b"),
+        sharding.merge(ranks).plan_files(tmp_path / "a"),
+        sharding.plan(ranks, ranks=1).plan_files(tmp_path / "b"),
     ):
         assert len(plan.warnings) == 2
         assert any("extra.safetensors' is left out" in warning for warning in plan.warnings)
@@ -260,8 +260,8 @@ def test_a_model_that_is_usual_beside_another_one_is_no_stray(tmp_path, make, na
     for where, plan in {
         "by-size": plan_by_size(folder, tmp_path / "by-size", 1500, strict=True),
         "one": plan_one_file(folder, tmp_path / "one" / "model.safetensors", strict=True),
-        "ranks": sharding.plan(folder, PLAN, ranks=2, strict=True).file_plan(tmp_path / "ranks"),
-        "refit": sharding.refit(folder, RULES, invert=True, strict=True).file_plan(tmp_path / "refit"),
+        "ranks": sharding.plan(folder, PLAN, ranks=2, strict=True).plan_files(tmp_path / "ranks"),
+        "refit": sharding.refit(folder, RULES, invert=True, strict=True).plan_files(tmp_path / "refit"),
     }.items():
         assert plan.warnings == (f"{name!r} is not copied: by its name, it belongs to another model",)
         plan.run()

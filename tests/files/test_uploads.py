@@ -358,7 +358,7 @@ def test_the_command_line(files, source):
     assert f"{OUT}/x.0.npy already exists" in result.output
     result = CliRunner().invoke(cli, [*arguments, "--resume"])
     assert result.exit_code == 0
-    assert "All of it was written before." in result.output
+    assert "All bytes had been written before." in result.output
     result = CliRunner().invoke(cli, [*arguments, "--overwrite", "--sha256"])
     assert result.exit_code == 0, result.output
     assert f"{OUT}/x.1.npy" in result.output

@@ -261,14 +261,14 @@ def test_gguf_pieces_that_are_missing_or_of_another_model(tmp_path: Path) -> Non
 
 def test_wrong_usage(model: Path, tmp_path: Path) -> None:
     file = model / "model.safetensors"
-    assert "Leave out the options that cut a tensor" in run(
+    assert "Leave out the options that split one" in run(
         "split", file, "--max-size", "1G", "--parts", 2, code=2
     )
     assert "npz files cannot be limited in size" in run(
         "split", file, "--max-size", "1G", "--to", "npz", code=1
     )
-    assert "To write its whole tensors by size" in run("split", model, "--parts", 2, code=2)
-    assert "end --out with .safetensors" in run("merge", model, "--out", tmp_path / "x", code=1)
+    assert "To write its tensors to files of limited size" in run("split", model, "--parts", 2, code=2)
+    assert "use --out with .safetensors" in run("merge", model, "--out", tmp_path / "x", code=1)
 
 
 def test_links_out_of_the_folder_are_followed_on_request_alone(model: Path, tmp_path: Path) -> None:

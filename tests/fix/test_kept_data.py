@@ -123,7 +123,7 @@ def test_what_has_no_data_of_its_own_is_rejected(path: Path, tmp_path: Path) -> 
     )
     done = run("fix", tmp_path / "m.xml", "--keep-data")
     assert done.exit_code == 2
-    assert "--keep-data is for ONNX models" in printed(done)
+    assert "--keep-data works only for ONNX models" in printed(done)
     # A model whose data is in itself has nothing to keep.
     inline = tmp_path / "inline.onnx"
     splitops.save(

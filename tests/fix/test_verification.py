@@ -168,7 +168,7 @@ def test_the_command_writes_a_verified_model(tmp_path: Path) -> None:
     path, out = write(tmp_path, OPEN), tmp_path / "fixed.onnx"
     done = run("fix", path, "--verify", "-o", out)
     assert done.exit_code == 0, done.output
-    assert f"1 split rewritten for onnxruntime {RELEASE}; none left that it cannot run.\n" in done.output
+    assert f"1 split rewritten for onnxruntime {RELEASE}. No split left to fix.\n" in done.output
     assert f"Verified on onnxruntime {RELEASE} with 6 samples: 6 same bits\n" in done.output
     assert done.output.endswith(f"Written to {out}\n")
     onnx.checker.check_model(onnx.load(out))
@@ -204,7 +204,9 @@ def test_the_command_rejects_an_unfixable_split_unless_a_partial_fix_will_do(tmp
     done = run("fix", path, "--for", "onnxruntime", "-o", out)
     assert done.exit_code == 1
     assert "onnxruntime.unbind" in done.output
-    assert done.output.endswith("Nothing was written: 1 split cannot be fixed. --partial writes the rest.\n")
+    assert done.output.endswith(
+        "Nothing was written: 1 split cannot be fixed. To fix the others: --partial.\n"
+    )
     assert not out.exists()
     assert run("fix", path, "--for", "onnxruntime", "--partial", "-o", out).exit_code == 0
     assert splitops.load(out) == splitops.load(path)
@@ -253,8 +255,8 @@ def test_without_an_installed_runtime_the_command_asks_for_one(
     monkeypatch.setattr("splitops.models.engines.is_installed", lambda name: False)
     path = write(tmp_path, "(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }")
     done = run("fix", path)
-    assert "1 split rewritten; none left that breaks a rule.\n" in done.output
-    assert "Only broken rules were looked for: name a runtime with --for.\n" in done.output
+    assert "1 split rewritten. No split left to fix.\n" in done.output
+    assert "Only rules were checked. To check the limits of a runtime, name it with --for.\n" in done.output
     done = run("fix", path, "--verify")
     assert (done.exit_code, "--verify needs a runtime: name one with --for." in done.output) == (2, True)
 
@@ -262,5 +264,5 @@ def test_without_an_installed_runtime_the_command_asks_for_one(
 def test_a_release_is_named_if_it_is_known(tmp_path: Path) -> None:
     path = write(tmp_path, UNBIND)
     done = run("fix", path, "--for", "tensorrt", "--for", "onnxruntime", "--unbind", "as-written")
-    told = f"for tensorrt, onnxruntime {RELEASE}; 1 left that one of them cannot run.\n"
+    told = f"for tensorrt, onnxruntime {RELEASE}. 1 split cannot be fixed.\n"
     assert f"0 splits rewritten {told}" in done.output, done.output

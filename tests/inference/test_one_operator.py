@@ -295,7 +295,7 @@ def test_any_text_is_a_name(text: str, divisor: int, offset: int) -> None:
         return
     for name in (
         symbols.divide(text, divisor),
-        symbols.ceil_divide(text, divisor),
+        symbols.divide_up(text, divisor),
         symbols.add(text, offset),
     ):
         assert name is None or isinstance(name, int) or len(name) <= symbols.MAX_LENGTH

@@ -83,7 +83,7 @@ def step_runs() -> None:
 
 
 def step_runs_in_the_reference() -> None:
-    evaluator = ReferenceEvaluator(model(size="N"), new_ops=splitops.onnx.reference_ops())
+    evaluator = ReferenceEvaluator(model(size="N"), new_ops=splitops.onnx.get_reference_ops())
     assert sizes_of(evaluator.run(None, {"x": X[:6]})) == [2, 2, 2]
     rejects("parts.divisible", lambda: evaluator.run(None, {"x": X}))
 

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 import splitops
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.running.openvino.evaluator import Prepared
-from splitops.onnx import reference_ops
+from splitops.onnx import get_reference_ops
 
 
 def arrays_of(value: Any) -> Iterator[np.ndarray]:
@@ -134,7 +134,7 @@ def test_what_an_ir_gives_cannot_change_its_inputs_or_constants(source):
 def test_parts_of_reference_ops_are_read_only(operator):
     body = "{ a, b = Split<num_outputs = 2>(x) }" if operator == "Split" else "{ a = SplitToSequence(x) }"
     outputs = "float a, float b" if operator == "Split" else "seq(float) a"
-    evaluator = ReferenceEvaluator(model(body, outputs=outputs), new_ops=reference_ops())
+    evaluator = ReferenceEvaluator(model(body, outputs=outputs), new_ops=get_reference_ops())
     x = np.arange(6, dtype=np.float32)
     found = list(arrays_of(evaluator.run(None, {"x": x})))
     assert found

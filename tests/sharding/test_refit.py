@@ -108,7 +108,7 @@ def test_a_scalar_of_the_whole_belongs_to_each_part(tmp_path: Path, experts: int
     }
     first = next(iter(found))
     model = save(tmp_path / "other", found | {first: np.array(7.0)}, CONFIG)
-    with pytest.raises(PlanError, match=r"the copies in .* differ, so neither is taken"):
+    with pytest.raises(PlanError, match=r"the copies in .* differ"):
         refit(model, plan, invert=True)
 
 
@@ -154,25 +154,25 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "invert", "tensors", "says"),
     [
-        (rule(sections=[16, 8, 4]), False, {"a.qkv.w": (32, 16)}, "are 28, and the axis has size 32"),
-        (rule(), False, {"a.qkv.w": (32, 16)}, "an axis of size 32 is not 3 equal parts"),
-        (rule(groups=4), False, {"a.qkv.w": (30, 4)}, "are not 4 equal groups"),
-        (rule(axis=2), False, {"a.qkv.w": (30, 4)}, "has no such axes"),
-        (rule(sections=["heads"]), False, {"a.qkv.w": (3,)}, "1 sections of 3 parts"),
+        (rule(sections=[16, 8, 4]), False, {"a.qkv.w": (32, 16)}, "sum to 28, but the axis has size 32"),
+        (rule(), False, {"a.qkv.w": (32, 16)}, "an axis of size 32 cannot be divided into 3 equal parts"),
+        (rule(groups=4), False, {"a.qkv.w": (30, 4)}, "cannot be divided into 4 equal groups"),
+        (rule(axis=2), False, {"a.qkv.w": (30, 4)}, "has too few axes"),
+        (rule(sections=["heads"]), False, {"a.qkv.w": (3,)}, "1 sections for 3 parts"),
         (rule(sections=["heads", 1, 1]), False, {"a.qkv.w": (3,)}, "name 'heads' is neither"),
-        (rule(transpose=True, axis=1), False, {"a.qkv.w": (4, 3)}, "an axis of size 4 is not 3 equal parts"),
-        (rule(), False, {"a.b.w": (3,)}, "has a name of the plan, such as '*.qkv.{leaf}'"),
+        (rule(transpose=True, axis=1), False, {"a.qkv.w": (4, 3)}, "size 4 cannot be divided into 3"),
+        (rule(), False, {"a.b.w": (3,)}, "matches the plan, which has names such as '*.qkv.{leaf}'"),
         (rule(), False, {"a.qkv.w": (3,), "a.q.w": (1,)}, "2 tensors would have the name 'a.q.w'"),
         (rule(parts=["*.q.w"]), False, {"a.qkv.w": (3,)}, "must have each of *, {leaf} once"),
         (rule(stack=True), False, {"a.qkv.w": (3,)}, "must have each of *, {e}, {leaf} once"),
         ({"version": 2, "rule": []}, False, {"a": (3,)}, "version"),
         ({"version": 1, "rule": []}, False, {"a": (3,)}, "has no rule"),
-        (rule(), True, {"a.q.w": (2,), "a.v.w": (2,)}, "cannot be made: part 'a.k.w' is missing"),
+        (rule(), True, {"a.q.w": (2,), "a.v.w": (2,)}, "part 'a.k.w' is missing"),
         (rule(), True, {"a.q.w": (2,), "a.k.w": (2,), "a.v.w": (2, 2)}, "have no axis 0"),
-        (rule(), True, {"a.q.w": (2, 3), "a.k.w": (2, 4), "a.v.w": (2, 4)}, "differ beside axis 0"),
-        (rule(), True, {"a.q.w": (2, 3), "a.k.w": (1, 3), "a.v.w": (3, 3)}, "it would be F32 [2, 3]"),
+        (rule(), True, {"a.q.w": (2, 3), "a.k.w": (2, 4), "a.v.w": (2, 4)}, "differ outside axis 0"),
+        (rule(), True, {"a.q.w": (2, 3), "a.k.w": (1, 3), "a.v.w": (3, 3)}, "has to be F32 [2, 3]"),
         ("fuse", False, {"model.mlp.up_proj.weight": (2, 2)}, "part 'model.mlp.gate_proj.weight' is missing"),
-        ("unfuse", True, {"a": (2,)}, "invert is for a plan of your own"),
+        ("unfuse", True, {"a": (2,)}, "invert works only with your own rules"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_error(
@@ -190,27 +190,27 @@ def test_numbers_of_experts_that_lie(tmp_path: Path) -> None:
     for names, says in (
         (("0", "2"), "part 'a.1.up' is missing"),
         (("0", "999999999"), "part 'a.1.up' is missing"),
-        (("0", "01"), "'01' where the plan has a number"),
-        (("9" * 5000,), "9' where the plan has a number"),
+        (("0", "01"), "'01', not the number of an expert"),
+        (("9" * 5000,), "9', not the number of an expert"),
     ):
         model = save(tmp_path / names[-1][:9] / "m", {f"a.{name}.up": numbered(2) for name in names})
         with pytest.raises(PlanError, match=says):
             refit(model, plan, invert=True)
     model = save(tmp_path / "m", {"a.0.up": numbered(2), "a.1.up": numbered(2).astype(np.int32)})
-    with pytest.raises(PlanError, match=r"is I32 .*it would be F32"):
+    with pytest.raises(PlanError, match=r"is I32 .*has to be F32"):
         refit(model, plan, invert=True)
     model = save(tmp_path / "many", {"a.up": np.broadcast_to(np.float32(0), (1 << 40, 0))})
-    with pytest.raises(PlanError, match="more than 1048576 entries to take apart"):
+    with pytest.raises(PlanError, match="more than 1048576 entries to unfuse"):
         refit(model, plan)
 
 
 def test_models_that_are_not_known(tmp_path: Path) -> None:
     for config, says in (
-        ({"model_type": "mamba"}, "no fused tensors are known for model_type 'mamba'"),
+        ({"model_type": "mamba"}, "no rules for fused tensors of model_type 'mamba'"),
         ({"model_type": "falcon"}, "with this configuration"),
         (
             {"model_type": "llama", "quantization_config": {}},
-            "how scales of quant_method None are cut is not known",
+            "no rules for the scales of quant_method None",
         ),
     ):
         model = save(tmp_path / "model", {"a": numbered(2)}, config)
@@ -220,9 +220,9 @@ def test_models_that_are_not_known(tmp_path: Path) -> None:
 
 def test_what_is_fused_already_and_a_plan_named_auto(tmp_path: Path) -> None:
     model = save(tmp_path / "model", {"model.layers.0.self_attn.qkv_proj.weight": numbered(32, 16)}, CONFIG)
-    assert "it is fused already" in run("refit", model, "--plan", "fuse", "--out", tmp_path / "a", code=1)
+    assert "it is already fused" in run("refit", model, "--plan", "fuse", "--out", tmp_path / "a", code=1)
     run("refit", model, "--plan", "unfuse", "--out", tmp_path / "apart")
     said = run("refit", tmp_path / "apart", "--plan", "unfuse", "--out", tmp_path / "b", code=1)
-    assert "it is unfused already" in said
+    assert "it is already unfused" in said
     said = run("refit", model, "--plan", "auto", "--out", tmp_path / "c", code=2)
-    assert "unfuse and fuse go by config.json: choose one" in said
+    assert "Use unfuse or fuse." in said

@@ -35,7 +35,7 @@ def test_the_way_round(model, tmp_path):
     said = run(
         "shard", model, "--ranks", 4, "--plan", tmp_path / "plan.json", "--out", tmp_path / "four", "--verify"
     )
-    assert "each rank holds 77184 to 77568 bytes" in said
+    assert "each rank stores 77184 to 77568 bytes" in said
     said = run("reshard", tmp_path / "four", "--ranks", 2, "--out", tmp_path / "two", "--json")
     assert json.loads(said)["rank_bytes"] == [152576, 152448]
     assert "wrote" in run("merge", tmp_path / "two", "--out", tmp_path / "again")
@@ -62,7 +62,7 @@ def test_a_merge_that_was_killed_is_gone_on_with(model, tmp_path, monkeypatch):
         with pytest.raises(Killed):
             merge(tmp_path / "two").run(tmp_path / "again", progress=stop)
     said = run("merge", tmp_path / "two", "--out", tmp_path / "again", "--resume")
-    assert re.search(r"again has all \d+ bytes\nAll of it was written before\.$", said, re.M)
+    assert re.search(r"again already has all \d+ bytes\nAll bytes had been written before\.$", said, re.M)
     assert contents(tmp_path / "again") == contents(model)
 
 
@@ -110,15 +110,17 @@ def test_a_dry_run_writes_nothing(model, tmp_path):
 def test_wrong_usage_and_what_cannot_be(model, tmp_path):
     assert "Missing option '--ranks'" in run("shard", model, "--out", tmp_path / "x", code=2)
     assert "Missing option '--out'" in run("shard", model, "--ranks", 2, code=2)
-    assert "--sha256 is for single files" in run("merge", model, "--out", tmp_path / "x", "--sha256", code=2)
+    assert "--sha256 works only for single files" in run(
+        "merge", model, "--out", tmp_path / "x", "--sha256", code=2
+    )
     plan = ["--plan", tmp_path / "plan.json", "--out", tmp_path / "x"]
     said = run("shard", model, "--ranks", 3, *plan, code=1)
     assert said.count("\n") == 1
     assert "tensor 'model.layers.0.self_attn.k_proj.weight', rule 1" in said
     for command in (["reshard", model, "--ranks", 2, *plan], ["merge", model, "--out", tmp_path / "x"]):
         said = run(*command, code=1)
-        assert f"is not a folder of ranks. To cut a checkpoint, use splitops shard {model} ..." in said
-    assert "give their files" in said
+        assert f"is not a folder of ranks. To shard a checkpoint, use splitops shard {model} ..." in said
+    assert "name their files" in said
     assert not (tmp_path / "x").exists()
 
 
@@ -136,7 +138,7 @@ def test_split_heads_are_told_with_the_ranks_that_keep_them_whole(tmp_path):
     notes = [line for line in run(*arguments, "--ranks", 4).splitlines() if line.startswith("warning:")]
     assert notes == [
         f"warning: rule {number} ('model.layers.*.self_attn.{name}.weight') splits attention heads: 8 "
-        "elements over 4 ranks is 2 each, but a head has 4. Use 1 or 2 ranks to keep heads whole."
+        "elements over 4 ranks are 2 each, but a head has 4. Use 1 or 2 ranks to keep heads whole."
         for number, name in ((3, "k_proj"), (4, "v_proj"))
     ]
     warnings = json.loads(run(*arguments, "--ranks", 3, "--json"))["warnings"]

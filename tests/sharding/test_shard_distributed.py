@@ -145,23 +145,26 @@ ROWS = np.zeros((4, 2))
     [
         (
             [([0, 0], ROWS), ([5, 0], ROWS)],
-            r"tensor 'w': the pieces hold 16 elements of shape \[9, 2\]: nothing is at \[4, 0\]",
+            r"tensor 'w': the pieces contain 16 elements of shape \[9, 2\]: element \[4, 0\] is missing",
         ),
         (
             [([0, 0], ROWS), ([3, 0], ROWS)],
             r"the pieces at \[0, 0\] and \[3, 0\], of shapes \[4, 2\] and \[4, 2\], overlap",
         ),
-        ([([0, 0], ROWS), ([4, 1], ROWS)], r"nothing is at \[0, 2\]"),
-        ([([0, 0], ROWS), ([4], ROWS)], r"shard-00002.*tensor 'w' of shape \[4, 2\] begins at \[4\]"),
-        ([([0, -1], ROWS)], r"begins at \[0, -1\]"),
-        ([([0, 1 << 62], ROWS)], r"begins at \[0, "),
+        ([([0, 0], ROWS), ([4, 1], ROWS)], r"element \[0, 2\] is missing"),
+        (
+            [([0, 0], ROWS), ([4], ROWS)],
+            r"shard-00002.*tensor 'w' of shape \[4, 2\] has the invalid offsets \[4\]",
+        ),
+        ([([0, -1], ROWS)], r"has the invalid offsets \[0, -1\]"),
+        ([([0, 1 << 62], ROWS)], r"has the invalid offsets \[0, "),
         ([([0, (1 << 62) - 2], ROWS)], r"has a size in bits of 2\*\*64 or more"),
-        ([(None, ROWS)], "begins at None"),
+        ([(None, ROWS)], "has the invalid offsets None"),
         (
             [([0, 0], ROWS), ([4, 0], ROWS.astype(np.float32))],
-            "is F64 of rank 2 in one file, and not in another",
+            "is F64 of rank 2 in one file, but not in another",
         ),
-        ([([0, 0], ROWS), ([0], np.zeros(4))], "is F64 of rank 2 in one file, and not in another"),
+        ([([0, 0], ROWS), ([0], np.zeros(4))], "is F64 of rank 2 in one file, but not in another"),
     ],
 )
 def test_pieces_that_do_not_fit_are_rejected(
@@ -177,34 +180,34 @@ def test_what_is_lost_is_told_where_it_can_be_known(tmp_path: Path) -> None:
     plan(source, LLAMA_PLAN, ranks=4, layout="dcp").run(tmp_path / "ranks")
     (tmp_path / "ranks" / "manifest.json").unlink()
     (tmp_path / "ranks" / "shard-00002-model-00001-of-00001.safetensors").unlink()
-    with pytest.raises(PlanError, match=r"the pieces hold .*: nothing is at"):
+    with pytest.raises(PlanError, match=r"the pieces contain .* is missing"):
         merge(tmp_path / "ranks")
     (tmp_path / "ranks" / "shard-00003-model-00001-of-00001.safetensors").unlink()
     (tmp_path / "ranks" / "shard-00004-model-00001-of-00001.safetensors").unlink()
     merge(tmp_path / "ranks")  # the tensors end where their first pieces do: nobody can see it
-    with pytest.raises(PlanError, match=r"the pieces hold .* elements of shape"):
+    with pytest.raises(PlanError, match=r"the pieces contain .* elements of shape"):
         merge(tmp_path / "ranks", like=source)
     index = {"metadata": {"total_size": 10**6}, "weight_map": {"lm_head.weight": "x"}}
     (tmp_path / "ranks" / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(PlanError, match="declares 1000000 bytes of tensors, and the files have"):
+    with pytest.raises(PlanError, match="declares 1000000 bytes of tensors, but the files have"):
         merge(tmp_path / "ranks")
     index["weight_map"] = {"gone": "x"}
     (tmp_path / "ranks" / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(PlanError, match=r"tensor 'gone' of .* is in no file"):
+    with pytest.raises(PlanError, match=r"tensor 'gone' of .* is missing in all files"):
         merge(tmp_path / "ranks")
 
 
 def test_another_checkpoint_must_have_the_same_tensors(tmp_path: Path) -> None:
     dcp = write(tmp_path / "dcp", {"w": [([0, 0], ROWS)]})
     for name, tensors, message in (
-        ("more", {"w": ROWS, "x": ROWS}, "tensor 'x' of .* is in no file"),
+        ("more", {"w": ROWS, "x": ROWS}, "tensor 'x' of .* is missing in all files"),
         ("less", {"x": ROWS}, "tensor 'w' is not in .*less"),
-        ("type", {"w": ROWS.astype(np.float32)}, r"tensor 'w' is F32 \[4, 2\] in"),
+        ("type", {"w": ROWS.astype(np.float32)}, r"tensor 'w' is F64 \[4, 2\], but F32 \[4, 2\] in"),
         ("shape", {"w": np.zeros((3, 2))}, r"ends outside of \[3, 2\]"),
     ):
         with pytest.raises(PlanError, match=message):
             merge(dcp, like=save(tmp_path / name, tensors))
-    with pytest.raises(PlanError, match="says itself what the whole is like"):
+    with pytest.raises(PlanError, match="like works only for distributed checkpoints"):
         plan(tmp_path / "more", PACKED, ranks=2, like=tmp_path / "less")
 
 
@@ -221,7 +224,7 @@ def test_metadata_that_say_nothing_are_rejected(tmp_path: Path, info: str | None
 def test_boxes_without_elements_or_axes() -> None:
     prove_boxes((Box((0, 0), (0, 3)),), (0, 3))
     prove_boxes((Box((), ()),), ())
-    with pytest.raises(PlanError, match="two pieces are the same single element"):
+    with pytest.raises(PlanError, match="two pieces contain the same scalar"):
         prove_boxes((Box((), ()), Box((), ())), ())
 
 
@@ -230,10 +233,10 @@ def test_boxes_of_many_axes_and_in_no_grid() -> None:
     prove_boxes((Box((0,) * 100, ones),), ones)
     prove_boxes((Box((0,) * 100, (0, *ones[1:])),), (0, *ones[1:]))
     two = (Box((0,) * 101, (*ones, 2)), Box((*(0,) * 100, 3), (*ones, 2)))
-    with pytest.raises(PlanError, match=r"nothing is at \[0, .*2\]"):
+    with pytest.raises(PlanError, match=r"element \[0, .*2\] .*is missing"):
         prove_boxes(two, (*ones, 5))
     apart = tuple(Box((at,) * 40, (1,) * 40) for at in range(5))
-    with pytest.raises(PlanError, match=r"5 pieces of shape .* lie in no grid of"):
+    with pytest.raises(PlanError, match=r"5 pieces of shape .* need more than"):
         prove_boxes(apart, (6,) * 40)
 
 
@@ -241,7 +244,7 @@ def test_many_boxes_are_proved_in_time_that_grows_with_them() -> None:
     side = 150
     boxes = tuple(Box((0, at), (8, 1)) for at in range(side * side))
     prove_boxes(boxes, (8, side * side))
-    with pytest.raises(PlanError, match=r"nothing is at|something is left out"):
+    with pytest.raises(PlanError, match=r"is missing|something is left out"):
         prove_boxes(boxes[1:], (8, side * side))
 
 
@@ -251,5 +254,5 @@ def test_pieces_of_two_types_are_rejected_beside_another_checkpoint_too(tmp_path
     pieces = [([0, 0], rows[:2]), ([2, 0], rows[2:].astype(np.int32))]
     write(tmp_path / "dcp", {"a": pieces})
     for more in ({}, {"like": like}):
-        with pytest.raises(PlanError, match="is F32 of rank 2 in one file, and not in another"):
+        with pytest.raises(PlanError, match="is F32 of rank 2 in one file, but not in another"):
             merge(tmp_path / "dcp", **more)

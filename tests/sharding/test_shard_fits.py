@@ -61,7 +61,7 @@ def test_what_is_listed_is_what_a_plan_does(model, tmp_path, name):
     for each in found[:20]:
         try:
             made = plan(model, rules, ranks=each.ranks)
-            made.file_plan(tmp_path / "out")
+            made.plan_files(tmp_path / "out")
         except SplitError:
             assert not each.works
             assert each.verdict in ("pads", "impossible")
@@ -76,7 +76,7 @@ def test_what_is_listed_is_what_a_plan_does(model, tmp_path, name):
                     assert needed.padded % needed.pad_to == 0
                     assert needed.size < needed.padded
             cut = plan(model, helped, ranks=each.ranks)
-            cut.file_plan(tmp_path / "out")
+            cut.plan_files(tmp_path / "out")
             continue
         assert each.works
         cuts = made.placements.cuts
@@ -106,15 +106,15 @@ def test_heads_repeat_as_often_as_is_said(model):
     }
     [repeated] = found[8].repeats
     assert (repeated.rule, repeated.match, repeated.times) == (1, "*.k_proj.weight", 4)
-    assert found[8].note == "rule 1: each unit on 4 ranks"
+    assert found[8].note == "rule 1: each unit is on 4 ranks"
 
 
 def test_the_numbers_of_an_error_hold_for_all_rules_together(model):
     """The first axis alone would do on 1, 2, 3 and 6 ranks, the second on 1, 2 and 4."""
     rules = _plan(UP | {"unit": 8}, Q | {"unit": 8})
-    with pytest.raises(PlanError, match=r"inside a unit of 8: \[1, 2\] ranks would do, of \[48, 24\]"):
+    with pytest.raises(PlanError, match=r"inside of a unit of 8: use \[1, 2\] ranks, of \[48, 24\]"):
         plan(model, rules, ranks=4)
-    with pytest.raises(PlanError, match=r"parts.divisible.*: \[1, 2, 4\] ranks would do"):
+    with pytest.raises(PlanError, match=r"parts.divisible.*: use \[1, 2, 4\] ranks"):
         plan(model, _plan(UP | {"even": True}, Q | {"unit": 8}), ranks=5)
     for ranks in (1, 2):
         plan(model, rules, ranks=ranks)
@@ -126,7 +126,7 @@ def test_where_only_one_rank_is_left_the_padding_is_named(model):
     with pytest.raises(PlanError) as found:
         plan(model, rules, ranks=3)
     assert str(found.value).endswith(
-        "[1] ranks would do, of [32] elements each; 3 ranks need pad_to = 96 in rule 2 (32 to 96)"
+        "use [1] ranks, of [32] elements each; 3 ranks need pad_to = 96 in rule 2 (32 to 96)"
     )
     with pytest.raises(
         PlanError, match=r"2 ranks need pad_to = 32 in rule 1 \(48 to 64\), pad_to = 64 in rule 2"
@@ -139,7 +139,7 @@ def test_where_only_one_rank_is_left_the_padding_is_named(model):
 def test_an_error_that_no_number_of_ranks_helps_names_none(model):
     with pytest.raises(PlanError) as found:
         plan(model, _plan(UP | {"sections": [5, 5]}), ranks=2)
-    assert "would do" not in str(found.value)
+    assert "use [" not in str(found.value)
     assert {each.verdict for each in find_ranks(model, _plan(UP | {"sections": [5, 5]}))} == {"impossible"}
 
 
@@ -161,7 +161,7 @@ def test_quantised_groups_are_counted_too(tmp_path):
     assert possible == [1, 2]
     for ranks in range(1, 9):
         if ranks in possible:
-            plan(model, "auto", ranks=ranks).file_plan(tmp_path / "out")
+            plan(model, "auto", ranks=ranks).plan_files(tmp_path / "out")
         else:
             with pytest.raises(PlanError):
                 plan(model, "auto", ranks=ranks)
@@ -174,7 +174,7 @@ def test_the_command_lists_64_numbers(model, tmp_path):
     done = runner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["8", "repeats", *["rule", "1:", "each", "unit", "on", "4", "ranks"]] in lines
+    assert ["8", "repeats", *["rule", "1:", "each", "unit", "is", "on", "4", "ranks"]] in lines
     assert [line[0] for line in lines if line and line[0].isdigit()] == [str(n) for n in range(1, 65)]
     listed = json.loads(runner().invoke(cli, [*words, "--json"]).stdout)
     assert [(each["ranks"], each["verdict"]) for each in listed] == [

@@ -155,8 +155,8 @@ def test_an_onnx_model_with_external_data_and_tied_tensors(tmp_path, name):
     document = {"version": 1, "rule": [{"match": "w*", "axis": 0}, {"match": "*", "replicate": True}]}
     plan = sharding.plan(folder / name, document, ranks=4)
     assert plan.checkpoint.tied == {"w2": "w"}
-    whole = 'whole on every rank, as no rule but the closing "*" names them: v'
-    assert plan.warnings == ("1 tensors inside of 'm.onnx' stay there, whole", whole)
+    whole = 'replicated on all ranks, since only the closing rule "*" matches: v'
+    assert plan.warnings == ("1 tensors inside of 'm.onnx' are not sharded", whole)
     plan.run(tmp_path / "ranks")
     found = load_file(tmp_path / "ranks/rank-00002-of-00004/m.data.safetensors")
     same([found], [{"v": arrays["v"], "w": arrays["w"][4:6]}])
@@ -180,26 +180,29 @@ def test_onnx_models_that_are_no_checkpoint(tmp_path):
     proto = onnx.ModelProto.FromString(content)
     proto.graph.initializer[2].dims[:] = [4, 6]  # the tied one
     (model / "m.onnx").write_bytes(proto.SerializeToString())
-    assert rejected() == (PlanError, "tensor 'w2' has the bytes of tensor 'w' in another shape or type")
+    assert rejected() == (
+        PlanError,
+        "tensor 'w2' and tensor 'w' share bytes, but not type and shape",
+    )
     del proto.graph.initializer[:3]
     (model / "m.onnx").write_bytes(proto.SerializeToString())
-    assert "has no tensors in files beside it" in rejected()[1]
+    assert "has no external tensors" in rejected()[1]
     (model / "m.onnx").write_bytes(content)
     os.truncate(model / "m.data", 300 << 20)
-    assert "bytes and more that are in no tensor" in rejected()[1]
+    assert "bytes outside of its tensors" in rejected()[1]
 
 
 @pytest.mark.parametrize(
     ("shape", "rule", "says"),
     [
-        ([4, 2], {"axis": 1}, "tensor 'w', F4: a cut goes through 2 elements in 1 bytes"),
+        ([4, 2], {"axis": 1}, "tensor 'w', F4: a shard would end between 2 elements that share 1 bytes"),
         (
             [2, 6],
             {"axis": 1, "sections": [3, 3]},
             "tensor 'w', F4: the array: a split at 3 of axis 1 is inside a unit of 2 packed elements in 1 "
             "bytes: split at multiples of 2",
         ),
-        ([3, 2], {"axis": 1}, "tensor 'w': 3 F4 elements of rank 0 do not fill a byte"),
+        ([3, 2], {"axis": 1}, "tensor 'w': 3 F4 elements of rank 0 do not fill complete bytes"),
     ],
 )
 def test_cuts_through_packed_elements_are_rejected(tmp_path, shape, rule, says):
@@ -241,7 +244,7 @@ def test_pieces_of_packed_elements_end_between_bytes(tmp_path):
     sharding.merge(tmp_path / "pieces").run(tmp_path / "out", sync=False)
     assert (tmp_path / "out" / "model.safetensors").read_bytes()[-2:] == bytes([0, 0])
     write([2, 1], [[0, 0], [0, 1]])
-    with pytest.raises(PlanError, match="a cut goes through 2 elements in 1 bytes"):
+    with pytest.raises(PlanError, match="a shard would end between 2 elements that share 1 bytes"):
         sharding.merge(tmp_path / "pieces").run(tmp_path / "again", sync=False)
 
 

@@ -122,10 +122,13 @@ def test_the_part_about_text_is_changed(tmp_path):
 def test_a_size_that_is_padded_for_some_tensors_alone_stays_with_a_warning(tmp_path):
     model = _model(tmp_path)
     for rules, said in (
-        (_plan(VOCABULARY | {"match": "lm_head.weight"}), "and 'model.embed_tokens.weight' is not"),
-        (_plan(UP), "and 'model.layers.0.mlp.down_proj.weight' is not"),
-        (_plan(UP, DOWN | {"pad_to": 48}), "is padded otherwise"),
-        (_plan(UP | {"match": "*.up_proj.weight"}, DOWN), "and 'model.layers.0.mlp.gate_proj.weight' is not"),
+        (_plan(VOCABULARY | {"match": "lm_head.weight"}), "but 'model.embed_tokens.weight' is not padded"),
+        (_plan(UP), "but 'model.layers.0.mlp.down_proj.weight' is not padded"),
+        (_plan(UP, DOWN | {"pad_to": 48}), "to another size"),
+        (
+            _plan(UP | {"match": "*.up_proj.weight"}, DOWN),
+            "but 'model.layers.0.mlp.gate_proj.weight' is not padded",
+        ),
     ):
         [warning] = sharding.plan(model, rules, ranks=2).warnings
         assert warning.startswith("config.json of the ranks keeps ")
@@ -199,7 +202,7 @@ def test_a_size_of_heads_that_follows_from_the_others_stays(tmp_path, left_out):
 def test_queries_that_would_read_the_keys_of_other_heads_are_told(tmp_path):
     """Padded at the end, 8 heads over 2 are 4 each: the fourth would read the first keys."""
     model = _model(tmp_path)
-    said = "has 8 heads of queries over 2 of keys, not 6 over 2"
+    said = "has 8 query heads over 2 key heads, not 6 over 2"
     assert said in sharding.plan(model, _plan(Q, O), ranks=2).warnings[-1]
     both = (Q | {"pad_to": 48}, O | {"pad_to": 48}, KV | {"pad_to": 16})
     warnings = sharding.plan(model, _plan(*both), ranks=2).warnings

@@ -189,40 +189,58 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 16}
             (48, 4),
             2,
             AWQ,
-            r"cut 48 elements at 24, inside a unit of 16: \[1, 3\] ranks would do",
+            r"split 48 elements at 24, inside of a unit of 16: use \[1, 3\] ranks",
         ),
-        (f"{ROWS}.scales", (3, 32), 2, AWQ, r"cut 48 elements at 24, inside a unit of 16"),
-        (f"{COLUMNS}.qweight", (16, 3), 2, AWQ, r"cut 24 elements at 12, inside a unit of 8: \[1, 3\] ranks"),
-        (f"{COLUMNS}.scales", (1, 24), 2, AWQ, r"cut 24 elements at 12, inside a unit of 8: \[1, 3\] ranks"),
+        (f"{ROWS}.scales", (3, 32), 2, AWQ, r"split 48 elements at 24, inside of a unit of 16"),
+        (
+            f"{COLUMNS}.qweight",
+            (16, 3),
+            2,
+            AWQ,
+            r"split 24 elements at 12, inside of a unit of 8: use \[1, 3\] ranks",
+        ),
+        (
+            f"{COLUMNS}.scales",
+            (1, 24),
+            2,
+            AWQ,
+            r"split 24 elements at 12, inside of a unit of 8: use \[1, 3\] ranks",
+        ),
         (
             f"{COLUMNS}.magic",
             (4, 4),
             2,
             AWQ,
-            r"q_proj\.magic' is not a weight, and how it is cut is not known",
+            r"no sharding rule for tensor .*q_proj\.magic', which is not a weight",
         ),
-        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": 3}, "3 bits are not a whole part of a word of 32"),
-        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": "4"}, "quantization_config declares bits = '4'"),
+        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": 3}, "unsupported bits = 3"),
+        (
+            f"{COLUMNS}.qweight",
+            (4, 4),
+            2,
+            {**AWQ, "bits": "4"},
+            "quantization_config has the invalid bits = '4'",
+        ),
         (
             f"{COLUMNS}.qweight",
             (4, 4),
             2,
             {**AWQ, "group_size": None},
-            "quantization_config declares group_size = None",
+            "quantization_config has the invalid group_size = None",
         ),
         (
             f"{COLUMNS}.qweight",
             (4, 4),
             2,
             {**AWQ, "version": "gemv"},
-            "nothing is known of version 'gemv' of AWQ",
+            "unsupported version 'gemv' of AWQ",
         ),
         (
             f"{COLUMNS}.weight",
             (4, 4),
             2,
             {"quant_method": "fp8", "weight_block_size": 8},
-            "declares weight_block_size = 8",
+            "has the invalid weight_block_size = 8",
         ),
         (f"{COLUMNS}.weight", (4, 4), 2, {"quant_method": ["fp8"]}, r"quant_method \['fp8'\]"),
     ],
@@ -242,7 +260,7 @@ def test_gates_that_alternate_stay_beside_each_other(tmp_path: Path) -> None:
     plan(source, rules, ranks=3).run(tmp_path / "ranks")
     for rank, found in enumerate(ranks_of(tmp_path / "ranks", 3)):
         np.testing.assert_array_equal(found["experts.gate_up_proj"], rows[4 * rank : 4 * rank + 4])
-    with pytest.raises(PlanError, match=r"inside a unit of 2: \[1, 2, 3, 6\] ranks would do"):
+    with pytest.raises(PlanError, match=r"inside of a unit of 2: use \[1, 2, 3, 6\] ranks"):
         plan(source, rules, ranks=4)
 
 
@@ -256,7 +274,7 @@ def test_queries_stay_with_their_keys_and_values_in_groups(tmp_path: Path) -> No
         np.testing.assert_array_equal(
             found["wqkv.weight"], rows.reshape(4, -1)[2 * rank : 2 * rank + 2].reshape(-1, 1)
         )
-    with pytest.raises(PlanError, match="inside a unit of 10"):
+    with pytest.raises(PlanError, match="inside of a unit of 10"):
         plan(source, rules, ranks=3)
 
 
@@ -401,12 +419,12 @@ SQUARE = {f"{COLUMNS}.weight": (4, 4)}
     ("shapes", "stated", "says"),
     [
         ({f"{ROWS}.weight": (4, 24), f"{ROWS}.weight_scale": (4, 3)}, NVFP4, "unit of 16"),
-        ({f"{ROWS}.weight_scale": (4, 3)}, NVFP4, r"\[1, 3\] ranks would do"),
+        ({f"{ROWS}.weight_scale": (4, 3)}, NVFP4, r"use \[1, 3\] ranks"),
         (SQUARE, {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, "quant_algo 'W4A8_AWQ'"),
         (SQUARE, compressed("marlin-24"), "format 'marlin-24'"),
         (SQUARE, compressed("float-quantized", strategy="token"), "strategy 'token'"),
-        ({f"{COLUMNS}.weight_packed": (4, 4)}, compressed("pack-quantized", num_bits=3), "3 bits are not"),
-        (SQUARE, {"quant_method": "compressed-tensors"}, "config_groups declare 0 ways"),
+        ({f"{COLUMNS}.weight_packed": (4, 4)}, compressed("pack-quantized", num_bits=3), "bits = 3"),
+        (SQUARE, {"quant_method": "compressed-tensors"}, "config_groups has 0 schemes"),
     ],
 )  # fmt: skip
 def test_new_methods_reject_what_they_do_not_know(

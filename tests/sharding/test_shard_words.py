@@ -12,7 +12,7 @@ from sharding_helpers import contents, llama, save
 
 from splitops.errors import PlanError
 from splitops.sharding import merge, plan
-from splitops.sharding.tables import declared_plan, table
+from splitops.sharding.tables import find_declared_plan, read_table
 
 
 def chunks(array: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
@@ -45,7 +45,7 @@ MEANING = {  # by word: what becomes of a weight, and of a bias
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("word", table("words.toml"))
+@pytest.mark.parametrize("word", read_table("words.toml"))
 def test_a_word_cuts_as_transformers_does(tmp_path: Path, word: str, ranks: int) -> None:
     tensors = {
         "weight": np.arange(60, dtype=np.int32).reshape(10, 6),
@@ -63,22 +63,22 @@ def test_a_word_cuts_as_transformers_does(tmp_path: Path, word: str, ranks: int)
 
 
 def test_the_table_has_known_words_and_no_plan_twice() -> None:
-    found = table("transformers.json")
+    found = read_table("transformers.json")
     plans = found["plans"]
     assert len(plans) > 100
-    assert {word for each in plans for word in each.values()} <= set(table("words.toml"))
+    assert {word for each in plans for word in each.values()} <= set(read_table("words.toml"))
     assert len({json.dumps(each) for each in plans}) == len(plans)
     assert {*found["architectures"].values(), *found["model_types"].values()} == set(range(len(plans)))
 
 
 def test_plans_go_by_the_architecture_then_by_the_type() -> None:
-    assert "lm_head.*" in declared_plan({"architectures": ["LlamaForCausalLM"], "model_type": "llama"})
-    assert "lm_head.*" not in declared_plan({"architectures": ["LlamaModel"], "model_type": "llama"})
+    assert "lm_head.*" in find_declared_plan({"architectures": ["LlamaForCausalLM"], "model_type": "llama"})
+    assert "lm_head.*" not in find_declared_plan({"architectures": ["LlamaModel"], "model_type": "llama"})
     other = {"architectures": ["LlamaForSequenceClassification"], "model_type": "llama"}
-    assert declared_plan(other) == declared_plan({"model_type": "llama"})
+    assert find_declared_plan(other) == find_declared_plan({"model_type": "llama"})
     for config in ({}, {"model_type": "none"}, {"model_type": 3, "architectures": "LlamaModel"}):
-        with pytest.raises(PlanError, match=r"no plan is known for .*: pass one .*--plan"):
-            declared_plan(config)
+        with pytest.raises(PlanError, match=r"no plan for .*: write one .*--plan"):
+            find_declared_plan(config)
 
 
 def config(**more: object) -> dict[str, object]:
@@ -208,7 +208,7 @@ def test_what_only_the_closing_rule_names_is_said(tmp_path: Path) -> None:
     source = save(tmp_path / "model", tensors, config())
     [said] = plan(source, "auto", ranks=2).warnings
     assert said == (
-        'whole on every rank, as no rule but the closing "*" names them: 3 x base.layers.*.lora_A.weight'
+        'replicated on all ranks, since only the closing rule "*" matches: 3 x base.layers.*.lora_A.weight'
     )
     rules = [{"match": "*.o_proj.weight", "hf": "rowwise"}, {"match": ["*norm*", "*"], "replicate": True}]
     [said] = plan(source, {"version": 1, "rule": rules}, ranks=2).warnings
@@ -222,10 +222,10 @@ def test_what_only_the_closing_rule_names_is_said(tmp_path: Path) -> None:
 def test_names_that_no_rule_knows_are_rejected(tmp_path: Path, layout: str) -> None:
     tensors = {f"language_model.{name}": array for name, array in llama(1).items()}
     source = save(tmp_path / "model", tensors, config())
-    with pytest.raises(PlanError, match=r"no tensor has a name that the plan of this model knows, such as"):
+    with pytest.raises(PlanError, match=r"no tensor matches the plan of this model, which has names such as"):
         plan(source, "auto", ranks=2, layout=layout)
     own = {"version": 1, "rule": [{"match": "model.*", "axis": 0}, {"match": "*", "replicate": True}]}
-    with pytest.raises(PlanError, match=r'no rule of the plan but the closing "\*" matches .*\'model\.\*\''):
+    with pytest.raises(PlanError, match=r'only the closing rule "\*" of the plan matches .*\'model\.\*\''):
         plan(source, own, ranks=2, layout=layout)
 
 
@@ -270,7 +270,7 @@ def test_tied_embeddings_and_the_router_have_the_names_that_vllm_saves(tmp_path:
     assert contents(tmp_path / "again") == contents(source)
     untied = save(tmp_path / "untied", tensors, moe)
     with pytest.raises(
-        PlanError, match=r"says tie_word_embeddings = false, and the checkpoint has no lm_head"
+        PlanError, match=r"sets tie_word_embeddings = false, but the checkpoint has no lm_head"
     ):
         plan(untied, "auto", ranks=2, layout="vllm")
 
@@ -309,24 +309,28 @@ def test_parts_without_the_others_stay_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "layout", "message"),
     [
-        ({"num_attention_heads": 6, "head_dim": 4}, "vllm", r"q_proj.*inside a unit of 4|q_proj.*divi"),
-        ({"quantization_config": {"quant_method": "awq"}}, "vllm", "layout vllm does not support them"),
+        ({"num_attention_heads": 6, "head_dim": 4}, "vllm", r"q_proj.*inside of a unit of 4|q_proj.*divi"),
+        (
+            {"quantization_config": {"quant_method": "awq"}},
+            "vllm",
+            "layout vllm does not support quantised weights",
+        ),
         (
             {"architectures": ["GPTNeoXForCausalLM"]},
             "vllm",
-            r"layout vllm does not know architectures .*'GPTNeoXForCausalLM'.*: it knows LlamaForCausalLM, "
-            r".* as vLLM 0\.33\.0 loads them",
+            r"layout vllm does not support architectures .*'GPTNeoXForCausalLM'.*It supports Llama"
+            r".*as in vLLM 0\.33\.0",
         ),
-        ({"architectures": None}, "vllm", "layout vllm does not know architectures None"),
+        ({"architectures": None}, "vllm", "layout vllm does not support architectures None"),
         (
             {"num_attention_heads": 12, "head_dim": 2},
             "vllm",
-            r"needs a rule for each tensor of rank 2 or more, and these have none: embed_out\.weight",
+            r"requires a rule for each tensor of rank 2 or more\. There is none for embed_out\.weight",
         ),
         (
             {"quantization_config": {"quant_method": "magic"}},
             "hf",
-            "nothing is known of the tensors of .*'magic'",
+            "unsupported quant_method 'magic'",
         ),
     ],
 )
@@ -348,7 +352,7 @@ def test_stacked_experts_must_be_alike(tmp_path: Path) -> None:
         name.format(expert, part): np.zeros((4 + expert, 2)) for expert in range(2) for part in ("gate", "up")
     }
     everything = {"version": 1, "rule": [{"match": "model.*", "replicate": True}]}
-    with pytest.raises(PlanError, match=r"rank 0: .*experts\.1\.gate_proj.* as a part of .*w13_weight'"):
+    with pytest.raises(PlanError, match=r"rank 0: .*experts\.1\.gate_proj.* but a part of .*w13_weight'"):
         plan(save(tmp_path / "model", tensors, config()), everything, ranks=2, layout="vllm").run(
             tmp_path / "out"
         )
@@ -368,7 +372,7 @@ def test_large_ranks_have_several_files(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_parameter_without_a_module_is_cut_by_its_own_word(tmp_path: Path) -> None:
     config = {"model_type": "granite_swa", "num_attention_heads": 8, "num_key_value_heads": 2}
-    assert declared_plan(config)["model.layers.*.self_attn.sinks"] == "colwise"
+    assert find_declared_plan(config)["model.layers.*.self_attn.sinks"] == "colwise"
     source = save(tmp_path / "model", {"model.layers.0.self_attn.sinks": np.arange(8.0)}, config)
     plan(source, "auto", ranks=2).run(tmp_path / "out")
     parts = [load_file(path) for path in sorted((tmp_path / "out").rglob("*.safetensors"))]
@@ -377,7 +381,7 @@ def test_a_parameter_without_a_module_is_cut_by_its_own_word(tmp_path: Path) -> 
 
 def test_sections_must_be_equal(tmp_path: Path) -> None:
     packed = {"version": 1, "rule": [{"match": "w", "hf": "packed_colwise"}]}
-    with pytest.raises(PlanError, match="axis 0 of size 5 is not 2 equal sections"):
+    with pytest.raises(PlanError, match="axis 0 of size 5 cannot be divided into 2 equal sections"):
         plan(save(tmp_path / "model", {"w": np.zeros((5, 2))}), packed, ranks=2)
 
 
@@ -388,7 +392,8 @@ def test_joined_tensors_must_fit(tmp_path: Path) -> None:
     source = save(tmp_path / "model", tensors, config())
     rules = {"version": 1, "rule": [{"match": "*", "hf": "colwise"}]}
     with pytest.raises(
-        PlanError, match=r"rank 0: tensor 'a\.qkv_proj\.weight': parts of shapes .* differ beside axis 0"
+        PlanError,
+        match=r"rank 0: tensor 'a\.qkv_proj\.weight': parts of shapes .* differ outside axis 0",
     ):
         plan(source, rules, ranks=2, layout="vllm").dry_run(tmp_path / "ranks")
 
@@ -431,5 +436,5 @@ def test_cuts_through_heads(
         assert warnings == ()
     else:
         [warning] = warnings
-        assert f" over {ranks} ranks is " in warning
+        assert f" over {ranks} ranks are " in warning
         assert f"but a head has {unit}. Use 1" in warning

@@ -172,14 +172,14 @@ def test_tensorrt_llm_6761_unfuse_phi3_in_fp8_with_its_scales(tmp_path: Path) ->
     save_file(
         found | {f"{name}.mlp.up_proj.weight_scale": np.float32(7)[...]}, tmp_path / "apart/model.safetensors"
     )
-    assert "differ, so neither is taken" in run(
+    assert " differ" in run(
         "refit", tmp_path / "apart", "--plan", "fuse", "--out", tmp_path / "other", code=1
     )
     save_file(
         found | {f"{name}.mlp.up_proj.weight_scale": np.ones(1, np.float32)},
         tmp_path / "apart/model.safetensors",
     )
-    assert "may be of a row or of all" in run(
+    assert "may be the scale of a row or of all" in run(
         "refit", tmp_path / "apart", "--plan", "fuse", "--out", tmp_path / "other", code=1
     )
 
@@ -238,7 +238,7 @@ def test_transformers_48307_repeat_key_and_value_heads_that_are_fewer_than_ranks
     path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
     said = run("merge", tmp_path / "out", "--out", tmp_path / "other", code=1)
     assert "copies in" in said
-    assert "differ, so neither is taken" in said
+    assert " differ" in said
 
 
 def test_torchtitan_2577_say_before_the_run_which_ranks_key_and_value_heads_allow(tmp_path: Path) -> None:
@@ -246,12 +246,12 @@ def test_torchtitan_2577_say_before_the_run_which_ranks_key_and_value_heads_allo
     model = save(tmp_path / "model", llama(), KV)
     said = run("shard", model, "--ranks", 8, "--plan", "auto", "--dry-run")
     assert (
-        "splits attention heads: 8 elements over 8 ranks is 1 each, but a head has 4. Use 1 or 2 ranks"
+        "splits attention heads: 8 elements over 8 ranks are 1 each, but a head has 4. Use 1 or 2 ranks"
         in said
     )
     (tmp_path / "plan.toml").write_text(REPEATED.replace(", replicate = true }", " }", 1))
     arguments = ["shard", model, "--plan", tmp_path / "plan.toml", "--out", tmp_path / "out"]
-    assert "8 ranks cut 8 elements at 1, inside a unit of 4: [1, 2] ranks would do" in run(
+    assert "8 ranks would split 8 elements at 1, inside of a unit of 4: use [1, 2] ranks" in run(
         *arguments, "--ranks", 8, code=1
     )
     assert not (tmp_path / "out").exists()

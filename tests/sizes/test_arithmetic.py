@@ -56,7 +56,7 @@ def test_the_sizes_of_the_parts(division: Division, size: int, expected: tuple[i
         (
             EVEN,
             7,
-            Violation(Rule.PARTS_DIVISIBLE, "asks for equal parts", "has size 7, which 3 does not divide"),
+            Violation(Rule.PARTS_DIVISIBLE, "requires equal parts", "has size 7, which 3 does not divide"),
         ),
     ],
 )

@@ -25,9 +25,9 @@ sums = st.tuples(st.lists(terms, max_size=4), coefficients)
 def symbols_in(name: str) -> frozenset[str]:
     """The symbols that an expression is made of."""
     found: set[str] = set()
-    for atom in names._read(name):
+    for atom in names._parse_cached(name):
         ceiling = names._CEIL.fullmatch(atom)
-        found |= symbols_in(names._operand(ceiling)) if ceiling else {atom} - {""}
+        found |= symbols_in(names._get_operand(ceiling)) if ceiling else {atom} - {""}
     return frozenset(found)
 
 
@@ -35,7 +35,7 @@ def stated(made: tuple[list[Term], Fraction]) -> str | int | None:
     """A sum, made with the functions under test, term by term."""
     total: str | int | None = _scaled(1, made[1])
     for coefficient, symbol, divisor in made[0]:
-        atom = names.ceil_divide(symbol, divisor)
+        atom = names.divide_up(symbol, divisor)
         assert atom is not None
         term = _scaled(atom, coefficient)
         total = None if total is None or term is None else names.add(total, term)
@@ -89,7 +89,7 @@ def test_a_multiple_divides_again(made: tuple[list[Term], Fraction], factor: int
         assert multiple is not None
         assert names.divide(multiple, factor) == name
         if "/" not in str(name).replace("/2)", "").replace("/3)", ""):
-            assert names.ceil_divide(multiple, factor) == name
+            assert names.divide_up(multiple, factor) == name
         assert names.add(*[name] * factor) == multiple
 
 
@@ -100,7 +100,7 @@ def test_a_quotient_is_rounded_up(
     name, sizes = stated(made), dict(zip(SYMBOLS, numbers, strict=True))
     if name is None:
         return
-    quotient = names.ceil_divide(name, divisor)
+    quotient = names.divide_up(name, divisor)
     if isinstance(name, int):
         assert quotient == ceil(Fraction(name, divisor))
         return
@@ -148,14 +148,14 @@ def test_the_symbols_of_a_sum_are_those_that_it_needs(made: tuple[list[Term], Fr
         (names.divide, ("N + 1", 2), "N/2 + 1/2"),
         (names.divide, (1, 2), None),
         (names.divide, (6, 2), 3),
-        (names.ceil_divide, ("N", 2), "ceil(N/2)"),
-        (names.ceil_divide, ("N + 1", 2), "ceil((N + 1)/2)"),
-        (names.ceil_divide, ("3*N", 2), "ceil((3*N)/2)"),
-        (names.ceil_divide, ("N/3", 2), "ceil((N/3)/2)"),
-        (names.ceil_divide, ("ceil(N/2)", 3), "ceil((ceil(N/2))/3)"),
-        (names.ceil_divide, ("2*N + 4", 2), "N + 2"),
-        (names.ceil_divide, ("2*N + 3", 2), "ceil((2*N + 3)/2)"),
-        (names.ceil_divide, (7, 2), 4),
+        (names.divide_up, ("N", 2), "ceil(N/2)"),
+        (names.divide_up, ("N + 1", 2), "ceil((N + 1)/2)"),
+        (names.divide_up, ("3*N", 2), "ceil((3*N)/2)"),
+        (names.divide_up, ("N/3", 2), "ceil((N/3)/2)"),
+        (names.divide_up, ("ceil(N/2)", 3), "ceil((ceil(N/2))/3)"),
+        (names.divide_up, ("2*N + 4", 2), "N + 2"),
+        (names.divide_up, ("2*N + 3", 2), "ceil((2*N + 3)/2)"),
+        (names.divide_up, (7, 2), 4),
     ],
 )
 def test_the_canonical_form(
@@ -231,7 +231,7 @@ def test_a_symbol_that_could_not_be_told_from_its_surroundings_has_no_expression
     assert names.add(text, 1) is None
     assert names.multiply(text, 2) is None
     assert names.add(text, "N") is None
-    assert names.ceil_divide(text, 2) is None
+    assert names.divide_up(text, 2) is None
     assert names.add(text, 1, -1) == text
 
 
@@ -244,8 +244,8 @@ def test_a_name_has_a_greatest_length() -> None:
     assert names.add(shorter, 1) == f"{shorter} + 1"
     assert names.add(shorter + "x", 1) is None
     atom = longest[: -len("ceil(/2)")]
-    assert names.ceil_divide(atom, 2) == f"ceil({atom}/2)"
-    assert names.ceil_divide(atom + "x", 2) is None
+    assert names.divide_up(atom, 2) == f"ceil({atom}/2)"
+    assert names.divide_up(atom + "x", 2) is None
     at_limit = "N + " + longest[4:]
     assert symbols_in(at_limit) == {"N", longest[4:]}
     beyond = at_limit + "x"  # not even read: texts come from files

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension, entries, exact_integer
-from splitops.spec.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
+from splitops.spec.sizes.ranges import bound_chunk, bound_count, bound_part, fitting, free_lengths, hull
 
 lengths = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 
@@ -54,9 +54,9 @@ def test_bounded_axes(division: Division, lo: int, width: int) -> None:
         assert fitting(division, size) is None
         return
     assert_tight(fitting(division, size), fits)
-    assert_tight(count_range(division, size), [part_count(division, at) for at in fits])
+    assert_tight(bound_count(division, size), [part_count(division, at) for at in fits])
     for index in range(min(part_count(division, at) for at in fits)):
-        assert_tight(part_range(division, size, index), [part_size(division, at, index) for at in fits])
+        assert_tight(bound_part(division, size, index), [part_size(division, at, index) for at in fits])
 
 
 FAR = 150
@@ -78,10 +78,10 @@ def test_axes_without_an_upper_bound(division: Division, lo: int) -> None:
 
     check(fitting(division, Range(lo)), fits, near)
     counts = [part_count(division, at) for at in fits]
-    check(count_range(division, Range(lo)), counts, counts[: len(near)])
+    check(bound_count(division, Range(lo)), counts, counts[: len(near)])
     for index in range(min(counts)):
         sizes = [part_size(division, at, index) for at in fits]
-        check(part_range(division, Range(lo), index), sizes, sizes[: len(near)])
+        check(bound_part(division, Range(lo), index), sizes, sizes[: len(near)])
 
 
 @given(st.integers(1, 6), st.integers(0, 25), st.one_of(st.none(), st.integers(0, 25)))
@@ -90,7 +90,7 @@ def test_any_chunk_of_an_axis(chunk: int, lo: int, width: int | None) -> None:
     size = Range(lo) if width is None else dimension(lo, lo + width)
     axes = every_size(lo, FAR if width is None else lo + width, division)
     chunks = [part_size(division, at, i) for at in axes for i in range(part_count(division, at))]
-    found = element_range(division, size)
+    found = bound_chunk(division, size)
     if chunks:
         assert_tight(found, chunks)
     else:
@@ -113,7 +113,7 @@ def test_any_chunk_of_an_axis(chunk: int, lo: int, width: int | None) -> None:
     ],
 )
 def test_chunks_of_four(size: Dim, expected: Dim | None) -> None:
-    assert element_range(Division(SizeRule.CHUNK, chunk=4), size) == expected
+    assert bound_chunk(Division(SizeRule.CHUNK, chunk=4), size) == expected
 
 
 def test_parts_that_are_all_empty_fit_no_other_axis() -> None:
@@ -123,7 +123,7 @@ def test_parts_that_are_all_empty_fit_no_other_axis() -> None:
 
 
 def test_a_part_that_only_a_long_axis_has() -> None:
-    assert part_range(Division(SizeRule.CHUNK, chunk=4), Range(), 7) == Range(0, 4)
+    assert bound_part(Division(SizeRule.CHUNK, chunk=4), Range(), 7) == Range(0, 4)
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-1, 5)), max_size=5).map(tuple))

@@ -1,7 +1,8 @@
 """The command line. Every module here without a leading underscore is one command.
 
-A command module holds a ``click.Command`` named ``command``; it is found by its file name (``_`` becomes
-``-``) and imported when it is needed. It imports what is heavy (rich, onnx, openvino) inside its functions.
+A command module defines a ``click.Command`` named ``command``. Its file name is the name of the command
+(``_`` becomes ``-``). It is imported on demand, and imports slow libraries (rich, onnx, openvino) in its
+functions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["cli", "main"]
 
 
 def main() -> NoReturn:
-    """Run the command line with the arguments of the process, and exit."""
+    """Run the command line with the arguments of the process and exit."""
     for number in ENDING:
         if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)  # nohup ignores SIGHUP
@@ -27,6 +28,6 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", not a traceback
     try:
         cli.main(prog_name="splitops")
-    except KeyboardInterrupt as error:  # before or after the command itself, which has its own answer
+    except KeyboardInterrupt as error:  # outside of the command itself, which handles its own interrupts
         sys.exit(get_exit_code(error))
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""What commands print with: text that no file can abuse, JSON, and rich's console."""
+"""Output of commands: rich consoles and tables, JSON, and text from files without control characters."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ if TYPE_CHECKING:
 _Row = TypeVar("_Row")
 
 _WIDTH_OF_FILES = 120
-"""Line width where the output is not a terminal, such as a pipe; the variable COLUMNS overrides it."""
+"""Line width of output that does not go to a terminal. The variable COLUMNS overrides it."""
 _MAX_SHAPES: Final = 6
 """Maximum number of different shapes in a cell."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return a console for stdout (or stderr) unchanged now; its text is taken literally."""
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a rich console on the present stdout or stderr that prints text literally, without markup."""
     from rich.console import Console
 
     class _Console(Console):
         def on_broken_pipe(self) -> None:  # rich would exit with 1
             raise BrokenPipeError
 
-    found = _Console(stderr=stderr, markup=False, emoji=False, highlight=False)
-    if not found.is_terminal and "COLUMNS" not in os.environ:
-        found.width = _WIDTH_OF_FILES
-    return found
+    console = _Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDTH_OF_FILES
+    return console
 
 
-def table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
-    """Return an empty table in the one style of all commands."""
+def make_table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
+    """Return an empty table with ``columns``. The cells of ``right`` are aligned to the right."""
     from rich import box
 
-    from splitops.cli._tables import WholeWords
+    from splitops.cli._tables import WordTable
 
-    made = WholeWords(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    made.title_style = "bold"
+    table = WordTable(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table.title_style = "bold"
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
 
 
 def alike(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
-    """Put rows together that say the same of different places; a large model says many things often.
+    """Group rows with equal keys, in the order of their first rows. Large models repeat the same rows often.
 
     Examples:
         >>> alike(["a", "bb", "c"], len)
@@ -67,21 +67,21 @@ def alike(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_R
     return list(groups.values())
 
 
-def place(where: Where) -> str:
-    """Write a place inside a model.
+def format_place(where: Where) -> str:
+    """Return the node and the graph of a place, without the model.
 
     Examples:
-        >>> place(Where(model="m.onnx", graph="loop.body", node="cut"))
+        >>> format_place(Where(model="m.onnx", graph="loop.body", node="cut"))
         'cut in loop.body'
     """
-    return " in ".join(one_line(text, 80) for text in (where.node, where.graph) if text)
+    return " in ".join(escape(text, 80) for text in (where.node, where.graph) if text)
 
 
-def places(names: Sequence[str]) -> str:
-    """Write where a row holds: the first places, and how many more there are.
+def format_places(names: Sequence[str]) -> str:
+    """Return the first three names, and the number of the others.
 
     Examples:
-        >>> places(["a", "b", "c", "d", "e"])
+        >>> format_places(["a", "b", "c", "d", "e"])
         'a, b, c and 2 more'
     """
     left = len(names) - 3
@@ -89,7 +89,7 @@ def places(names: Sequence[str]) -> str:
 
 
 def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
-    """Format the shapes of parts: equal neighbours once, at most six different ones, ? for an unknown rank.
+    """Return at most six shapes of parts as text: "2 of" for equal neighbours, "?" for an unknown rank.
 
     Examples:
         >>> format_shapes([(2, 3), (2, 3), ("N",), None])
@@ -104,44 +104,44 @@ def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
     return ", ".join(words if len(words) <= _MAX_SHAPES else [*words[:_MAX_SHAPES], "..."]) or "none"
 
 
-def say_written(*paths: Path | None, stderr: bool = False) -> None:
-    """Print which files were written; None is a file that was not requested."""
-    out = console(stderr=stderr)
+def print_written(*paths: Path | None, stderr: bool = False) -> None:
+    """Print the paths that were written. None is an output that was not requested."""
+    out = make_console(stderr=stderr)
     for path in paths:
         if path is not None:
-            out.print(one_line(f"Written to {path}"), soft_wrap=True)
+            out.print(escape(f"Written to {path}"), soft_wrap=True)
 
 
-def say_model_written(files: Sequence[Path]) -> None:
-    """Print where a model was written, and where its data if that is not the ``.bin`` of an IR."""
+def print_model_written(files: Sequence[Path]) -> None:
+    """Print the path of a written model, and of its external data unless that is the ``.bin`` of an IR."""
     names = [str(path) for path in reversed(files) if path.suffix != ".bin"]
     if names:
-        console().print(one_line(f"Written to {' and '.join(names)}"), soft_wrap=True)
+        make_console().print(escape(f"Written to {' and '.join(names)}"), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, indented; a list of plain values stays on one line."""
-    click.echo(_json(value, ""))
+    """Print a value as indented JSON, with each list of plain values on one line."""
+    click.echo(_format_json(value, ""))
 
 
-def _json(value: Any, margin: str) -> str:
+def _format_json(value: Any, margin: str) -> str:
     inner = margin + "  "
     if isinstance(value, dict) and value:
-        items = (f"{inner}{_encode(key)}: {_json(item, inner)}" for key, item in value.items())
+        items = (f"{inner}{_encode(key)}: {_format_json(item, inner)}" for key, item in value.items())
         return "{\n" + ",\n".join(items) + f"\n{margin}}}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        return "[\n" + ",\n".join(inner + _json(item, inner) for item in value) + f"\n{margin}]"
+        return "[\n" + ",\n".join(inner + _format_json(item, inner) for item in value) + f"\n{margin}]"
     return _encode(value)
 
 
-_encode: Final = json.JSONEncoder(allow_nan=False).encode  # json.dumps makes an encoder for each value
+_encode: Final = json.JSONEncoder(allow_nan=False).encode  # json.dumps would make an encoder for each value
 
 
-def one_line(text: str, limit: int = 2000) -> str:
-    """Write text from a file in one line: what moves the cursor or cannot be printed is escaped.
+def escape(text: str, limit: int = 2000) -> str:
+    """Return text from a file as one line that is safe to print: control characters are escaped.
 
     Examples:
-        >>> one_line("a\\x1b[2Jb\\nc")
+        >>> escape("a\\x1b[2Jb\\nc")
         'a\\\\x1b[2Jb\\\\nc'
     """
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: limit + 1])

@@ -1,4 +1,4 @@
-"""File names for results whose own names may be anything."""
+"""Safe file names for the tensors and outputs of a model, whose names are arbitrary text."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ import unicodedata
 from typing import Final
 
 _MAX_NAME: Final = 120
-"""Bytes of a file name; file systems take 255, and suffixes come after it."""
+"""Maximum bytes of a name without suffixes. File systems limit file names to 255."""
 _PORTS: Final = {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"} | _PORTS)
-"""Names that Windows takes for devices."""
+"""Names of devices in Windows."""
 
 
-def safe_names(names: list[str], suffixes: list[str]) -> list[str]:
-    """Return a file name without suffix for each name, so that all files differ and stay in their folder.
+def make_safe_names(names: list[str], suffixes: list[str]) -> list[str]:
+    """Return a unique file name for each name, to which any of ``suffixes`` can be added.
 
-    Letters, digits and ``._-+`` are kept, everything else becomes ``_``. Names that differ only in case, or
-    not at all after this, get ``-2``, ``-3`` and so on.
-
-    The suffixes may follow a name; they only tell names apart.
+    Characters other than letters, digits and ``._-+`` become ``_``. Names that then differ at most in case
+    get ``-2``, ``-3`` and so on.
 
     Examples:
-        >>> safe_names(["../../x", "y:0", "Y:0"], [".npy"])
+        >>> make_safe_names(["../../x", "y:0", "Y:0"], [".npy"])
         ['_.._x', 'y_0', 'Y_0-2']
     """
     taken: set[str] = set()
-    last: dict[str, int] = {}  # where counting goes on, so that many alike names stay linear
+    last: dict[str, int] = {}  # the last number of each name, so that many equal names take linear time
     result = []
     for name in names:
-        stem = base = _safe(name)
+        stem = base = _make_safe(name)
         number = last.get(base.casefold(), 1)
         while any((stem + suffix).casefold() in taken for suffix in suffixes):
             number += 1
@@ -39,7 +37,7 @@ def safe_names(names: list[str], suffixes: list[str]) -> list[str]:
     return result
 
 
-def _safe(name: str) -> str:
+def _make_safe(name: str) -> str:
     text = unicodedata.normalize("NFC", name[:_MAX_NAME])
     text = "".join(c if c.isalnum() or c in "._-+" else "_" for c in text)
     text = text.lstrip(".-") or "_"

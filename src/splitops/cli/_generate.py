@@ -1,4 +1,4 @@
-"""Generated inputs: a ramp, or random numbers from a seed."""
+"""Generated input arrays: ramps and random numbers."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import ElementType
 
 
-def available_bytes() -> int:
-    """Return how much one array from outside may take: half of the memory."""
+def get_max_bytes() -> int:
+    """Return the maximum size in bytes of an array from a user or a file: half of the memory."""
     return read_memory_limit() // 2
 
 
-def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
-    """Return 0, 1, 2, ... in row-major order.
+def make_ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
+    """Return an array of 0, 1, 2, ... in row-major order.
 
-    A type that cannot hold every number exactly begins again at 0: int8 after 127, float16 after 2047.
-    float8_e8m0fnu has neither 0 nor 3; it gets its numbers from the least one on.
+    The numbers restart at 0 when the type would no longer represent them exactly: int8 after 127, float16
+    after 2047. float8_e8m0fnu has only powers of two; they begin with the smallest one.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
-        >>> ramp((2, 3), ELEMENT_TYPES["float32"]).tolist()
+        >>> make_ramp((2, 3), ELEMENT_TYPES["float32"]).tolist()
         [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     """
-    count = _count(shape, element_type)
+    count = _count_elements(shape, element_type)
     numbers = np.arange(count, dtype=np.int64)
     if element_type.name == "string":
         return np.array([f"s{number}" for number in numbers], dtype=object).reshape(shape)
     if element_type.name == "float8_e8m0fnu":
         return (numbers % 255).astype(np.uint8).view(element_type.numpy).reshape(shape)
-    return (numbers % _period(element_type)).astype(element_type.numpy).reshape(shape)
+    return (numbers % _compute_period(element_type)).astype(element_type.numpy).reshape(shape)
 
 
-def random(shape: tuple[int, ...], element_type: ElementType, seed: int) -> npt.NDArray[Any]:
-    """Return random numbers: integers over the whole range of their type, others normally distributed."""
-    count = _count(shape, element_type)
+def make_random(shape: tuple[int, ...], element_type: ElementType, seed: int) -> npt.NDArray[Any]:
+    """Return an array of random numbers: integers from the range of their type, other numbers normal."""
+    count = _count_elements(shape, element_type)
     generator = np.random.default_rng(seed)
     name = element_type.name
     if name == "string":
@@ -61,20 +61,20 @@ def random(shape: tuple[int, ...], element_type: ElementType, seed: int) -> npt.
     else:
         array = generator.standard_normal(count)
         if name == "float8_e8m0fnu":
-            array = np.abs(array)  # powers of two alone
+            array = np.abs(array)  # the type has only positive powers of two
     return array.astype(element_type.numpy).reshape(shape)
 
 
-def _count(shape: tuple[int, ...], element_type: ElementType) -> int:
+def _count_elements(shape: tuple[int, ...], element_type: ElementType) -> int:
     count = math.prod(shape)
-    # Up to 16 bytes for each while it is made, whatever the type.
-    if math.prod(size for size in shape if size) * 16 > available_bytes():
-        raise ModelError(f"{element_type} of shape {shape} is more than this machine's memory can take")
+    # Generating an element of any type needs up to 16 bytes.
+    if math.prod(size for size in shape if size) * 16 > get_max_bytes():
+        raise ModelError(f"{element_type} of shape {shape} does not fit into the memory of this machine")
     return count
 
 
-def _period(element_type: ElementType) -> int:
-    """Return how many integers from 0 on the type holds exactly."""
+def _compute_period(element_type: ElementType) -> int:
+    """Return the number of integers, from 0, after which a ramp restarts. The type represents all of them."""
     name, bits = element_type.name, element_type.bits
     if name == "bool":
         return 2

@@ -1,4 +1,4 @@
-"""The ``splitops`` command itself: finds its commands, and turns errors into one line and an exit code."""
+"""The ``splitops`` command: finds subcommands, and reports errors as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any, Final
 import click
 
 from splitops import cli as package
-from splitops.cli._console import one_line
-from splitops.cli._options import did_you_mean
-from splitops.cli._progress import showing_progress
+from splitops.cli._console import escape
+from splitops.cli._options import suggest
+from splitops.cli._progress import show_progress
 from splitops.errors import SplitError, format_bytes
 from splitops.ground.signals import get_exit_code
 from splitops.ground.version import __version__
 
 INVALID: Final = 1
-"""Exit code where the model or the data is invalid; 2 is wrong usage, as click has it."""
+"""Exit code for an invalid model or invalid data. Click's code for wrong usage is 2."""
 _COMMAND: Final = "splitops.command"
-"""The key of a context's ``meta`` with the words of the command."""
+"""Key of the command's words in the ``meta`` of a context."""
 _MAX_COMMAND: Final = 1000
-"""Maximum length of a command that a message repeats, with the name of the folder before it."""
+"""Maximum length of a command in a message, together with the name of the folder before it."""
 
 _SYNONYMS: Final = {
     "--apply": ("--out",),
@@ -53,11 +53,11 @@ _SYNONYMS: Final = {
     "validate": ("check",),
     "version": ("report-environment",),
 }
-"""Words that mean a command or an option and are not spelled like it, with what they mean in some command."""
+"""Commands and options of other tools, with the ones of splitops that do the same."""
 
 
 class _Commands(click.Group):
-    """The modules of this package that do not begin with an underscore."""
+    """A group with one command for each module of this package without a leading underscore."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         modules = pkgutil.iter_modules(package.__path__)
@@ -75,30 +75,30 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is not None:
             return super().resolve_command(ctx, args)
-        raise _no_such(ctx, "command", args[0], self.list_commands(ctx))
+        raise _make_error(ctx, "command", args[0], self.list_commands(ctx))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_COMMAND] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise _no_such_option(error) from error
+            raise _make_option_error(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with showing_progress():
+            with show_progress():
                 return super().invoke(ctx)
         except click.NoSuchOption as error:
-            raise _no_such_option(error) from error
+            raise _make_option_error(error) from error
         except click.BadParameter as error:
             kind, word = getattr(error.param, "type", None), re.match("'(.*)' is not one of", error.message)
             if word is None or not isinstance(kind, click.Choice):
                 raise
-            meant = f"{error.message}{did_you_mean(word[1], kind.choices)}"
+            meant = f"{error.message}{suggest(word[1], kind.choices)}"
             raise click.BadParameter(meant, error.ctx, error.param) from error
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
             with contextlib.suppress(OSError):
                 sys.stdout.close()
             ctx.exit(0)
@@ -108,13 +108,13 @@ class _Commands(click.Group):
         except MemoryError:
             _fail(ctx, "not enough memory", INVALID)
         except KeyboardInterrupt as error:
-            with contextlib.suppress(OSError):  # of a terminal that has closed
+            with contextlib.suppress(OSError):  # the terminal may be closed
                 _fail(ctx, _describe_interrupt(error, ctx.meta[_COMMAND]), get_exit_code(error))
             ctx.exit(get_exit_code(error))
 
 
 def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
-    """Say what an interrupted command has kept, how to continue, and what to delete instead."""
+    """Return the message of an interrupted command: how much it has kept, where, and how to resume it."""
     if not hasattr(error, "__notes__"):
         return "interrupted"
     from splitops.files.planned import Kept
@@ -124,8 +124,8 @@ def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
         return "interrupted"
     done, total = format_bytes(kept.done), format_bytes(kept.total)
     if kept.folder is None:
-        return f"interrupted; nothing of {total} is kept"
-    # After the name of the command, because no word is an option after a "--".
+        return f"interrupted; none of the {total} was kept"
+    # The option follows the name of the command, since there may be a "--" later.
     again = ["splitops", words[0], *(["--resume"] * ("--resume" not in words)), *words[1:]]
     command, folder = " ".join(map(_quote, again)), _quote(str(kept.folder))
     if len(command) + len(folder) > _MAX_COMMAND:
@@ -134,7 +134,7 @@ def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
 
 
 def _quote(word: str) -> str:
-    """Quote a word for a shell; what a terminal cannot show is escaped, as bash, zsh and ksh read it."""
+    """Quote a word for a shell, with ``$'...'`` escapes for characters that cannot be printed."""
     import shlex
 
     if word.isprintable():
@@ -144,22 +144,23 @@ def _quote(word: str) -> str:
     return f"$'{''.join(safe)}'"
 
 
-def _no_such_option(error: click.NoSuchOption) -> click.UsageError:
+def _make_option_error(error: click.NoSuchOption) -> click.UsageError:
     context = error.ctx
     assert context is not None
-    known = [name for option in context.command.get_params(context) for name in option.opts]
-    return _no_such(context, "option", error.option_name, [name for name in known if name.startswith("--")])
+    names = [name for option in context.command.get_params(context) for name in option.opts]
+    known = [name for name in names if name.startswith("--")]
+    return _make_error(context, "option", error.option_name, known)
 
 
-def _no_such(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
-    """Return the error of an unknown command or option, which names the one that is meant."""
+def _make_error(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
+    """Return the error of an unknown command or option, with the most similar known one."""
     likely = next((name for name in _SYNONYMS.get(word, ()) if name in known), None)
-    meant = f" Did you mean {likely!r}?" if likely else did_you_mean(word, known)
-    return click.UsageError(f"No such {kind} {one_line(word, 80)!r}.{meant}", ctx)
+    meant = f" Did you mean {likely!r}?" if likely else suggest(word, known)
+    return click.UsageError(f"No such {kind} {escape(word, 80)!r}.{meant}", ctx)
 
 
 def _fail(ctx: click.Context, message: str, code: int) -> None:
-    click.echo(f"splitops: {one_line(message)}", err=True)
+    click.echo(f"splitops: {escape(message)}", err=True)
     ctx.exit(code)
 
 
@@ -179,9 +180,9 @@ Examples:
   splitops spec Split --opset 13
   splitops diff Split 13 18
 
-Exit codes: 0 done; 1 the model or the data is invalid, with the rule and the place in one line on stderr;
-2 wrong usage; 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP. All files of a command appear
-together, or none.
+Exit codes: 0 success; 1 the model or the data is invalid: one line on stderr names the rule and the place;
+2 wrong usage; 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP. A command writes all of its files or
+none.
 """
 
 

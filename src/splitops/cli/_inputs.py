@@ -1,4 +1,4 @@
-"""``--input NAME=...``: from files and words to the arrays that a model takes."""
+"""``--input NAME=VALUE``: reads or generates the input arrays of a model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Final
 import click
 import numpy.typing as npt
 
-from splitops.cli._console import one_line
-from splitops.cli._generate import available_bytes, ramp, random
+from splitops.cli._console import escape
+from splitops.cli._generate import get_max_bytes, make_ramp, make_random
 from splitops.cli._operators import find_element_type, read_shape
-from splitops.cli._paths import absence, add_path, is_missing
+from splitops.cli._paths import add_path, describe_missing, is_missing
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, map_array, read_array
 from splitops.ground.reading import open_regular, read_bounded
@@ -25,107 +25,108 @@ _MAX_PROTOBUF: Final = (1 << 31) - 1
 
 
 def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:
-    """Return the arrays of ``NAME=VALUE`` texts, by input name.
+    """Read or generate the arrays of ``NAME=VALUE`` texts, and return them by input name.
 
-    A text that is not so, an unknown or repeated name, and a missing input or file are wrong usage.
+    Unknown, repeated and missing names and missing files are wrong usage.
     """
-    stated: dict[str, list[str]] = {}
+    texts_by_name: dict[str, list[str]] = {}
     known = {name: item for item in declared for name in (*item.aliases, item.name)}
     for text in texts:
-        # The longest name that fits: names and files may have "=" in them.
+        # The longest matching name wins, since names and files may contain "=".
         names = [name for name in known if text.startswith(f"{name}=")]
         if not names:
             name, equals, _ = text.partition("=")
             problem = f"there is no input {shown(name)}" if equals else f"{shown(text)} is not NAME=VALUE"
-            raise click.UsageError(f"{problem}. {wanted(declared)}")
+            raise click.UsageError(f"{problem}. {describe_inputs(declared)}")
         name = max(names, key=len)
-        stated.setdefault(known[name].name, []).append(text[len(name) + 1 :])
-    missing = [item for item in declared if item.required and item.name not in stated]
+        texts_by_name.setdefault(known[name].name, []).append(text[len(name) + 1 :])
+    missing = [item for item in declared if item.required and item.name not in texts_by_name]
     if missing:
-        names = [one_line(item.name, 80) for item in missing]
-        raise click.UsageError(f"Missing: {', '.join(names)}. {wanted(declared)}")
-    return {item.name: _value(stated[item.name], item) for item in declared if item.name in stated}
+        names = [escape(item.name, 80) for item in missing]
+        raise click.UsageError(f"Missing: {', '.join(names)}. {describe_inputs(declared)}")
+    present = [item for item in declared if item.name in texts_by_name]
+    return {item.name: _read_input(texts_by_name[item.name], item) for item in present}
 
 
-def wanted(declared: Sequence[Declared]) -> str:
-    """Return the list of what a model takes, a line for each input."""
+def describe_inputs(declared: Sequence[Declared]) -> str:
+    """Return the inputs of a model with their types, one line each."""
     if not declared:
-        return "The model takes no inputs."
+        return "The model has no inputs."
     lines = []
     for item in declared:
-        names = "".join(f" (or {one_line(alias, 80)})" for alias in item.aliases)
-        optional = "" if item.required else ", may be left out"
-        lines.append(f"  {one_line(item.name, 80)}{names}: {one_line(str(item), 200)}{optional}")
-    return "\n".join(["The model takes:", *lines])
+        names = "".join(f" (or {escape(alias, 80)})" for alias in item.aliases)
+        optional = "" if item.required else ", optional"
+        lines.append(f"  {escape(item.name, 80)}{names}: {escape(str(item), 200)}{optional}")
+    return "\n".join(["Inputs of the model:", *lines])
 
 
-def _value(texts: list[str], declared: Declared) -> Any:
-    values = [_read(text, declared) for text in texts]
+def _read_input(texts: list[str], declared: Declared) -> Any:
+    values = [_read_value(text, declared) for text in texts]
     if declared.kind == "sequence":
-        # One .pb may hold the whole sequence.
+        # One .pb may contain the whole sequence.
         return values[0] if len(values) == 1 and isinstance(values[0], list) else values
     if len(values) > 1:
-        raise click.UsageError(f"Input {one_line(declared.name, 80)} is set {len(values)} times.")
+        raise click.UsageError(f"Input {escape(declared.name, 80)} is set {len(values)} times.")
     return values[0]
 
 
-def _read(text: str, declared: Declared) -> Any:
+def _read_value(text: str, declared: Declared) -> Any:
     if text.split(":")[0] in _GENERATORS:
-        return _generated(text, declared)
+        return _generate(text, declared)
     lower = text.lower()
     if ".npz:" in lower:
         at = lower.rindex(".npz:") + len(".npz")
-        return _read_npz(_existing(text[:at]), text[at + 1 :], declared)
+        return _read_npz(_check_exists(text[:at]), text[at + 1 :], declared)
     match Path(lower).suffix:
         case ".npy":
-            array = map_array(_existing(text))
+            array = map_array(_check_exists(text))
             return array.view(declared.dtype_of(array.dtype))
         case ".pb":
-            return _read_protobuf(_existing(text), declared)
+            return _read_protobuf(_check_exists(text), declared)
         case ".npz":
-            raise click.UsageError(f"{one_line(text)} has several arrays. Name one: {one_line(text)}:KEY.")
+            raise click.UsageError(f"Name one array of {escape(text)}: {escape(text)}:KEY.")
         case _:
             raise click.UsageError(
-                f"Input {one_line(declared.name, 80)}: {one_line(text)} is not FILE.npy, FILE.npz:KEY, "
+                f"Input {escape(declared.name, 80)}: {escape(text)} is not FILE.npy, FILE.npz:KEY, "
                 "FILE.pb, ramp:SHAPE:TYPE or random:SHAPE:TYPE[:SEED]."
             )
 
 
-def _existing(text: str) -> Path:
+def _check_exists(text: str) -> Path:
     path = Path(text)
     if is_missing(path):
-        raise click.BadParameter(absence(path), param_hint="'--input'")
+        raise click.BadParameter(describe_missing(path), param_hint="'--input'")
     add_path(path, "--input")
     return path
 
 
-def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
+def _generate(text: str, declared: Declared) -> npt.NDArray[Any]:
     kind, *fields = text.split(":")
     if len(fields) > (3 if kind == "random" else 2):
-        raise click.UsageError(f"{one_line(text)} has more fields than {kind}:SHAPE:TYPE takes.")
+        raise click.UsageError(f"{escape(text)} has more fields than {kind}:SHAPE:TYPE.")
     shape = declared.static_shape
     if fields and (fields[0] or len(fields) > 1):
         shape = read_shape(fields[0])
     element_type = find_element_type(fields[1]) if len(fields) > 1 and fields[1] else declared.element_type
     if shape is None or element_type is None:
-        raise click.UsageError(_open(kind, declared, shape))
+        raise click.UsageError(_describe_unknown(kind, declared, shape))
     if kind == "ramp":
-        return ramp(shape, element_type)
+        return make_ramp(shape, element_type)
     seed = fields[2] if len(fields) > 2 else "0"
     if not (seed.isascii() and seed.isdigit()):
-        raise click.UsageError(f"The seed must be a whole number, not {one_line(seed)}.")
-    return random(shape, element_type, int(seed))
+        raise click.UsageError(f"The seed must be a whole number, not {escape(seed)}.")
+    return make_random(shape, element_type, int(seed))
 
 
-def _open(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
-    """Say what the model leaves open of an input, and how to set it."""
-    name = one_line(declared.name, 80)
+def _describe_unknown(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
+    """Return the message for an input whose shape or type must be set, with an example that sets it."""
+    name = escape(declared.name, 80)
     dims = declared.shape
     if shape is None and dims is None:
         left = "its shape"
     elif shape is None and dims is not None:
         sizes = [str(dim) for dim in dims if not isinstance(dim, int)]
-        left = f"{'sizes' if len(sizes) > 1 else 'size'} {one_line(', '.join(sizes), 80)}"
+        left = f"{'sizes' if len(sizes) > 1 else 'size'} {escape(', '.join(sizes), 80)}"
     else:
         left = "its element type"
     known = shape or [dim if isinstance(dim, int) else 2 for dim in dims or (2, 3)]
@@ -134,7 +135,7 @@ def _open(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
 
 
 def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
-    def accept(header: Header) -> None:  # a small file can inflate to more than the memory
+    def accept(header: Header) -> None:  # checked first: a small file can inflate to more than the memory
         declared.accept(declared.dtype_of(header.dtype), header.shape)
 
     from splitops.files.formats.npz import BROKEN
@@ -143,26 +144,26 @@ def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                info = _member(archive, path, key)
+                info = _get_member(archive, path, key)
                 size = info.file_size
-                if size > available_bytes():
+                if size > get_max_bytes():
                     raise ModelError(
-                        f"{shown_path(name)} has {size} bytes, more than this machine's memory can take"
+                        f"{shown_path(name)} has {size} bytes, too many for the memory of this machine"
                     )
                 with archive.open(info) as member:
                     array = read_array(member, name, size, accept)
         except BROKEN as error:
-            raise ModelError(f"{shown_path(path)} is a malformed .npz: {one_line(str(error))}") from error
+            raise ModelError(f"{shown_path(path)} is a malformed .npz: {escape(str(error))}") from error
     return array.view(declared.dtype_of(array.dtype))
 
 
-def _member(archive: zipfile.ZipFile, path: Path, key: str) -> zipfile.ZipInfo:
+def _get_member(archive: zipfile.ZipFile, path: Path, key: str) -> zipfile.ZipInfo:
     keys = [info.filename.removesuffix(".npy") for info in archive.infolist()]
     twice = [name for name, count in Counter(keys).items() if count > 1]
     if twice:
-        raise ModelError(f"{shown_path(path)} has more than one array {shown(twice[0])}")
+        raise ModelError(f"{shown_path(path)} has more than one array named {shown(twice[0])}")
     if key not in keys:
-        known = ", ".join(one_line(name, 80) for name in keys[:20])
+        known = ", ".join(escape(name, 80) for name in keys[:20])
         raise ModelError(f"{shown_path(path)} has no array {shown(key)}; it has {known}")
     return archive.infolist()[keys.index(key)]
 
@@ -180,9 +181,9 @@ def _read_protobuf(path: Path, declared: Declared) -> Any:
         message = SequenceProto.FromString(content) if sequence else TensorProto.FromString(content)
     except (DecodeError, RecursionError, MemoryError) as error:
         kind = "SequenceProto" if sequence else "TensorProto"
-        raise ModelError(f"this is not a {kind}: {shown(str(error))}", where) from error
+        raise ModelError(f"the file is not a {kind}: {shown(str(error))}", where) from error
     if isinstance(message, TensorProto):
         return tensor_array(message, where)
     if message.elem_type != SequenceProto.TENSOR:
-        raise ModelError("this sequence is not one of tensors", where)
+        raise ModelError("the file is a sequence whose elements are not tensors", where)
     return [tensor_array(tensor, where) for tensor in message.tensor_values]

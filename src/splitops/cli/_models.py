@@ -1,4 +1,4 @@
-"""Model files and targets as arguments of commands: what cannot be right is wrong usage, before any work."""
+"""Parameter types and options for model files, runtimes and conversion targets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from splitops.cli._console import console, one_line, say_model_written
+from splitops.cli._console import escape, make_console, print_model_written
 from splitops.cli._options import Read
-from splitops.cli._paths import Existing, add_path, replaces_any
+from splitops.cli._paths import Existing, add_path, has_file_to_replace
 from splitops.errors import ModelError, shown_path
 from splitops.models import is_openvino
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _prove_ending(path: Path, param_type: click.Path, param: click.Parameter | None, ctx: Any) -> None:
+def _check_format(path: Path, param_type: click.Path, param: click.Parameter | None, ctx: Any) -> None:
     try:
         is_openvino(path)
     except ModelError as error:
@@ -31,23 +31,23 @@ def _prove_ending(path: Path, param_type: click.Path, param: click.Parameter | N
 
 
 class _ModelFile(Existing):
-    """The path of a model that is read, whose ending tells its format."""
+    """The path of a model to read. Its extension is its format."""
 
     name = "model file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        _prove_ending(Path(value), self, param, ctx)
+        _check_format(Path(value), self, param, ctx)
         return super().convert(value, param, ctx)
 
 
 class _NewModelFile(click.Path):
-    """The path of a model that is written, whose ending tells its format."""
+    """The path of a model to write. Its extension is its format."""
 
     name = "model file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        _prove_ending(path, self, param, ctx)
+        _check_format(path, self, param, ctx)
         for each in (path, path.with_suffix(".bin") if is_openvino(path) else Path(f"{path}.data")):
             add_path(each, "--out", written=True)
         return path
@@ -63,13 +63,13 @@ def _read_target(text: str) -> Target:
 
 
 def _read_runtime(text: str) -> Runtime:
-    """Read what a model is for: a runtime, a release of one, or a file of limits."""
+    """Load the target with a name, a release such as ``onnxruntime==1.28``, or a .toml file of limits."""
     from splitops.models.check import Target
 
     return Target.load(text)
 
 
-def _runtimes() -> Iterable[str]:
+def _list_runtimes() -> Iterable[str]:
     from splitops.models.check.targets import names
 
     return names()
@@ -78,58 +78,53 @@ def _runtimes() -> Iterable[str]:
 MODEL_FILE = _ModelFile()
 NEW_MODEL_FILE = _NewModelFile()
 TARGET = Read("target", _read_target)
-RUNTIME = Read("runtime", _read_runtime, _runtimes)
+RUNTIME = Read("runtime", _read_runtime, _list_runtimes)
 
 links_option = click.option(
     "--allow-links",
     is_flag=True,
-    help="Follow links to the model's other files out of its folder, as caches of model hubs have them. "
-    "In a folder that you do not trust, they could name any file.",
+    help="Follow links that lead to files outside of the model's folder, as in caches of model hubs. "
+    "In a folder that you do not trust, a link could name any file.",
 )
 
 strict_option = click.option(
     "--strict",
     is_flag=True,
-    help="Fail if the folder has a tensor file that its model does not name. Without it, a warning names it.",
+    help="Fail if the folder contains a tensor file that its model does not use, instead of warning.",
 )
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would be written, and write nothing."
+    "--dry-run", is_flag=True, help="Show what would be written, without writing it."
 )
 
 
-def out_option(
-    help_: str = "File to write. Without it, only show what would be done.",
+def make_out_option(
+    help_: str = "File to write. Without it, only show the changes.",
 ) -> Callable[[_Function], _Function]:
-    """Return the option that names the model file to write, which a command gets as ``out``."""
+    """Return a decorator for ``--out``, the model file to write. The command receives it as ``out``."""
     return click.option("-o", "--out", type=NEW_MODEL_FILE, help=help_)
 
 
-def for_option(help_: str) -> Callable[[_Function], _Function]:
-    """Return the option that names targets, which a command gets as ``targets``."""
+def make_for_option(help_: str) -> Callable[[_Function], _Function]:
+    """Return a decorator for ``--for``, which may be repeated. The command receives a tuple ``targets``."""
     return click.option("--for", "targets", multiple=True, type=RUNTIME, metavar="RUNTIME", help=help_)
 
 
-def print_end(out: Path | None, files: Sequence[Path]) -> None:
-    """Print the files that were written, what a dry run would write, or how to write it."""
+def print_outcome(out: Path | None, files: Sequence[Path]) -> None:
+    """Print the written files; if there are none, the file of a dry run, or that ``-o`` writes one."""
     if files:
-        say_model_written(files)
+        print_model_written(files)
     elif out is not None:
-        console().print(f"Would write {one_line(str(out))}.", soft_wrap=True)
+        make_console().print(f"Would write {escape(str(out))}.", soft_wrap=True)
     else:
-        console().print("Nothing was written: add -o FILE to write the model.")
+        make_console().print("Nothing was written: add -o FILE to write the model.")
 
 
-def fix_command(model: Path, runtimes: Iterable[str], **options: str | bool | None) -> str:
-    """Return the command that writes the fixed model beside the given one.
-
-    Args:
-        model: the file to fix.
-        runtimes: what it is for.
-        options: options of the command by name; those that are false or None are left out.
+def format_command(model: Path, runtimes: Iterable[str], **options: str | bool | None) -> str:
+    """Return the ``splitops fix`` command that writes the fixed model next to ``model``.
 
     Examples:
-        >>> fix_command(Path("my models/m.onnx"), ["onnxruntime"], keep_data=True, unbind=None)
+        >>> format_command(Path("my models/m.onnx"), ["onnxruntime"], keep_data=True, unbind=None)
         "splitops fix 'my models/m.onnx' --for onnxruntime --keep-data -o 'my models/m.fixed.onnx'"
     """
     named = [word for runtime in runtimes for word in ("--for", runtime)]
@@ -142,15 +137,11 @@ def fix_command(model: Path, runtimes: Iterable[str], **options: str | bool | No
 
 
 def add_weights(model: Path) -> None:
-    """Note the other files of a model that a command reads, so that none of its options may replace one.
-
-    Raises:
-        click.UsageError: an option would.
-    """
+    """Register the weight files of a model to read, and check that the command replaces none of them."""
     if is_openvino(model):
         add_path(model.with_suffix(".bin"), "the weights of MODEL")
         return
-    if not replaces_any():  # most commands; then the model is not read for this
+    if not has_file_to_replace():  # the usual case, in which the model need not be read
         return
     from splitops.models.formats.onnx.storage import weight_files
 
@@ -159,13 +150,13 @@ def add_weights(model: Path) -> None:
 
 
 def hold(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
-    """Check that the file to write has the ending of its format, and does not replace the model's weights.
+    """Check that ``out`` has the extension of its format, and that writing it replaces no weights of
+    ``model``.
 
-    They may be replaced together with the model, whose place the new one takes. With ``keep_data``, no file
-    of weights is written.
+    If ``out`` is ``model`` itself, its weights may be replaced with it. ``keep_data`` writes no weights.
     """
     if not keep_data and (out is None or not (out.exists() and out.samefile(model))):
         add_weights(model)
     if out is not None and is_openvino(out) is not openvino:
-        expected = "OpenVINO IR, which ends in .xml" if openvino else "an ONNX model, which ends in .onnx"
-        raise click.BadParameter(f"{shown_path(out)} is to hold {expected}.", param_hint="-o")
+        expected = "OpenVINO IR: use .xml" if openvino else "ONNX: use .onnx"
+        raise click.BadParameter(f"{shown_path(out)} must have the extension of {expected}.", param_hint="-o")

@@ -1,4 +1,4 @@
-"""The options that choose an operator version and what it is asked to do, shared by several commands."""
+"""Options for an operator version and the parameters of one split."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
 
 
 def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
-    """Return the row that a name means: ``Split``, ``Split-13``, ``openvino:Split-1``.
+    """Return the operator version with a name such as ``Split``, ``Split-13`` or ``openvino:Split-1``.
 
-    The opset selects the version for a name without one; None is the newest.
+    ``opset`` selects the version of a name without one; None selects the newest.
     """
     domain, colon, name = text.rpartition(":")
     if colon and domain not in _DOMAIN_NAMES:
-        raise click.BadParameter(f"{domain!r} is not a domain; these are onnx and openvino")
+        raise click.BadParameter(f"unknown domain {domain!r}: use onnx or openvino")
     name, dash, version = name.partition("-")
     try:
         key = _DOMAIN_NAMES[domain] if colon else None
         if not dash:
             return schema(name, opset, key)
         if opset is not None:
-            raise click.BadParameter(f"{text!r} declares the version; an opset is for a name without one")
+            raise click.BadParameter(f"{text!r} already sets the version: leave it or the opset out")
         rows = history(name, key)
     except RuleError as error:
         raise click.BadParameter(f"{error.got}, but {error.expected}") from error
@@ -46,8 +46,8 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
     raise click.BadParameter(f"there is no {text}; the versions are {', '.join(map(display_name, rows))}")
 
 
-def schema_json(row: OperatorSchema) -> dict[str, Any]:
-    """Return a row as JSON: its fields by name, after ``operator``, for example ``"Split-18"``."""
+def schema_to_json(row: OperatorSchema) -> dict[str, Any]:
+    """Return an operator version as values for JSON: ``operator``, such as ``"Split-18"``, and its fields."""
     return {
         "operator": str(row),
         **to_json_values(row),
@@ -56,7 +56,7 @@ def schema_json(row: OperatorSchema) -> dict[str, Any]:
 
 
 def find_element_type(text: str) -> ElementType:
-    """Return the element type of a NumPy, OpenVINO or ONNX name.
+    """Return the element type with a name of NumPy, OpenVINO or ONNX.
 
     Examples:
         >>> find_element_type("f32") is find_element_type("FLOAT") is find_element_type("float32")
@@ -65,12 +65,12 @@ def find_element_type(text: str) -> ElementType:
     found = ELEMENT_TYPES.get(text) or from_openvino(text) or from_precision(text)
     found = found or next((row for row in ELEMENT_TYPES.values() if row.onnx == text.upper()), None)
     if found is None:
-        raise click.BadParameter(f"{text!r} is not an element type; these are {', '.join(ELEMENT_TYPES)}")
+        raise click.BadParameter(f"unknown element type {text!r}: use one of {', '.join(ELEMENT_TYPES)}")
     return found
 
 
 def read_integers(text: str, minimum: int | None = None) -> tuple[int, ...]:
-    """Read integers between commas; an empty text is an empty list."""
+    """Parse a list of 64-bit integers such as ``6,4``, each at least ``minimum``. It may be empty."""
     try:
         integers = tuple(int(item) for item in text.split(",")) if text.strip() else ()
     except ValueError as error:
@@ -83,17 +83,16 @@ def read_integers(text: str, minimum: int | None = None) -> tuple[int, ...]:
     return integers
 
 
-def _operators() -> list[str]:
+def _list_operators() -> list[str]:
     names = {name for row in SCHEMAS for name in (display_name(row).partition("-")[0], display_name(row))}
     return sorted(names)
 
 
 def read_shape(text: str) -> tuple[int, ...]:
-    """Read the sizes of a shape between commas."""
     return read_integers(text, 0)
 
 
-OPERATOR = Read("operator", find_operator, _operators)
+OPERATOR = Read("operator", find_operator, _list_operators)
 ELEMENT_TYPE = Read("type", find_element_type, lambda: ELEMENT_TYPES)
 INTEGERS = Read("integers", read_integers)
 SHAPE = Read("shape", read_shape)
@@ -101,7 +100,7 @@ SHAPE = Read("shape", read_shape)
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """What the options of one split ask for; None where one is not given."""
+    """The options of one split; None for an option that is not set."""
 
     operator: OperatorSchema | None = None
     axis: int | None = None
@@ -111,23 +110,23 @@ class SplitOptions:
     keepdims: bool | None = None
 
     def resolve(self) -> OperatorSchema:
-        """Return the operator version: the chosen one, or the newest that has the request's size rule."""
+        """Return the operator version: ``--op``, or the newest one that supports the other options."""
         for name in ("parts", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise click.UsageError(f"--{name} must be at least 1.")
         given = [name for name in ("sizes", "parts", "chunk") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise click.UsageError(f"{' and '.join(f'--{name}' for name in given)} exclude each other.")
+            raise click.UsageError(f"Use only one of {' and '.join(f'--{name}' for name in given)}.")
         row = self.operator
         if row is None:
             if not given:
-                raise click.UsageError("One of --sizes, --parts and --chunk is needed.")
-            row = _default_operator(given[0], self.sizes or ())
-        taken = _requests(row)
+                raise click.UsageError("Set one of --sizes, --parts and --chunk.")
+            row = _choose_operator(given[0], self.sizes or ())
+        taken = _list_options(row)
         if given and given[0] not in taken:
             ways = " or ".join(f"--{name}" for name in taken)
-            raise click.UsageError(f"{display_name(row)} takes {ways}, not --{given[0]}.")
+            raise click.UsageError(f"{display_name(row)} does not support --{given[0]}: use {ways}.")
         if not given and row.default_chunk is None:
             raise click.UsageError(f"{display_name(row)} needs {' or '.join(f'--{name}' for name in taken)}.")
         if self.keepdims is not None and row.keepdims is None:
@@ -135,12 +134,7 @@ class SplitOptions:
         return row
 
     def plan(self, shape: Sequence[int], element_type: ElementType | None) -> tuple[OperatorSchema, Plan]:
-        """Bind the request to data of this shape and type.
-
-        Raises:
-            click.UsageError: the options do not fit one another.
-            RuleError: a rule of the operator is broken.
-        """
+        """Return the operator version, and its plan for data of a shape and element type."""
         row = self.resolve()
         arguments: dict[str, Any] = {"axis": 0 if self.axis is None else self.axis}
         if self.sizes is not None:
@@ -157,14 +151,14 @@ class SplitOptions:
         return row, plan_request(binding.request())
 
 
-def _default_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:
+def _choose_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:
     if request == "chunk":
         return schema("SplitToSequence")
     return schema("VariadicSplit") if -1 in sizes else schema("Split")
 
 
-def _requests(row: OperatorSchema) -> tuple[str, ...]:
-    """Return the options that an operator version has."""
+def _list_options(row: OperatorSchema) -> tuple[str, ...]:
+    """Return the options, of ``sizes``, ``parts`` and ``chunk``, that an operator version supports."""
     ways = {
         "sizes": bool(row.lengths),
         "parts": row.count is not None,
@@ -176,28 +170,29 @@ def _requests(row: OperatorSchema) -> tuple[str, ...]:
 split_options = gathered(
     "options",
     SplitOptions,
-    click.option("--axis", type=int, help="The axis; a negative one counts from the last.  [default: 0]"),
+    click.option("--axis", type=int, help="Axis to split; -1 is the last.  [default: 0]"),
     click.option(
         "--sizes",
         type=INTEGERS,
         metavar="N,N,...",
-        help="The size of each part. One -1 takes what the others leave (VariadicSplit).",
+        help="Size of each part. One of them may be -1: the rest of the axis (VariadicSplit).",
     ),
-    click.option("--parts", type=int, metavar="N", help="The number of parts."),
-    click.option("--chunk", type=int, metavar="N", help="The size of every part but the last one."),
+    click.option("--parts", type=int, metavar="N", help="Number of parts."),
+    click.option(
+        "--chunk", type=int, metavar="N", help="Size of every part except the last, which may be smaller."
+    ),
     click.option(
         "--op",
         "operator",
         type=OPERATOR,
         metavar="NAME[-VERSION]",
-        help="The exact operator, such as Split-18, Split-13, SplitToSequence-11, openvino:Split-1, "
-        "VariadicSplit-1.  [default: the newest that fits: Split; VariadicSplit for a -1; "
-        "SplitToSequence for --chunk]",
+        help="Operator version, such as Split-18, Split-13, SplitToSequence-11, openvino:Split-1, "
+        "VariadicSplit-1.  [default: the newest Split; VariadicSplit for a -1; SplitToSequence for --chunk]",
     ),
     click.option(
         "--keepdims/--no-keepdims",
         default=None,
-        help="SplitToSequence without --sizes and --chunk: whether its parts of size 1 keep the axis.",
+        help="Whether the parts of SplitToSequence keep the axis, if neither --sizes nor --chunk is set.",
     ),
 )
-"""Adds the options of one split to a command, which gets them as one argument named ``options``."""
+"""Decorator that adds the options of one split to a command, which receives them as ``options``."""

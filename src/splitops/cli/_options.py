@@ -1,4 +1,4 @@
-"""Options that several commands share, gathered into one argument."""
+"""Parameter types, and decorators that add several options to a command."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ else:
 
 
 class Read(_ParamType):
-    """A type of arguments that a function reads; what it raises is wrong usage.
-
-    ``words`` returns the texts that a shell completes.
-    """
+    """Parameter type whose values ``read`` parses. Shells complete ``words``. A SplitError is wrong usage."""
 
     def __init__(
         self, name: str, read: Callable[[str], Any], words: Callable[[], Iterable[str]] = tuple
@@ -46,8 +43,8 @@ class Read(_ParamType):
         return [CompletionItem(word) for word in self._words() if word.startswith(incomplete)]
 
 
-def _bytes(text: str) -> int:
-    """Read a number of bytes: 64M and 64MiB are 64 x 1024 x 1024, 64MB are 64,000,000."""
+def _parse_bytes(text: str) -> int:
+    """Parse a size in bytes: ``64M`` and ``64MiB`` are 64 x 1024 x 1024, ``64MB`` is 64,000,000."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise click.BadParameter(f"{text!r} is not a number of bytes, such as 64M")
@@ -55,14 +52,14 @@ def _bytes(text: str) -> int:
     return int(Decimal(found[1]) * thousand ** _UNITS[found[2].upper()])
 
 
-BYTES: Final = Read("bytes", _bytes)
+BYTES: Final = Read("bytes", _parse_bytes)
 
 
-def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return a sentence that names the nearest known word, behind a space; nothing if none is near.
+def suggest(word: str, words: Iterable[str]) -> str:
+    """Return a question with the most similar of ``words``, after a space; empty if none is similar.
 
     Examples:
-        >>> did_you_mean("chekc", ["check", "fix"])
+        >>> suggest("chekc", ["check", "fix"])
         " Did you mean 'check'?"
     """
     found = nearest(word, words)
@@ -73,7 +70,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def added(*options: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """Return a decorator that adds options to a command, in the order in which the help lists them."""
+    """Return a decorator that adds options to a command. The help lists them in this order."""
 
     def decorate(function: _Function) -> _Function:
         for option in reversed(options):
@@ -84,10 +81,7 @@ def added(*options: Callable[..., Any]) -> Callable[[_Function], _Function]:
 
 
 def gathered(name: str, kind: Any, *options: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """Return a decorator that adds options to a command, which gets them as one argument.
-
-    It is what ``kind`` makes of the options, by their names; the help lists them in this order.
-    """
+    """Return a decorator that adds options to a command, which receives ``kind(**values)`` as ``name``."""
 
     def decorate(function: _Function) -> _Function:
         before = len(getattr(function, "__click_params__", ()))

@@ -1,4 +1,4 @@
-"""A run's outputs as .npy files, with a manifest of what .npy cannot say."""
+"""Outputs of a run as .npy files, with a manifest of their names, kinds and element types."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from splitops.cli._filenames import safe_names
-from splitops.cli._generate import available_bytes
+from splitops.cli._filenames import make_safe_names
+from splitops.cli._generate import get_max_bytes
 from splitops.cli._paths import reject_read
 from splitops.errors import ModelError, shown
 from splitops.files.formats.npy import encode_header
@@ -25,25 +25,26 @@ _BLOCK: Final = 8 << 20
 Array = npt.NDArray[Any]
 
 
-def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any]:
-    """Write every output, all together or not at all, and return the manifest.
+def write_outputs(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any]:
+    """Write all outputs and ``outputs.json`` into the folder ``target``, or none of them. Return the
+    manifest.
 
     An output ``y`` becomes ``y.npy``, the elements of a sequence ``s`` become ``s.0.npy``, ``s.1.npy`` and so
     on. Element types that NumPy lacks are written as unsigned integers of the same width, strings as
     fixed-width Unicode.
     """
-    arrays = [(name, list(_arrays(name, value))) for name, value in outputs.items()]
+    arrays = [(name, list(_iter_arrays(name, value))) for name, value in outputs.items()]
     names = [
         name if index is None else f"{name}.{index:0{len(str(len(items) - 1))}}"
         for name, items in arrays
         for index, _ in items
     ]
-    stems = list(safe_names(names, [".npy"]))
+    stems = list(make_safe_names(names, [".npy"]))
     reject_read([target / MANIFEST, *(target / f"{stem}.npy" for stem in stems)], "--out")
     rest = iter(stems)
     manifest: dict[str, Any] = {"model": model, "outputs": []}
     with StagedFiles(make_folders=True) as staged:
-        for (_, items), described in zip(arrays, describe(outputs), strict=True):
+        for (_, items), described in zip(arrays, describe_outputs(outputs), strict=True):
             files = []
             for _, array in items:
                 files.append(f"{next(rest)}.npy")
@@ -58,16 +59,16 @@ def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any
     return manifest
 
 
-def is_output(name: str) -> bool:
-    """Return whether an output of a run, or the manifest, may be a file of a name."""
+def may_be_output(name: str) -> bool:
+    """Return whether :func:`write_outputs` may write a file with this name."""
     return name == MANIFEST or name.endswith(".npy")
 
 
-def describe(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return name, kind, dtype and shape of every output, as the manifest has them."""
+def describe_outputs(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of the manifest without file names: name, kind, dtype and shape of each output."""
     described: list[dict[str, Any]] = []
     for name, value in outputs.items():
-        items = [_facts(array) for _, array in _arrays(name, value)]
+        items = [_describe_array(array) for _, array in _iter_arrays(name, value)]
         if value is None:
             described.append({"name": name, "kind": "absent"})
         elif isinstance(value, list | tuple):
@@ -77,11 +78,11 @@ def describe(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     return described
 
 
-def statistics(array: Array) -> dict[str, Any]:
-    """Return the least and the greatest finite number, and how many are not finite; nothing for no numbers.
+def compute_statistics(array: Array) -> dict[str, Any]:
+    """Return minimum and maximum of the finite elements and the number of others; for booleans, of true ones.
 
     Examples:
-        >>> statistics(np.array([1.5, np.nan, -2.0]))
+        >>> compute_statistics(np.array([1.5, np.nan, -2.0]))
         {'min': -2.0, 'max': 1.5, 'not_finite': 1}
     """
     kind = array.dtype.kind
@@ -101,8 +102,8 @@ def statistics(array: Array) -> dict[str, Any]:
     return found
 
 
-def _arrays(name: str, value: Any) -> Iterator[tuple[int | None, Array]]:
-    """Yield the arrays of an output, with their position in a sequence."""
+def _iter_arrays(name: str, value: Any) -> Iterator[tuple[int | None, Array]]:
+    """Yield each array of an output with its index in the sequence, or None if the output is a tensor."""
     if value is None:
         return
     if isinstance(value, list | tuple):
@@ -114,20 +115,20 @@ def _arrays(name: str, value: Any) -> Iterator[tuple[int | None, Array]]:
     elif isinstance(value, np.ndarray | np.generic):
         yield None, np.asarray(value)
     else:
-        raise ModelError(f"output {shown(name)} is a {type(value).__name__}, which has no .npy form")
+        raise ModelError(f"output {shown(name)} is a {type(value).__name__}, which .npy cannot represent")
 
 
-def _facts(array: Array) -> dict[str, Any]:
+def _describe_array(array: Array) -> dict[str, Any]:
     element_type = element_type_of(array.dtype)
     return {"dtype": str(element_type or array.dtype), "shape": list(array.shape)}
 
 
 def _write_array(file: BinaryIO, array: Array, name: str) -> None:
-    array = _storable(array, name)
+    array = _make_storable(array, name)
     file.write(encode_header(array.shape, array.dtype))
     if not array.size:
         return
-    # Blocks in row-major order: a part of a large array is not copied as a whole.
+    # Blocks in row-major order, so that a strided view of a large array is not copied at once.
     size = max(1, _BLOCK // array.dtype.itemsize)
     flags = ["external_loop", "buffered", "zerosize_ok"]
     for block in np.nditer(array, flags=flags, buffersize=size, order="C"):  # type: ignore[call-overload]
@@ -135,10 +136,10 @@ def _write_array(file: BinaryIO, array: Array, name: str) -> None:
             file.write(np.ascontiguousarray(block[at : at + size]).view(np.uint8).data)
 
 
-def _storable(array: Array, name: str) -> Array:
-    """Return an array as .npy can hold it."""
+def _make_storable(array: Array, name: str) -> Array:
+    """Return an array with a dtype that .npy represents: strings of fixed width, or unsigned integers."""
     if array.dtype.kind in "OT":
-        return _fixed_width(array, name)
+        return _make_fixed_width(array, name)
     try:
         native = npy.descr_to_dtype(npy.dtype_to_descr(array.dtype)) == array.dtype
     except (ValueError, TypeError):
@@ -146,16 +147,16 @@ def _storable(array: Array, name: str) -> Array:
     return array if native else array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
-def _fixed_width(array: Array, name: str) -> Array:
+def _make_fixed_width(array: Array, name: str) -> Array:
     texts = []
     for item in array.reshape(-1).tolist():
         try:
             text = item.decode() if isinstance(item, bytes) else item
         except UnicodeDecodeError as error:
-            raise ModelError(f"{shown(name)}: a string is not UTF-8, which .npy would need") from error
+            raise ModelError(f"{shown(name)}: a string is not UTF-8, which .npy requires") from error
         if not isinstance(text, str) or text.endswith("\0"):
-            raise ModelError(f"{shown(name)}: {shown(item)} has no place among the strings of a .npy file")
+            raise ModelError(f"{shown(name)}: .npy cannot represent the string {shown(item)}")
         texts.append(text)
-    if 4 * max(map(len, texts), default=0) * len(texts) > available_bytes():
-        raise ModelError(f"{shown(name)}: strings of one width, as .npy has them, would not fit into memory")
+    if 4 * max(map(len, texts), default=0) * len(texts) > get_max_bytes():
+        raise ModelError(f"{shown(name)}: strings of one width, as in .npy, do not fit into memory")
     return np.array(texts, dtype=np.str_).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""Paths that commands read: a missing file is wrong usage."""
+"""Parameter types for paths, and the check that a command replaces no file that it reads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Final
 
 import click
 
-from splitops.cli._console import one_line
+from splitops.cli._console import escape
 
 NEW_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _PATHS: Final = "splitops.paths"
-"""The key under which a command's context keeps the paths that it reads and writes."""
+"""Key of the paths that a command reads and writes, in the ``meta`` of its context."""
 
 
 class NewFile(click.Path):
-    """The path of a file to write. It is none that the same command reads or writes otherwise."""
+    """The path of a file to write. No other argument of the command may name it."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        add_path(path, _label(param), written=True)
+        add_path(path, _get_label(param), written=True)
         return path
 
 
@@ -33,7 +33,7 @@ NEW_FILE: Final = NewFile()
 
 
 class Existing(click.Path):
-    """An existing file or folder, or an address; a misspelt name is wrong usage."""
+    """The path of an existing file or folder, or an address, which is not opened yet."""
 
     def __init__(self, *, file_okay: bool = True) -> None:
         super().__init__(file_okay=file_okay)
@@ -41,29 +41,21 @@ class Existing(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if is_missing(path):
-            self.fail(absence(path), param, ctx)
-        add_path(path, _label(param))
+            self.fail(describe_missing(path), param, ctx)
+        add_path(path, _get_label(param))
         return path
 
 
-def _label(param: click.Parameter | None) -> str:
+def _get_label(param: click.Parameter | None) -> str:
     if param is None:
         return "the path"
     return param.opts[-1] if param.param_type_name == "option" else param.human_readable_name
 
 
 def add_path(path: Path, label: str, *, written: bool = False) -> None:
-    """Note a path that the running command reads or writes, and reject one that both would touch.
+    """Register a path that the running command reads or writes, and check that it replaces no other one.
 
-    Only ``--out`` may name the file of MODEL.
-
-    Args:
-        path: the file, folder or address.
-        label: the option or argument that names it.
-        written: whether the command writes it; else it reads it.
-
-    Raises:
-        click.UsageError: a file would be replaced that the command reads, or that it writes already.
+    ``label`` is the option or argument that names the path. ``--out`` may name the file of MODEL.
     """
     context = click.get_current_context(silent=True)
     if context is None:
@@ -71,37 +63,33 @@ def add_path(path: Path, label: str, *, written: bool = False) -> None:
     known: list[tuple[Path, str, bool]] = context.meta.setdefault(_PATHS, [])
     for other, its_label, is_written in known:
         if {label, its_label} == {"MODEL", "--out"}:
-            continue  # what is made of a model may take its place
-        if written and _touches(path, other, read=not is_written):
-            raise _clash(path, label, its_label, is_written)
-        if is_written and not written and _touches(other, path, read=True):
-            raise _clash(other, its_label, label, written)
+            continue  # the result may replace the model
+        if written and _would_replace(path, other, read=not is_written):
+            raise _make_replace_error(path, label, its_label, is_written)
+        if is_written and not written and _would_replace(other, path, read=True):
+            raise _make_replace_error(other, its_label, label, written)
     known.append((path, label, written))
 
 
-def replaces_any() -> bool:
-    """Return whether a file exists that the running command is to write."""
+def has_file_to_replace() -> bool:
+    """Return whether the running command would replace an existing file."""
     context = click.get_current_context(silent=True)
     known: list[tuple[Path, str, bool]] = [] if context is None else context.meta.get(_PATHS, [])
     return any(is_written and os.path.lexists(path) for path, _, is_written in known)
 
 
 def reject_read(paths: Iterable[Path], label: str) -> None:
-    """Reject files to write that the running command reads.
-
-    Raises:
-        click.UsageError: one of them is a file that an option or argument names.
-    """
+    """Check that no other argument than ``label`` names one of the files that it writes."""
     context = click.get_current_context(silent=True)
     known: list[tuple[Path, str, bool]] = [] if context is None else context.meta.get(_PATHS, [])
     for path in paths:
         for other, its_label, is_written in known:
-            if its_label != label and _touches(path, other, read=not is_written):
-                raise _clash(path, label, its_label, is_written)
+            if its_label != label and _would_replace(path, other, read=not is_written):
+                raise _make_replace_error(path, label, its_label, is_written)
 
 
-def _touches(path: Path, other: Path, *, read: bool) -> bool:
-    """Return whether a file to write is another path, or one of the files in a folder that is read."""
+def _would_replace(path: Path, other: Path, *, read: bool) -> bool:
+    """Return whether writing ``path`` replaces ``other``, or with ``read`` a file in the folder ``other``."""
     from splitops.files.addresses import is_address, resolve_target
 
     path, other = resolve_target(path), resolve_target(other)
@@ -114,16 +102,15 @@ def _touches(path: Path, other: Path, *, read: bool) -> bool:
     return one == two or (read and os.path.dirname(one) == two and os.path.lexists(one))
 
 
-def _clash(path: Path, label: str, other: str, is_written: bool) -> click.UsageError:
-    what = "also write" if is_written else "read"
+def _make_replace_error(path: Path, label: str, other: str, is_written: bool) -> click.UsageError:
+    what = "also writes" if is_written else "reads"
     return click.UsageError(
-        f"{label} would replace {one_line(str(path))}, which the command would {what} ({other}). "
-        "Choose another name."
+        f"{label} would replace {escape(str(path))}, which the command {what} ({other}). Choose another name."
     )
 
 
 def is_missing(path: Path) -> bool:
-    """Return whether nothing is at a path of this machine. Other addresses are asked when they are read."""
+    """Return whether a local path does not exist. Other addresses count as existing until they are read."""
     from splitops.files.addresses import is_address, resolve_target
 
     here = resolve_target(path)
@@ -133,18 +120,18 @@ def is_missing(path: Path) -> bool:
         here.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except (OSError, ValueError):  # reading it says what is wrong
+    except (OSError, ValueError):  # the message of reading it is better
         return False
     return False
 
 
-def absence(path: Path) -> str:
-    """Return what is said of a path at which nothing is.
+def describe_missing(path: Path) -> str:
+    """Return the message for a path that does not exist.
 
     Examples:
-        >>> absence(Path("m.onnx"))
+        >>> describe_missing(Path("m.onnx"))
         'm.onnx does not exist.'
     """
     from splitops.files.addresses import format_location
 
-    return f"{one_line(format_location(path))} does not exist."
+    return f"{escape(format_location(path))} does not exist."

@@ -1,4 +1,4 @@
-"""``splitops run --repeat``, ``--profile`` and ``--trace``: how long runs take, and where the time goes."""
+"""``splitops run --repeat``, ``--profile`` and ``--trace``: times of runs, operators and splits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.cli._console import table
+from splitops.cli._console import make_table
 from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ _MAX_ROWS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured of a model's runs, as far as it was asked for.
+    """Times of runs and operators, and median times of a run before and after simplification.
 
-    ``simplified`` is the median of a run as it is, and simplified; None where simplification finds nothing.
+    ``simplified`` is None if nothing can be simplified.
     """
 
     seconds: Sequence[float] = ()
@@ -34,7 +34,7 @@ class Measurements:
     simplified: tuple[float, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
+        """Return values for JSON."""
         found = select_json_values(self, "seconds") if self.seconds else {}
         if self.profile is not None:
             profile = select_json_values(
@@ -44,12 +44,11 @@ class Measurements:
         return found
 
     def print(self, out: Console) -> None:
-        """Print it."""
         if self.seconds:
             least, middle = min(self.seconds), statistics.median(self.seconds)
             out.print(
-                f"{len(self.seconds)} runs: the first {_time(self.seconds[0])}, "
-                f"median {_time(middle)}, fastest {_time(least)}\n"
+                f"{len(self.seconds)} runs: the first {_format_time(self.seconds[0])}, "
+                f"median {_format_time(middle)}, fastest {_format_time(least)}\n"
             )
         if self.profile is not None:
             _print_profile(out, self.profile, self.simplified)
@@ -59,9 +58,9 @@ def measure(
     model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], repeat: int | None,
     *, profile: bool, trace: Path | None,
 ) -> Measurements:  # fmt: skip
-    """Run a model again and measure it; write a trace where one is asked for.
+    """Time ``repeat`` runs of the session ``ready``, profile its operators, and write a Chrome trace.
 
-    ``repeat`` runs are timed; ``options`` are those of the session.
+    ``options`` are those of the session. Profiling also times the simplified model.
     """
     from splitops.ground.writing import write_whole
     from splitops.models.sessions import session
@@ -72,7 +71,7 @@ def measure(
         return Measurements(seconds)
     runs = repeat or 1
     with session(model, profile=True, **options) as recording:
-        recording.run(feeds)  # the first run takes memory, and is not like the others
+        recording.run(feeds)  # the first run allocates memory and is slower
         start = time.time()
         for _ in range(runs):
             recording.run(feeds)
@@ -81,13 +80,13 @@ def measure(
         write_whole(trace, json.dumps(chrome_trace(events)).encode())
     if not profile:
         return Measurements(seconds)
-    return Measurements(seconds, Profile.of(events, runs), _simplified(model, feeds, ready, options, runs))
+    return Measurements(seconds, Profile.of(events, runs), _compare(model, feeds, ready, options, runs))
 
 
-def _simplified(
+def _compare(
     model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], runs: int
 ) -> tuple[float, float] | None:
-    """Return the medians of runs as the model is and simplified, in turns."""
+    """Return median seconds of alternating runs before and after simplification; None if nothing changes."""
     from splitops.models.sessions import session
     from splitops.models.sessions.profiling import in_turns
     from splitops.models.simplify import simplify
@@ -104,26 +103,26 @@ def _simplified(
 
 def _print_profile(out: Console, profile: Profile, simplified: tuple[float, float] | None) -> None:
     columns = ("operator", "by", "calls", "time", "share")
-    rows = table(*columns, right=("calls", "time", "share"), title="Where the time of a run goes")
+    rows = make_table(*columns, right=("calls", "time", "share"), title="Where the time of a run goes")
     for row in profile.operators[:_MAX_ROWS]:
         share = row.seconds / profile.seconds if profile.seconds else 0.0
-        rows.add_row(row.name, row.engine, f"{row.calls:g}", _time(row.seconds), f"{share:.1%}")
+        rows.add_row(row.name, row.engine, f"{row.calls:g}", _format_time(row.seconds), f"{share:.1%}")
     out.print(rows)
     left = len(profile.operators) - rows.row_count
     if left > 0:
         out.print(f"... and {left} more")
     out.print(
         f"Splits take {profile.share_of_splits:.1%} of the time of all operators, "
-        f"other data movers {profile.share_of_movers:.1%}."
+        f"other data movement {profile.share_of_movers:.1%}."
     )
     if simplified is None:
-        out.print("splitops simplify finds nothing to rewrite.\n")
+        out.print("splitops simplify has nothing to rewrite.\n")
         return
-    before, after = simplified
-    out.print(f"Simplified by splitops simplify, a run takes {_time(after)} instead of {_time(before)}.\n")
+    before, after = map(_format_time, simplified)
+    out.print(f"After splitops simplify, a run takes {after} instead of {before}.\n")
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"

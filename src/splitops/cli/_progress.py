@@ -1,4 +1,4 @@
-"""A progress bar for work that takes longer than a second, only on a terminal."""
+"""A progress bar on stderr for commands that take longer than a second."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from rich import progress as rich_progress
 
 DELAY: Final = 1.0
-"""Seconds of work before a bar is shown."""
+"""Seconds of work before the bar appears."""
 _INTERVAL: Final = 0.1
 
 
 @contextmanager
-def showing_progress() -> Iterator[None]:
-    """Show the progress of the block on stderr, where that is a terminal; in pipes, do nothing."""
+def show_progress() -> Iterator[None]:
+    """Show the progress of the block on stderr if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
-    with progressing(_Bar().tell):
+    with progressing(_Bar().update):
         yield
 
 
 class _Bar:
-    """One bar, which disappears when its work has ended."""
+    """A bar that disappears at the end of the work."""
 
     def __init__(self) -> None:
         self._due = time.monotonic() + DELAY
         self._shown: tuple[rich_progress.Progress, rich_progress.TaskID] | None = None
 
-    def tell(self, progress: Steps | None) -> None:
-        """Show the progress, if it is time to."""
+    def update(self, progress: Steps | None) -> None:
+        """Show the progress, at most ten times a second; hide the bar for None."""
         if progress is None:
             self._hide()
             return
@@ -46,16 +46,16 @@ class _Bar:
         self._due = now + _INTERVAL
         if self._shown is None:
             self._shown = self._show(progress)
-        from splitops.cli._console import one_line
+        from splitops.cli._console import escape
 
         bar, task = self._shown
-        at = f" {one_line(progress.at, 60)}" if progress.at else ""
+        at = f" {escape(progress.at, 60)}" if progress.at else ""
         bar.update(task, completed=progress.done, total=progress.total, description=f"{progress.what}{at}")
 
     def _show(self, progress: Steps) -> tuple[rich_progress.Progress, rich_progress.TaskID]:
         from rich import progress as rich_progress
 
-        from splitops.cli._console import console
+        from splitops.cli._console import make_console
 
         steps = rich_progress.MofNCompleteColumn(), rich_progress.TimeElapsedColumn()
         of_bytes = (
@@ -63,12 +63,12 @@ class _Bar:
             rich_progress.TransferSpeedColumn(),
             rich_progress.TimeRemainingColumn(),
         )
-        # What the command prints to stdout may go to a file: rich would take it for the terminal.
+        # The stdout of the command may be a file, which rich would redirect to the terminal.
         bar = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}", markup=False),
             rich_progress.BarColumn(),
             *(of_bytes if progress.unit == "bytes" else steps),
-            console=console(stderr=True),
+            console=make_console(stderr=True),
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,

@@ -1,4 +1,4 @@
-"""What a run splits into what: a record of every split that operators of a model make."""
+"""Record of the splits that one run of a model executes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from splitops.spec.operators import OperatorSchema
 from splitops.splitting.planning import SplitRequest
 
 _MAX_DIFFERENT: Final = 10_000
-"""A loop can split differently in every turn; its later turns are then counted only."""
+"""Maximum number of different splits to list, since a loop can split differently in every iteration."""
 _MAX_PARTS: Final = 10_000_000
-"""Nor are the sizes of more parts than this kept."""
+"""Maximum number of parts in the listed splits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one split node does with its data in a run.
+    """One split of a run.
 
     Attributes:
-        plan: None where only the run knows, and of a node that did not run.
-        by: who evaluates it; empty for a node that did not run.
-        times: how often; None where an engine evaluates it if a branch is taken or a loop turns.
+        plan: the executed plan, or None if splitops cannot infer it or the node did not run.
+        by: engine that executed it; empty if the node did not run.
+        times: number of executions, or None for a node of an engine in a branch or a loop.
     """
 
-    schema: OperatorSchema = field(hash=False)  # a large row; the rest tells almost all splits apart
+    schema: OperatorSchema = field(hash=False)  # slow to hash, and the other fields differ for most splits
     where: Where
     plan: SplitPlan | None
     by: str = ""
@@ -39,17 +39,14 @@ class Split:
 
 @dataclass(slots=True)
 class Trace:
-    """The splits of a run, in the order in which each was made first.
-
-    ``unlisted`` is how many more there were, of too many different ones.
-    """
+    """How often a run executes each different split. ``unlisted`` counts those that exceed the limits."""
 
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0
     _parts: int = 0
 
     def record(self, request: SplitRequest, plan: SplitPlan) -> None:
-        """Count one split."""
+        """Count a split that splitops executes."""
         split = Split(request.schema, request.where, plan, OWN)
         if split not in self.counts:
             self._parts += len(plan.sizes)
@@ -58,21 +55,21 @@ class Trace:
                 return
         self.counts[split] += 1
 
-    def splits(self, predicted: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
-        """Return what was made here, what an engine makes, and the nodes that did not run."""
+    def list_splits(self, predicted: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
+        """Return the splits that splitops and the engine have executed, and the nodes that did not run."""
         from splitops.models.sessions.predicted import plan_of
 
         made = [replace(split, times=times) for split, times in self.counts.items()]
         known: dict[tuple[str | None, str | None], Split] = {}
         for site in predicted:
-            if _place(site.where) not in known:
+            if _make_key(site.where) not in known:
                 times = None if site.conditional else 1
-                known[_place(site.where)] = Split(site.schema, site.where, plan_of(site), engine, times)
+                known[_make_key(site.where)] = Split(site.schema, site.where, plan_of(site), engine, times)
         made += known.values()
-        ran = {_place(split.where) for split in made}
-        idle = [] if self.unlisted else [site for site in sites if _place(site.where) not in ran]
+        ran = {_make_key(split.where) for split in made}
+        idle = [] if self.unlisted else [site for site in sites if _make_key(site.where) not in ran]
         return made + [Split(site.schema, site.where, None) for site in idle]
 
 
-def _place(where: Where) -> tuple[str | None, str | None]:
+def _make_key(where: Where) -> tuple[str | None, str | None]:
     return where.graph, where.node

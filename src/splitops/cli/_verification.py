@@ -1,4 +1,4 @@
-"""``--verify``: a written model runs in its runtime, and the bits are compared with those of the source."""
+"""``--verify``: runs the new model in its runtime and compares its outputs with those of the source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from splitops.cli._console import console, one_line
+from splitops.cli._console import escape, make_console
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def verify_options(result: str, runtime: str = "its runtime") -> Callable[[_Function], _Function]:
-    """Return the options ``--verify`` and ``--input``, which a command gets as ``verify`` and ``inputs``.
-
-    Args:
-        result: what the command writes.
-        runtime: where it is run.
-    """
+def add_verify_options(result: str, runtime: str = "its runtime") -> Callable[[_Function], _Function]:
+    """Return a decorator that adds ``--verify`` and ``--input``, which a command receives as ``inputs``."""
 
     def decorate(command: _Function) -> _Function:
         command = click.option(
@@ -33,26 +28,23 @@ def verify_options(result: str, runtime: str = "its runtime") -> Callable[[_Func
             "inputs",
             multiple=True,
             metavar="NAME=VALUE",
-            help="One input for --verify, as in splitops run, instead of samples. Repeat it for each input.",
+            help="An input for --verify, as in splitops run, instead of a generated one. Repeatable.",
         )(command)
         return click.option(
             "--verify",
             is_flag=True,
-            help=f"Run MODEL with the reference and {result} in {runtime}, in a separate process, and "
-            "compare the bits. The inputs are samples: sizes around those at which the divisions change.",
+            help=f"Run MODEL on the reference evaluator and {result} in {runtime}, in a separate process. "
+            "Compare the outputs bit by bit. Generated inputs have axis sizes around those at which a split "
+            "gets other parts.",
         )(command)
 
     return decorate
 
 
-def hold_inputs(inputs: Sequence[str], *, verify: bool) -> None:
-    """Check that inputs are verified with.
-
-    Raises:
-        click.UsageError: they are not.
-    """
+def check_verify_inputs(inputs: Sequence[str], *, verify: bool) -> None:
+    """Check that ``--input`` is not used without ``--verify``."""
     if inputs and not verify:
-        raise click.UsageError("--input is for --verify.")
+        raise click.UsageError("--input requires --verify.")
 
 
 def verify_in(
@@ -64,9 +56,9 @@ def verify_in(
     opened: bool = False,
     allow_links: bool,
 ) -> list[Verification]:
-    """Compare a model that was made with its source in each runtime, on samples or the given inputs.
+    """Verify a new model against its source in each runtime, on the ``--input`` texts or generated inputs.
 
-    ``opened`` says that the model accepts sizes that its source rejects.
+    ``opened`` means that the new model accepts axis sizes that its source rejects.
     """
     from splitops.models.sessions import session
     from splitops.models.verify import verify
@@ -75,29 +67,29 @@ def verify_in(
     if inputs:
         from splitops.cli._inputs import read_inputs
 
-        with session(model, "reference") as ready:  # the source may not run
+        with session(model, "reference") as ready:  # not the source, which may be invalid
             feeds = read_inputs(inputs, ready.inputs)
     return [
         verify(source, model, name, inputs=feeds, opened=opened, allow_links=allow_links) for name in runtimes
     ]
 
 
-def runtime_of(model: ModelInMemory) -> str:
-    """Return the runtime of a model's format."""
+def get_runtime(model: ModelInMemory) -> str:
+    """Return the default runtime for the format of a model: ``"openvino"`` or ``"onnxruntime"``."""
     return "openvino" if is_openvino(model) else "onnxruntime"
 
 
 def print_verifications(checks: Iterable[Verification]) -> None:
-    """Print the counts of each verification, and each sample that failed."""
-    out = console()
+    """Print the summary of each verification, and each sample that failed."""
+    out = make_console()
     for found in checks:
-        out.print(one_line(str(found)), soft_wrap=True)
+        out.print(escape(str(found)), soft_wrap=True)
         for trial in found.failures:
-            out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
+            out.print(escape(f"  {trial}"), style="bold red", soft_wrap=True)
 
 
 def print_failed(result: str) -> None:
-    """Print why nothing was written. ``result`` names the model that was verified."""
-    screen = console()
+    """Print that nothing was written because ``result``, such as "the converted model", failed."""
+    screen = make_console()
     screen.print(f"Nothing was written: {result} failed in its runtime.")
-    screen.print("splitops check MODEL --for RUNTIME shows whether MODEL itself fails there.")
+    screen.print("To see whether MODEL itself fails there: splitops check MODEL --for RUNTIME")

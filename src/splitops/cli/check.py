@@ -1,4 +1,4 @@
-"""``splitops check``: invalid splits of models, and splits that a runtime rejects or gets wrong."""
+"""``splitops check``: find invalid splits, and splits that a runtime rejects or gets wrong."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
-from splitops.cli._models import MODEL_FILE, fix_command, for_option, links_option
-from splitops.cli._options import did_you_mean
+from splitops.cli._console import (
+    alike,
+    escape,
+    format_place,
+    format_places,
+    json_option,
+    make_console,
+    print_json,
+)
+from splitops.cli._models import MODEL_FILE, format_command, links_option, make_for_option
+from splitops.cli._options import suggest
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -23,8 +31,8 @@ if TYPE_CHECKING:
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
-def _codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tuple[str, ...]:
-    """Read codes, or groups of codes; each must match a known one."""
+def _read_codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tuple[str, ...]:
+    """Parse comma-separated codes, or groups of codes. Each must match a rule or a limit of the targets."""
     found = tuple(code.strip() for text in texts for code in text.split(",") if code.strip())
     if found:
         from splitops.models.check.codes import every_code, matches
@@ -32,15 +40,13 @@ def _codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tupl
         known = (*every_code(), *(limit.code for target in targets for limit in target.limits))
         for code in found:
             if not any(matches(one, code) for one in known):
-                raise click.BadParameter(
-                    f"No such code {code!r}.{did_you_mean(code, known)}", param_hint=option
-                )
+                raise click.BadParameter(f"No such code {code!r}.{suggest(code, known)}", param_hint=option)
     return found
 
 
 @click.command(short_help="Find invalid splits, and splits that a runtime rejects or gets wrong.")
 @click.argument("models", metavar="MODEL...", type=MODEL_FILE, nargs=-1, required=True)
-@for_option(
+@make_for_option(
     "Runtime to check for: a name, a release such as onnxruntime==1.28, or a .toml file of limits; see "
     "splitops targets. Anything it cannot run is reported as an error. Repeatable.  [default: the limits of "
     "common runtimes are warnings]"
@@ -49,14 +55,14 @@ def _codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tupl
     "--select",
     metavar="CODES",
     multiple=True,
-    help="Report only these codes or groups, such as lengths.sum,onnxruntime.",
+    help="Report only these codes or groups of codes, such as lengths.sum,onnxruntime.",
 )
 @click.option("--ignore", metavar="CODES", multiple=True, help="Do not report these codes or groups.")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "sarif", "github"]),
     default="text",
-    help="How to print findings: as text, JSON, SARIF, or annotations of GitHub Actions.",
+    help="Format of the findings: text, JSON, SARIF, or annotations for GitHub Actions.",
 )
 @links_option
 @json_option
@@ -71,11 +77,11 @@ def command(
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a lone <layer> of one.
+    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a single <layer> of one.
 
-    Every rule of the operators is checked as far as the model's sizes and values are known, and every limit
-    of a runtime. The last line is the command that fixes what can be fixed. The exit code is 1 if there are
-    errors. splitops rule CODE explains a code.
+    Checks all rules of the split operators, with the sizes and values that can be inferred, and all limits of
+    the runtimes. The last line is the command that fixes the model. The exit code is 1 if there are errors.
+    splitops rule CODE explains a code.
 
     \b
     Examples:
@@ -89,36 +95,36 @@ def command(
     from splitops.models.check.checking import examine
     from splitops.models.check.codes import matches
 
-    select, ignore = _codes(select, targets, "--select"), _codes(ignore, targets, "--ignore")
+    select, ignore = _read_codes(select, targets, "--select"), _read_codes(ignore, targets, "--ignore")
 
-    def wanted(code: str) -> bool:
+    def is_selected(code: str) -> bool:
         chosen = not select or any(matches(code, pattern) for pattern in select)
         return chosen and not any(matches(code, pattern) for pattern in ignore)
 
     examined: _Examined = {}
     for model in models:
         found = examine(model, targets, allow_links=allow_links)
-        examined[model] = found._replace(findings=[one for one in found.findings if wanted(one.code)])
+        examined[model] = found._replace(findings=[one for one in found.findings if is_selected(one.code)])
     _PRINTERS["json" if as_json else output_format](examined, targets, allow_links)
-    if any(str(one.severity) == "error" for one in _findings(examined)):
+    if any(str(one.severity) == "error" for one in _list_findings(examined)):
         ctx.exit(1)
 
 
 _Examined = dict[Path, "Examination"]
 
 
-def _findings(examined: _Examined) -> list[Finding]:
+def _list_findings(examined: _Examined) -> list[Finding]:
     return [finding for found in examined.values() for finding in found.findings]
 
 
-def _untested(examined: Iterable[Examination], targets: Sequence[Target]) -> str:
-    """Say which of the named targets were never run; empty if all were."""
+def _describe_untested(examined: Iterable[Examination], targets: Sequence[Target]) -> str:
+    """Return a phrase that names the targets whose limits are documented but not tested; empty if none is."""
     from splitops.models.check.targets import untested_words
 
     return untested_words(targets, {name for found in examined for name in found.met})
 
 
-def _labels(targets: Sequence[Target]) -> list[str]:
+def _list_untested(targets: Sequence[Target]) -> list[str]:
     return [target.label for target in targets if not target.is_tested]
 
 
@@ -126,16 +132,16 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
     from splitops.models.check.targets import sentence_of
     from splitops.models.fix.suggesting import suggest
 
-    screen = console()
-    findings = _findings(examined)
-    for group in alike(sorted(findings, key=_order), _what):
+    screen = make_console()
+    findings = _list_findings(examined)
+    for group in alike(sorted(findings, key=_get_sort_key), _get_group_key):
         finding = group[0]
-        screen.print(_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)
-        for line in _explained(finding):
-            screen.print(one_line(f"  {line}"), soft_wrap=True)
+        screen.print(_format_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)
+        for line in _iter_details(finding):
+            screen.print(escape(f"  {line}"), soft_wrap=True)
     splits = count_of(sum(found.splits for found in examined.values()), "split")
     models = f" in {count_of(len(examined), 'model')}" if len(examined) > 1 else ""
-    untested = _untested(examined.values(), targets)
+    untested = _describe_untested(examined.values(), targets)
     if not findings:
         more = f": {untested}" if untested else ""
         screen.print(f"No problems found ({splits} checked{models}){more}.", soft_wrap=True)
@@ -156,12 +162,12 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
         screen.print(sentence_of(untested), soft_wrap=True)
     for model, fix in fixes.items():
         if fix.fixable:
-            command = fix_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)
+            command = format_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)
             screen.print(f"Fix: {command}", soft_wrap=True)
 
 
-def _explained(finding: Finding) -> Iterator[str]:
-    """Say what is wrong, what the user can do by hand, and where more is said."""
+def _iter_details(finding: Finding) -> Iterator[str]:
+    """Yield the message of a finding, its fix by hand, and the command that explains its code."""
     from splitops.models.check.codes import is_explained
 
     yield finding.message
@@ -174,39 +180,39 @@ def _explained(finding: Finding) -> Iterator[str]:
 def _print_json(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     from splitops.models.check import to_json
 
-    findings = _findings(examined)
+    findings = _list_findings(examined)
     splits = sum(found.splits for found in examined.values())
-    print_json({"findings": to_json(findings), "splits": splits, "untested": _labels(targets)})
+    print_json({"findings": to_json(findings), "splits": splits, "untested": _list_untested(targets)})
 
 
 def _print_sarif(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     from splitops.ground.version import __version__
     from splitops.models.check import to_sarif
 
-    findings = _findings(examined)
-    click.echo(json.dumps(to_sarif(findings, __version__, untested=_labels(targets)), indent=2))
+    findings = _list_findings(examined)
+    click.echo(json.dumps(to_sarif(findings, __version__, untested=_list_untested(targets)), indent=2))
 
 
 def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
-    """Print workflow commands, which GitHub Actions shows beside the files of a pull request."""
+    """Print workflow commands, which GitHub Actions shows next to the files of a pull request."""
     from splitops.models.fix.suggesting import suggest
 
     for model, found in examined.items():
-        findings = found.findings
+        findings, file = found.findings, _escape_property(_decode_path(model))
         for finding in findings:
             title = f"{finding.operator} [{finding.code}]".lstrip()
             where = str(replace(finding.where, model=None))
             text = f"{where}: {finding.message}" if where else finding.message
-            properties = f"file={_property(_name(model))},title={_property(title)}"
-            click.echo(f"::{finding.severity} {properties}::{_data(one_line(text))}")
+            properties = f"file={file},title={_escape_property(title)}"
+            click.echo(f"::{finding.severity} {properties}::{_escape_data(escape(text))}")
         if findings:
             fix = suggest(model, findings, targets, allow_links=allow_links)
             if fix.fixable:
-                command = fix_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)
-                click.echo(f"::notice file={_property(_name(model))},title=Fix::{_data(one_line(command))}")
-        untested = _untested([found], targets)
+                command = format_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)
+                click.echo(f"::notice file={file},title=Fix::{_escape_data(escape(command))}")
+        untested = _describe_untested([found], targets)
         if untested:
-            click.echo(f"::notice file={_property(_name(model))},title=Not tested::{_data(untested)}")
+            click.echo(f"::notice file={file},title=Not tested::{_escape_data(untested)}")
 
 
 _PRINTERS: Final = {
@@ -217,37 +223,37 @@ _PRINTERS: Final = {
 }
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     """Escape the message of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _name(model: Path) -> str:
-    """Return a path as text, which a name in a folder need not be."""
+def _decode_path(model: Path) -> str:
+    """Return a path as valid Unicode, since a file name may be any bytes."""
     return os.fsencode(model).decode(errors="replace")
 
 
-def _property(text: str) -> str:
+def _escape_property(text: str) -> str:
     """Escape a property of a workflow command."""
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _order(finding: Finding) -> tuple[bool, bool]:
-    """Errors first; in each, splits before what concerns the model."""
+def _get_sort_key(finding: Finding) -> tuple[bool, bool]:
+    """Sort errors before warnings, and findings on splits before findings on the whole model."""
     return str(finding.severity) != "error", not finding.operator
 
 
-def _what(finding: Finding) -> tuple[str | None, ...]:
-    """Return what a finding says without its place."""
-    what = (finding.operator, finding.code, finding.runtime, finding.outcome, finding.message, finding.fix)
-    return (str(finding.severity), *what)
+def _get_group_key(finding: Finding) -> tuple[str | None, ...]:
+    """Return the printed fields of a finding except its place."""
+    fields = (finding.operator, finding.code, finding.runtime, finding.outcome, finding.message, finding.fix)
+    return (str(finding.severity), *fields)
 
 
-def _heading(group: Sequence[Finding]) -> Any:
+def _format_heading(group: Sequence[Finding]) -> Any:
     finding = group[0]
     at = str(finding.where)
     if len(group) > 1:
-        at = f"{len(group)} places: {places([place(one.where) for one in group])}"
+        at = f"{len(group)} places: {format_places([format_place(one.where) for one in group])}"
     operator = f"{finding.operator} " if finding.operator else ""
     outcome = f" ({finding.runtime}: {finding.outcome})" if finding.runtime else ""
-    return one_line(f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {at}' if at else ''}")
+    return escape(f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {at}' if at else ''}")

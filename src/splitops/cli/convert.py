@@ -1,4 +1,4 @@
-"""``splitops convert``: a model at another opset, in the other format, or with its splits in another form."""
+"""``splitops convert``: convert a model to another opset or format, or rewrite its splits."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ import click
 
 from splitops.cli._console import (
     alike,
-    console,
+    escape,
+    format_place,
+    format_places,
     json_option,
-    one_line,
-    place,
-    places,
+    make_console,
+    make_table,
     print_json,
-    table,
 )
-from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option, out_option, print_end
+from splitops.cli._models import (
+    MODEL_FILE,
+    TARGET,
+    dry_run_option,
+    hold,
+    links_option,
+    make_out_option,
+    print_outcome,
+)
 from splitops.cli._verification import (
-    hold_inputs,
+    add_verify_options,
+    check_verify_inputs,
+    get_runtime,
     print_failed,
     print_verifications,
-    runtime_of,
     verify_in,
-    verify_options,
 )
 from splitops.models import is_openvino
 
@@ -49,12 +57,10 @@ _MAX_ROWS: Final = 200
 @click.option(
     "--form",
     type=click.Choice(["same", "lengths", "count"]),
-    help="Form to prefer: same keeps a split, lengths sets the length of each part, count their number.",
+    help="Preferred style of splits: same as in MODEL, the lengths of the parts, or the count of parts.",
 )
-@out_option(
-    "File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done."
-)
-@verify_options("the converted model")
+@make_out_option("File to write: .onnx, or .xml with a .bin next to it. Without it, only show the changes.")
+@add_verify_options("the converted model")
 @dry_run_option
 @links_option
 @json_option
@@ -72,10 +78,10 @@ def command(
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Convert MODEL (.onnx or .xml) and report every split: before, after, or why not.
+    """Convert MODEL (.onnx or .xml) and report every split before and after, or why it cannot be converted.
 
-    Values and shapes never change: what the target cannot say is rewritten exactly, or rejected with its
-    rule; then nothing is written, and the exit code is 1.
+    Values and shapes never change. Nodes that the target does not have are rewritten exactly, or rejected. If
+    a node is rejected, nothing is written and the exit code is 1.
 
     \b
     Examples:
@@ -85,11 +91,11 @@ def command(
       splitops convert model.onnx --only-split --form count -o model2.onnx
     """
     if (target is None) is not only_split:
-        raise click.UsageError("Give either --to TARGET or --only-split.")
+        raise click.UsageError("Set either --to TARGET or --only-split.")
     from splitops.models.convert import convert
     from splitops.models.formats.files import write_model
 
-    hold_inputs(inputs, verify=verify)
+    check_verify_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
     report = convert(
         model,
@@ -101,12 +107,12 @@ def command(
     )
     check = None
     if verify and report.complete:
-        runtime = runtime_of(report.model)
+        runtime = get_runtime(report.model)
         (check,) = verify_in([runtime], model, report.model, inputs, allow_links=allow_links)
     failed = check is not None and not check.holds
     written = None if dry_run or failed else out
     if as_json:
-        print_json(_json(report, written, check))
+        print_json(_to_json(report, written, check))
     else:
         _print(report)
         print_verifications(() if check is None else (check,))
@@ -117,10 +123,10 @@ def command(
         ctx.exit(1)
     files = () if written is None else write_model(report, written)
     if not as_json and (out is not None or report.changes):
-        print_end(out, files)
+        print_outcome(out, files)
 
 
-def _json(report: Conversion, output: Path | None, check: Verification | None) -> dict[str, Any]:
+def _to_json(report: Conversion, output: Path | None, check: Verification | None) -> dict[str, Any]:
     problem = report.problem
     return {
         "target": report.target,
@@ -133,29 +139,32 @@ def _json(report: Conversion, output: Path | None, check: Verification | None) -
 
 
 def _print(report: Conversion) -> None:
-    out = console()
+    out = make_console()
     out.print(f"to {report.target}", style="bold")
     if not report.changes:
         if report.problem is None:
             out.print("The model has no split, and nothing else changed.")
         return
-    changes = table("where", "before", "result", "after, or why not")
+    changes = make_table("where", "before", "result", "after, or why not")
     rows = alike(
-        sorted(report.changes, key=_order), lambda change: (change.before, change.status, _why(change))
+        sorted(report.changes, key=_get_sort_key),
+        lambda change: (change.before, change.status, _describe_result(change)),
     )
     for row in rows[:_MAX_ROWS]:
         first = row[0]
-        where = places([place(change.where) for change in row])
-        changes.add_row(where, one_line(first.before, 200), first.status.value, one_line(_why(first), 400))
+        where = format_places([format_place(change.where) for change in row])
+        changes.add_row(
+            where, escape(first.before, 200), first.status.value, escape(_describe_result(first), 400)
+        )
     out.print(changes)
     if len(rows) > _MAX_ROWS:
         out.print(f"... and {len(rows) - _MAX_ROWS} more; --json lists all")
 
 
-def _order(change: Change) -> tuple[bool, bool, bool]:
-    """Rejections first, then what changed; in each, splits before the other nodes."""
+def _get_sort_key(change: Change) -> tuple[bool, bool, bool]:
+    """Sort rejections before changes before unchanged nodes, and splits before other nodes."""
     return change.error is None, change.status.value == "kept", not change.is_split
 
 
-def _why(change: Change) -> str:
+def _describe_result(change: Change) -> str:
     return change.error.message if change.error is not None else change.after or ""

@@ -1,23 +1,23 @@
-"""``splitops diff``: what changed between two versions of an operator."""
+"""``splitops diff``: show the changes between two versions of an operator."""
 
 from __future__ import annotations
 
 import click
 
-from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import OPERATOR, find_operator, schema_json
+from splitops.cli._console import json_option, make_console, make_table, print_json
+from splitops.cli._operators import OPERATOR, find_operator, schema_to_json
 from splitops.ground.records import to_json_values
 from splitops.spec.operators import Difference, display_name
 from splitops.spec.operators.differences import compare
 
 
-@click.command(short_help="Show what changed between two versions of an operator.")
+@click.command(short_help="Show the changes between two versions of an operator.")
 @click.argument("name", shell_complete=OPERATOR.shell_complete)
 @click.argument("old", type=int)
 @click.argument("new", type=int)
 @json_option
 def command(name: str, old: int, new: int, as_json: bool) -> None:
-    """List what changed between the versions of the operator NAME that the opsets OLD and NEW select.
+    """List the changes between the versions of the operator NAME that the opsets OLD and NEW select.
 
     \b
     Examples:
@@ -27,19 +27,19 @@ def command(name: str, old: int, new: int, as_json: bool) -> None:
     """
     difference = compare(find_operator(name, old), find_operator(name, new))
     if as_json:
-        rows = {"old": schema_json(difference.old), "new": schema_json(difference.new)}
+        rows = {"old": schema_to_json(difference.old), "new": schema_to_json(difference.new)}
         print_json(rows | {"changes": [to_json_values(change) for change in difference.changes]})
     else:
         _print(difference)
 
 
 def _print(difference: Difference) -> None:
-    out = console()
+    out = make_console()
     out.print(f"{display_name(difference.old)} → {display_name(difference.new)}", style="bold")
     if not difference.changes:
         out.print("Nothing changed: both opsets select the same version.")
         return
-    changes = table("what", "name", "change")
+    changes = make_table("what", "name", "change")
     for change in difference.changes:
         changes.add_row(change.kind, change.name, change.text)
     out.print(changes)

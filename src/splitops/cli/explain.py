@@ -1,4 +1,4 @@
-"""``splitops explain``: what a split does to a tensor and its memory, in numbers and as a picture."""
+"""``splitops explain``: show the parts of a split and their place in memory, as numbers and as a diagram."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, print_json, say_written, table
+from splitops.cli._console import json_option, make_console, make_table, print_json, print_written
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.cli._paths import NEW_FILE
 from splitops.errors import count_of
-from splitops.explain import Explanation, Span, diagram, explain, memory_strip, svg, to_html
+from splitops.explain import Explanation, Span, draw_diagram, draw_memory, explain, to_html, to_svg
 from splitops.ground.records import select_json_values
 from splitops.ground.version import __version__
 from splitops.ground.writing import write_whole
@@ -35,12 +35,12 @@ _MAX_PICTURE_WIDTH: Final = 100
     type=ELEMENT_TYPE,
     help="Element type of the data, such as float32, bfloat16, i4.  [default: float32]",
 )
-@click.option("--svg", "svg_file", type=NEW_FILE, help="Write the picture as SVG.")
+@click.option("--svg", "svg_file", type=NEW_FILE, help="Write the diagram as SVG.")
 @click.option(
     "--html",
     "html_file",
     type=NEW_FILE,
-    help="Write a page on which the split can be changed: one file, which needs no network.",
+    help="Write an interactive HTML page on which the split can be changed. It needs no network.",
 )
 @json_option
 def command(
@@ -51,10 +51,10 @@ def command(
     html_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Show how a tensor is split: each part's offset, size, shape, bytes and place in memory, and a picture.
+    """Show how a tensor is split: offset, size, shape, bytes and memory of each part, with a diagram.
 
-    No data is needed. A part is contiguous where a view of it is one unbroken block of row-major memory;
-    otherwise it is made of blocks that repeat, and "blocks" says how many of how many elements.
+    No data is needed. A part is contiguous if it is one block of row-major memory. Otherwise it consists of
+    equal blocks, and the table has their number and their size in elements.
 
     \b
     Examples:
@@ -67,19 +67,19 @@ def command(
     row, plan = options.plan(shape, element_type)
     layout = explain(plan, element_type)
     if svg_file is not None:
-        write_whole(svg_file, svg(layout, display_name(row)).encode())
+        write_whole(svg_file, to_svg(layout, display_name(row)).encode())
     if html_file is not None:
-        page = to_html(layout, _start(row, options, layout), display_name(row), __version__)
+        page = to_html(layout, _make_control_values(row, options, layout), display_name(row), __version__)
         write_whole(html_file, page.encode())
     if as_json:
-        print_json(_json(row, layout))
+        print_json(_to_json(row, layout))
     else:
         _print(row, layout)
-        say_written(svg_file, html_file)
+        print_written(svg_file, html_file)
 
 
-def _start(row: OperatorSchema, options: SplitOptions, layout: Explanation) -> dict[str, str]:
-    """Return what the controls of the page say at first."""
+def _make_control_values(row: OperatorSchema, options: SplitOptions, layout: Explanation) -> dict[str, str]:
+    """Return the initial values of the controls of the interactive page."""
     given = {"sizes": options.sizes, "parts": options.parts, "chunk": options.chunk, "ones": ""}
     way, numbers = next((way, value) for way, value in given.items() if value is not None)
     listed = numbers if isinstance(numbers, tuple) else (numbers,)
@@ -94,7 +94,7 @@ def _start(row: OperatorSchema, options: SplitOptions, layout: Explanation) -> d
     }
 
 
-def _json(row: OperatorSchema, layout: Explanation) -> dict[str, Any]:
+def _to_json(row: OperatorSchema, layout: Explanation) -> dict[str, Any]:
     plan = layout.plan
     return {
         "operator": str(row),
@@ -113,7 +113,7 @@ _OF_PART: Final = (
 
 
 def _print(row: OperatorSchema, layout: Explanation) -> None:
-    out = console()
+    out = make_console()
     plan = layout.plan
     out.print(f"{display_name(row)}: {plan.shape} along axis {plan.axis}", style="bold")
     taken = "" if layout.bytes is None else f", {layout.bytes:,} bytes"
@@ -122,18 +122,18 @@ def _print(row: OperatorSchema, layout: Explanation) -> None:
     out.print(f"{count_of(len(layout), 'part')}, {layout.element_type}{taken}{step}\n")
     width = min(out.width, _MAX_PICTURE_WIDTH)
     ascii_only = out.options.ascii_only
-    for line in diagram(layout, width, ascii_only=ascii_only):
-        out.print(_coloured(line, out), soft_wrap=True)
-    if len(plan.shape) > 1:  # else the axis is the memory
+    for line in draw_diagram(layout, width, ascii_only=ascii_only):
+        out.print(_colour(line, out), soft_wrap=True)
+    if len(plan.shape) > 1:  # else the diagram shows the memory already
         out.print()
-        strip = [Span("memory  "), *memory_strip(layout, width - 8, ascii_only=ascii_only)]
-        out.print(_coloured(strip, out), soft_wrap=True)
+        strip = [Span("memory  "), *draw_memory(layout, width - 8, ascii_only=ascii_only)]
+        out.print(_colour(strip, out), soft_wrap=True)
     _print_parts(out, layout)
 
 
 def _print_parts(out: Console, layout: Explanation) -> None:
-    right = ("offset", "size", "bytes each", "blocks", "elements in each")
-    rows = table("part", "offset", "size", "shape", "bytes each", "blocks", "elements in each", right=right)
+    columns = ("part", "offset", "size", "shape", "bytes each", "blocks", "elements in each")
+    rows = make_table(*columns, right=(*columns[1:3], *columns[4:]))
     alone = len(layout) <= _MAX_ROWS
     if alone:
         shown = [(str(part.index), part) for part in layout]
@@ -154,11 +154,11 @@ def _print_parts(out: Console, layout: Explanation) -> None:
         out.print(f"The blocks of a part begin {step:,} elements apart: a view of it is not contiguous.")
 
 
-def _coloured(line: list[Span], out: Console) -> Text:
-    """Colour the parts of a line: each in its colour, or in the next one after a part of the same colour."""
+def _colour(line: list[Span], out: Console) -> Text:
+    """Return a line with the colour of each part. A part like its left neighbour's gets the next colour."""
     from rich.text import Text
 
-    styles = _styles(out)
+    styles = _make_styles(out)
     text = Text()
     before, last = None, -1
     for span in line:
@@ -171,10 +171,10 @@ def _coloured(line: list[Span], out: Console) -> Text:
     return text
 
 
-def _styles(out: Console) -> list[str]:
-    from splitops.explain.palette import PALETTE, TERMINAL, ink
+def _make_styles(out: Console) -> list[str]:
+    from splitops.explain.palette import PALETTE, TERMINAL, get_ink
 
     if out.color_system in ("truecolor", "256"):
-        return [f"{ink(colour)} on {colour}" for colour in PALETTE]
+        return [f"{get_ink(colour)} on {colour}" for colour in PALETTE]
     dark = ("blue", "magenta", "red")
     return [f"{'white' if colour in dark else 'black'} on {colour}" for colour in TERMINAL]

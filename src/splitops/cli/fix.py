@@ -1,4 +1,4 @@
-"""``splitops fix``: a model whose splits its runtimes execute correctly."""
+"""``splitops fix``: rewrite the splits of a model so that runtimes execute them correctly."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import click
 
 from splitops.cli._console import (
     alike,
-    console,
+    escape,
+    format_place,
+    format_places,
     json_option,
-    one_line,
-    place,
-    places,
+    make_console,
     print_json,
-    say_model_written,
+    print_model_written,
 )
 from splitops.cli._models import (
     MODEL_FILE,
     dry_run_option,
-    fix_command,
-    for_option,
+    format_command,
     hold,
     links_option,
-    out_option,
+    make_for_option,
+    make_out_option,
 )
-from splitops.cli._verification import hold_inputs, print_verifications, verify_in, verify_options
+from splitops.cli._verification import add_verify_options, check_verify_inputs, print_verifications, verify_in
 from splitops.errors import ModelError, count_of, shown_path
 from splitops.models import is_openvino
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 _MAX_ROWS: Final = 200
 
 
-def _opening(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """Check what --open says."""
+def _check_opening(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Check and return the value of ``--open``."""
     from splitops.models.fix.opening import opening_of
 
     try:
@@ -53,33 +53,32 @@ def _opening(ctx: click.Context, parameter: click.Parameter, text: str | None) -
 
 @click.command(short_help="Rewrite a model's splits so that a given runtime executes them correctly.")
 @click.argument("model", type=MODEL_FILE)
-@for_option(
+@make_for_option(
     "Runtime that the model is for: a name, a release such as onnxruntime==1.28, or a .toml file of limits; "
     "see splitops targets. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, if installed]"
 )
-@out_option()
-@verify_options("the fixed model", "each runtime")
-@click.option("--partial", is_flag=True, help="Write the model even if some of its splits cannot be fixed.")
+@make_out_option()
+@add_verify_options("the fixed model", "each runtime")
+@click.option("--partial", is_flag=True, help="Write the model even if some splits cannot be fixed.")
 @click.option(
     "--unbind",
     type=click.Choice(["as-written", "as-pytorch"]),
-    help="What SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a scripted unbind "
-    "this way and drops the axis; as written, the axis stays.",
+    help="Meaning of SplitToSequence with chunks of 1 and keepdims = 0. As written, the parts keep the axis. "
+    "PyTorch exports a scripted unbind this way, whose parts do not have the axis.",
 )
 @click.option(
     "--open",
     "opening",
     metavar="even|chunk|rest=INDEX",
-    callback=_opening,
-    help="How constant lengths follow an axis whose size MODEL leaves open. Exporters write those of one "
-    "size. even: equal parts, if the lengths are equal. rest=INDEX: that part takes what the others leave. "
-    "chunk: parts of the first length, the last one smaller, as torch.split.",
+    callback=_check_opening,
+    help="Replace constant lengths on an axis of open size. Exporters write the lengths of one size. even: "
+    "equal parts, if the lengths are equal. rest=INDEX: that part is the rest of the axis. chunk: parts of "
+    "the first length, the last one smaller, as in torch.split.",
 )
 @click.option(
     "--keep-data",
     is_flag=True,
-    help="Leave data of MODEL that is in other files where it is: the fixed model names it, and has to be in "
-    "the same folder.",
+    help="Do not copy external data of MODEL: the fixed model refers to it, and must be in the same folder.",
 )
 @dry_run_option
 @links_option
@@ -102,9 +101,9 @@ def command(
 ) -> None:
     """Rewrite the splits of MODEL, a .onnx file or the .xml of an OpenVINO IR, so that runtimes execute them.
 
-    A split that breaks a rule is repaired where only one meaning is possible. A split that a runtime rejects
-    or gets wrong (see splitops check) gets a form that the runtime executes correctly. All others stay as
-    they are. If a split cannot be fixed, nothing is written and the exit code is 1.
+    A split that breaks a rule is repaired if only one meaning is possible. A split that a runtime rejects or
+    gets wrong (see splitops check) is rewritten so that the runtime executes it correctly. All others stay
+    unchanged. If a split cannot be fixed, nothing is written and the exit code is 1.
 
     \b
     Examples:
@@ -122,11 +121,11 @@ def command(
     from splitops.models.formats.files import write_model
 
     if verify and unbind == "as-pytorch":
-        raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
-    hold_inputs(inputs, verify=verify)
+        raise click.UsageError("--verify cannot be used with --unbind as-pytorch, which changes outputs.")
+    check_verify_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model), keep_data=keep_data)
     if keep_data:
-        _hold_data(model, out)
+        _check_folder(model, out)
     report = fix(
         model,
         targets or None,
@@ -139,52 +138,52 @@ def command(
     )
     failed = report.error is not None and not partial
     opened = opening is not None
-    checks = _verified(model, report, inputs, allow_links, opened=opened) if verify and not failed else []
+    checks = _verify(model, report, inputs, allow_links, opened=opened) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
     written = None if failed or dry_run else out
     files = () if written is None else write_model(report, written)
     if as_json:
-        print_json(_json(report, model, files, checks if verify else None))
+        print_json(_to_json(report, model, files, checks if verify else None))
     else:
         _print(report, checks)
         options = {name: ctx.params[name] for name in ("partial", "unbind", "keep_data", "allow_links")}
-        again = fix_command(model, map(str, targets), open=opening, **options)
-        _print_end(report, again, out, files, checks, failed=failed)
+        again = format_command(model, map(str, targets), open=opening, **options)
+        _print_outcome(report, again, out, files, checks, failed=failed)
     if failed:
         ctx.exit(1)
 
 
-def _hold_data(model: Path, out: Path | None) -> None:
-    """Check that a fixed model can name the data of its source."""
+def _check_folder(model: Path, out: Path | None) -> None:
+    """Check that a fixed model in the file ``out`` can refer to the external data of ``model``."""
     if is_openvino(model):
-        raise click.UsageError("--keep-data is for ONNX models: the data of OpenVINO IR is in its .bin.")
+        raise click.UsageError("--keep-data works only for ONNX models, since IR has its data in a .bin.")
     if out is not None and out.parent.resolve() != model.parent.resolve():
         raise click.BadParameter(
-            f"{shown_path(out)} is not in the folder of {shown_path(model)}, whose data --keep-data leaves "
-            "where it is: write into that folder.",
+            f"{shown_path(out)} is not in the folder of {shown_path(model)}. With --keep-data, write into "
+            "that folder, where the data stays.",
             param_hint="-o",
         )
 
 
-def _verified(
+def _verify(
     model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool, *, opened: bool
 ) -> list[Verification]:
-    """Verify the fixed model in each of its runtimes that can run here, or in the one that is installed."""
+    """Verify the fixed model in its runtimes if they can be run, otherwise in the installed ones."""
     from splitops.models.fix import installed_runtimes
     from splitops.models.verify import VERIFIABLE
 
     named = [name.partition("==")[0] for name in report.runtimes]
     runtimes = [name for name in named if name in VERIFIABLE] or installed_runtimes(model)
     if not runtimes:
-        cure = "install onnxruntime or openvino" if named else "name one with --for"
-        raise click.UsageError(f"--verify needs a runtime: {cure}.")
+        advice = "install onnxruntime or openvino" if named else "name one with --for"
+        raise click.UsageError(f"--verify needs a runtime: {advice}.")
     return verify_in(
         dict.fromkeys(runtimes), model, report.model, inputs, opened=opened, allow_links=allow_links
     )
 
 
-def _elsewhere(report: FixReport, checks: Sequence[Verification]) -> str:
-    """Say which runtimes, or releases, the fixed model was not run on; empty if it was run on all."""
+def _describe_other_releases(report: FixReport, checks: Sequence[Verification]) -> str:
+    """Return a sentence on the runtimes and releases on which the fixed model was not run; empty if none."""
     releases = {found.runtime: found.release for found in checks}
     missed = [
         label.replace("==", " ")
@@ -195,10 +194,10 @@ def _elsewhere(report: FixReport, checks: Sequence[Verification]) -> str:
     if not checks or not missed:
         return ""
     ran = " and ".join(f"{name} {release}" for name, release in releases.items())
-    return f"{', '.join(missed)} cannot be run here: the fixed model ran on {ran}, which is installed."
+    return f"{', '.join(missed)} cannot be run here: the fixed model ran on {ran} instead."
 
 
-def _json(
+def _to_json(
     report: FixReport, model: Path, files: Sequence[Path], checks: list[Verification] | None
 ) -> dict[str, Any]:
     from splitops.models.check import to_json
@@ -216,43 +215,41 @@ def _json(
 
 
 def _print(report: FixReport, checks: list[Verification]) -> None:
-    out = console()
+    out = make_console()
     if report.splits:
-        groups = alike(sorted(report.splits, key=_order), _what)
+        groups = alike(sorted(report.splits, key=_get_sort_key), _get_group_key)
         for group in groups[:_MAX_ROWS]:
-            for line in _lines(group):
+            for line in _describe_splits(group):
                 out.print(line, soft_wrap=True)
         if len(groups) > _MAX_ROWS:
             out.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
     for finding in report.findings:
-        for line in _left(finding):
-            out.print(one_line(line, 400), soft_wrap=True)
-    out.print(_summary(report), soft_wrap=True)
+        for line in _describe_finding(finding):
+            out.print(escape(line, 400), soft_wrap=True)
+    out.print(_summarise(report), soft_wrap=True)
     print_verifications(checks)
-    elsewhere = _elsewhere(report, checks)
+    elsewhere = _describe_other_releases(report, checks)
     if elsewhere:
-        out.print(one_line(elsewhere), soft_wrap=True)
+        out.print(escape(elsewhere), soft_wrap=True)
 
 
-def _summary(report: FixReport) -> str:
-    """Say how many splits were rewritten, and what is left."""
+def _summarise(report: FixReport) -> str:
+    """Return the sentences on the splits that were rewritten, and on the remaining problems."""
     from splitops.models.check.targets import sentence_of, untested_words
 
-    untested = untested_words(report.untested, _met(report))
-    names = ", ".join(map(_with_release, report.runtimes))
-    told = f" for {names}" if names else ""
+    untested = untested_words(report.untested, _find_limited_runtimes(report))
+    names = ", ".join(map(_format_runtime, report.runtimes))
+    target = f" for {names}" if names else ""
     rewritten, left = len(report.rewritten), len(report.unfixable)
     sentences = []
     if not report.splits:
         sentences.append("The model has no split")
     elif rewritten or left or report.findings:
-        breaks = "break a rule" if left > 1 else "breaks a rule"
-        run = {0: breaks, 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
-        run = "meets a limit or breaks a rule" if untested and not left else run
-        sentences.append(f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}")
+        sentences.append(f"{count_of(rewritten, 'split')} rewritten{target}")
+        sentences.append(f"{count_of(left, 'split')} cannot be fixed" if left else "No split left to fix")
     else:
         none = "Nothing to rewrite" if report.possible else "No problems found"
-        sentences.append(f"{none} ({count_of(len(report.splits), 'split')} checked{told})")
+        sentences.append(f"{none} ({count_of(len(report.splits), 'split')} checked{target})")
     if untested and not (rewritten or left or report.findings):
         sentences[0] += f": {untested}"
     if report.findings:
@@ -264,14 +261,14 @@ def _summary(report: FixReport) -> str:
     return f"{text}\n{sentence_of(untested)}" if untested and untested not in text else text
 
 
-def _met(report: FixReport) -> set[str]:
-    """Return the runtimes of which a limit is met, or may be."""
+def _find_limited_runtimes(report: FixReport) -> set[str]:
+    """Return the runtimes with a limit that a split violates or may violate."""
     reasons = (reason for split in report.splits for reason in (*split.reasons, *split.possible))
     return {reason.code.partition(".")[0] for reason in reasons}
 
 
-def _with_release(runtime: str) -> str:
-    """Return a runtime's name, with the release if it is installed."""
+def _format_runtime(runtime: str) -> str:
+    """Return the name of a runtime and its release: the requested one, else the installed one."""
     from importlib import metadata
 
     if "==" in runtime:
@@ -282,7 +279,7 @@ def _with_release(runtime: str) -> str:
         return runtime
 
 
-def _print_end(
+def _print_outcome(
     report: FixReport,
     again: str,
     output: Path | None,
@@ -291,11 +288,11 @@ def _print_end(
     *,
     failed: bool,
 ) -> None:
-    """Say what was written, or how to write it: ``again`` is the command."""
-    say_model_written(files)
-    screen = console()
+    """Print the written files, or why nothing was written; ``again`` is the command that writes."""
+    print_model_written(files)
+    screen = make_console()
     if not report.runtimes and report.splits:
-        screen.print("Only broken rules were looked for: name a runtime with --for.")
+        screen.print("Only rules were checked. To check the limits of a runtime, name it with --for.")
     if any(found.failures for found in checks):
         screen.print("Nothing was written: the fixed model failed in a runtime.")
     elif not all(found.holds for found in checks):
@@ -306,42 +303,42 @@ def _print_end(
             count_of(len(report.findings), "other error" if splits else "error") if report.findings else ""
         )
         count = " and ".join(filter(None, (splits, others)))
-        screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
+        screen.print(f"Nothing was written: {count} cannot be fixed. To fix the others: --partial.")
     elif not files and output is not None:
-        screen.print(f"Would write {one_line(str(output))}.", soft_wrap=True)
+        screen.print(f"Would write {escape(str(output))}.", soft_wrap=True)
     elif not files and report.rewritten:
         screen.print(f"Write it: {again}", soft_wrap=True)
 
 
-def _lines(group: list[SplitReport]) -> Iterator[str]:
-    """Describe splits that are alike: in lines, since a table of so much fits no terminal."""
+def _describe_splits(group: list[SplitReport]) -> Iterator[str]:
+    """Yield the report on a group of equal splits as lines, since a table would be too wide."""
     first = group[0]
-    where = places([place(split.where) for split in group])
-    yield f"{where}: {first.status.value}, {one_line(first.before, 200)}"
+    where = format_places([format_place(split.where) for split in group])
+    yield f"{where}: {first.status.value}, {escape(first.before, 200)}"
     if first.after != first.before:
-        yield f"  now: {one_line(first.after, 200)}"
+        yield f"  now: {escape(first.after, 200)}"
     for reason in first.reasons:
-        yield f"  why: {one_line(str(reason), 400)}"
+        yield f"  why: {escape(str(reason), 400)}"
     for reason in first.possible:
-        yield f"  left: {one_line(str(reason), 400)}"
+        yield f"  left: {escape(str(reason), 400)}"
     if first.cost:
-        yield f"  cost: {one_line(first.cost, 200)}"
+        yield f"  cost: {escape(first.cost, 200)}"
 
 
-def _left(finding: Finding) -> Iterator[str]:
-    """Describe an error that a check finds in the fixed model."""
-    where = place(finding.where)
+def _describe_finding(finding: Finding) -> Iterator[str]:
+    """Yield the report on an error in the fixed model that is not about a split, as lines."""
+    where = format_place(finding.where)
     operator = f", {finding.operator}" if finding.operator else ""
-    yield f"{where or 'the model'}: left as it is{operator}"
+    yield f"{where or 'the model'}: not fixed{operator}"
     yield f"  why: {finding.message} [{finding.code}]"
     if finding.fix:
         yield f"  help: {finding.fix}"
 
 
-def _order(split: SplitReport) -> int:
-    """Unfixable splits first, then those that changed."""
+def _get_sort_key(split: SplitReport) -> int:
+    """Sort unfixable splits before rewritten ones before unchanged ones."""
     return ("unfixable", "rewritten", "unchanged").index(split.status.value)
 
 
-def _what(split: SplitReport) -> tuple[str, ...]:
+def _get_group_key(split: SplitReport) -> tuple[str, ...]:
     return split.before, split.status.value, split.after, *map(str, (*split.reasons, *split.possible))

@@ -1,4 +1,4 @@
-"""``splitops infer``: types and shapes of a model's values, before and after."""
+"""``splitops infer``: infer the types and shapes of a model's values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import click
 
 from splitops.cli._console import (
     alike,
-    console,
+    escape,
+    format_places,
     json_option,
-    one_line,
-    places,
+    make_console,
+    make_table,
     print_json,
-    say_model_written,
-    table,
+    print_model_written,
 )
-from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
+from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, make_out_option
 from splitops.errors import count_of
 from splitops.ground.records import select_json_values
 
@@ -31,10 +31,10 @@ _MAX_ROWS: Final = 200
 
 @click.command(short_help="Infer the types and shapes of a model's values.")
 @click.argument("model", type=MODEL_FILE)
-@out_option("File to write, with its shapes. Without it, only show them.")
-@click.option("--all", "show_all", is_flag=True, help="Show all values, not only the new ones.")
+@make_out_option("File to write: the model with its shapes. Without it, only show them.")
+@click.option("--all", "show_all", is_flag=True, help="Show all values, not only those with new facts.")
 @click.option("--for", "runtime", type=click.Choice(["openvino"]), help="Infer the splits of IR as this "
-              "runtime does, where its rule is looser.")  # fmt: skip
+              "runtime does, which accepts more than the specification.")  # fmt: skip
 @dry_run_option
 @links_option
 @json_option
@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Infer types and shapes in MODEL, a .onnx file or the .xml of an OpenVINO IR.
 
-    Sizes are exact, symbols such as N/2, ranges such as 2..6, or ? where nothing is known. The numbers that a
-    model computes from shapes are followed.
+    A size is a number, an expression such as N/2, a range such as 2..6, or ? if it is unknown. Values that
+    the model computes from shapes are tracked.
 
     \b
     Examples:
@@ -67,56 +67,56 @@ def command(
     out = None if dry_run else out
     files = () if out is None else write_model(inferred.model, out)
     if as_json:
-        print_json(_json(inferred))
+        print_json(_to_json(inferred))
     else:
         _print(inferred, show_all, files)
 
 
-def _json(inferred: InferredModel) -> dict[str, Any]:
+def _to_json(inferred: InferredModel) -> dict[str, Any]:
     return {
         "values": [
             select_json_values(value, "graph", "name")
-            | {"before": _text(value.before), "after": _text(value.after)}
+            | {"before": _to_text(value.before), "after": _to_text(value.after)}
             for value in inferred.values
         ]
     }
 
 
-def _text(known: object) -> str | None:
+def _to_text(known: object) -> str | None:
     return None if known is None else str(known)
 
 
 def _print(inferred: InferredModel, show_all: bool, files: Sequence[Path]) -> None:
     values = [value for value in inferred.values if show_all or value.is_new]
-    rows = alike(_in_order(values, inferred), lambda value: (value.graph, *_cells(value)))
-    screen = console()
+    rows = alike(_sort(values, inferred), lambda value: (value.graph, *_format_cells(value)))
+    screen = make_console()
     if rows:
-        screen.print(_table(rows[:_MAX_ROWS]))
+        screen.print(_make_table(rows[:_MAX_ROWS]))
     if len(rows) > _MAX_ROWS:
         screen.print(f"... and {len(rows) - _MAX_ROWS} more; --json lists all")
     found = sum(value.is_new for value in inferred.values)
     screen.print(
-        f"{count_of(len(inferred.values), 'value')}, {found} of them known better than before; "
+        f"{count_of(len(inferred.values), 'value')}, {found} with a new or more exact type or shape; "
         f"{count_of(len(inferred.sites), 'split node')}"
     )
-    say_model_written(files)
+    print_model_written(files)
 
 
-def _in_order(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:
-    """Return what is new before what is not, and of each the outputs of splits first."""
+def _sort(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:
+    """Sort values with new facts before the others, and outputs of splits before other values."""
     parts = {(site.where.graph, name) for site in inferred.sites for name in site.outputs}
     return sorted(values, key=lambda value: (not value.is_new, (value.graph, value.name) not in parts))
 
 
-def _cells(value: InferredValue) -> tuple[str, str]:
-    return _text(value.before) or "", _text(value.after) or ""
+def _format_cells(value: InferredValue) -> tuple[str, str]:
+    return _to_text(value.before) or "", _to_text(value.after) or ""
 
 
-def _table(rows: list[list[InferredValue]]) -> Any:
-    shown = table("graph", "value", "before", "after")
+def _make_table(rows: list[list[InferredValue]]) -> Any:
+    shown = make_table("graph", "value", "before", "after")
     for values in rows:
-        names = places([one_line(value.name, 80) for value in values])
-        cells = (values[0].graph or "", *_cells(values[0]))
-        graph, before, after = (one_line(cell, 200) for cell in cells)
+        names = format_places([escape(value.name, 80) for value in values])
+        cells = (values[0].graph or "", *_format_cells(values[0]))
+        graph, before, after = (escape(cell, 200) for cell in cells)
         shown.add_row(graph, names, before, after)
     return shown

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import (
-    console,
+    escape,
+    format_place,
     format_shapes,
     json_option,
-    one_line,
-    place,
+    make_console,
+    make_table,
     print_json,
-    say_written,
-    table,
+    print_written,
 )
 from splitops.cli._files import add_sources, raw_option, read_file
 from splitops.cli._models import links_option
@@ -33,13 +33,13 @@ _MAX_ROWS: Final = 200
 @click.command(short_help="Show the tensors in a file, and the splits of a model.")
 @click.argument("file", type=Existing(), required=False)
 @raw_option
-@click.option("--svg", type=NEW_FILE, help="Draw the file's layout, too.")
+@click.option("--svg", type=NEW_FILE, help="Also draw the layout of the file.")
 @click.option(
     "--check",
     "checksums",
     metavar="FILE",
     type=Existing(),
-    help="Read the files again whose SHA-256 are in FILE, as --checksums or sha256sum writes it.",
+    help="Check all files that are listed in FILE, which --checksums or sha256sum has written.",
 )
 @links_option
 @json_option
@@ -51,13 +51,13 @@ def command(
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Show the tensors in FILE: types, shapes, and where their bytes are. Nothing else of it is read.
+    """Show the tensors in FILE: their types, shapes and offsets. The elements are not read.
 
-    For a model (.onnx or .xml), also show its split nodes with the shapes of their parts, as far as they can
-    be inferred.
+    For a model (.onnx or .xml), also show its split nodes, with the shapes of their parts if they can be
+    inferred.
 
-    With --check, read everything again that a file of checksums names. Exit code 1 if a file differs, or is
-    outside the folder of FILE without --allow-links.
+    With --check, read all files in a list of checksums. The exit code is 1 if a file differs, or if it is
+    outside of the folder of the list without --allow-links.
 
     \b
     Examples:
@@ -69,8 +69,8 @@ def command(
     """
     if checksums is not None:
         if file is not None or raw is not None or svg is not None:
-            raise click.UsageError("--check goes without FILE, --raw and --svg: its file names all others.")
-        _check(checksums, allow_links, as_json=as_json)
+            raise click.UsageError("--check cannot be combined with FILE, --raw or --svg.")
+        _check_files(checksums, allow_links, as_json=as_json)
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
@@ -88,17 +88,17 @@ def command(
     if svg is not None:
         write_whole(svg, draw(contents).encode())
     if as_json:
-        found = {} if splits is None else {"splits": list(map(_split_json, splits))}
-        print_json(_json(file, contents) | found)
+        found = {} if splits is None else {"splits": list(map(_split_to_json, splits))}
+        print_json(_to_json(file, contents) | found)
     else:
         _print(file, contents)
         if splits is not None:
             _print_splits(splits)
-        say_written(svg)
+        print_written(svg)
 
 
-def _check(checksums: Path, allow_links: bool, *, as_json: bool) -> None:
-    """Say of each file of a file of checksums whether it is as it was."""
+def _check_files(checksums: Path, allow_links: bool, *, as_json: bool) -> None:
+    """Print the files whose checksums differ from those in a list, and the counts. Exit if one differs."""
     from splitops.files.checksums import check
 
     found = list(check(checksums, allow_links=allow_links))
@@ -107,16 +107,16 @@ def _check(checksums: Path, allow_links: bool, *, as_json: bool) -> None:
         files = [{"file": each.name, "problem": each.problem} for each in found]
         print_json({"checksums": str(checksums), "files": files, "differ": len(wrong)})
     else:
-        out = console()
+        out = make_console()
         for each in wrong:
-            out.print(f"{one_line(each.name)}: {one_line(str(each.problem))}", soft_wrap=True)
+            out.print(f"{escape(each.name)}: {escape(str(each.problem))}", soft_wrap=True)
         same = count_of(len(found) - len(wrong), "file")
-        out.print(f"{same} as in {one_line(str(checksums))}, {len(wrong)} not", soft_wrap=True)
+        out.print(f"{escape(str(checksums))}: {same} correct, {len(wrong)} wrong", soft_wrap=True)
     if wrong:
         raise click.exceptions.Exit(1)
 
 
-def _json(file: Path, contents: Contents) -> dict[str, Any]:
+def _to_json(file: Path, contents: Contents) -> dict[str, Any]:
     tensors = [
         {
             "name": tensor.name,
@@ -138,26 +138,26 @@ def _json(file: Path, contents: Contents) -> dict[str, Any]:
 
 
 def _print(file: Path, contents: Contents) -> None:
-    out = console()
+    out = make_console()
     size = sum(tensor.size for tensor in contents.tensors)
     tensors = count_of(len(contents.tensors), "tensor")
     out.print(
-        f"{one_line(str(file))}: {contents.format.name}, {tensors}, {size} bytes",
+        f"{escape(str(file))}: {contents.format.name}, {tensors}, {size} bytes",
         style="bold",
         soft_wrap=True,
     )
     if not contents.tensors:
         return
-    rows = table("tensor", "type", "shape", "offset", "bytes", right=("offset", "bytes"))
+    rows = make_table("tensor", "type", "shape", "offset", "bytes", right=("offset", "bytes"))
     for tensor in contents.tensors[:_MAX_ROWS]:
-        kind = one_line(str(tensor.dtype or tensor.code)) + (", Fortran order" if tensor.fortran else "")
-        rows.add_row(one_line(tensor.name), kind, str(tensor.shape), str(tensor.offset), str(tensor.size))
+        kind = escape(str(tensor.dtype or tensor.code)) + (", Fortran order" if tensor.fortran else "")
+        rows.add_row(escape(tensor.name), kind, str(tensor.shape), str(tensor.offset), str(tensor.size))
     out.print(rows)
     if len(contents.tensors) > _MAX_ROWS:
         out.print(f"... and {len(contents.tensors) - _MAX_ROWS} more")
 
 
-def _split_json(split: Site) -> dict[str, Any]:
+def _split_to_json(split: Site) -> dict[str, Any]:
     data = split.facts[0] if split.facts else None
     parts = None if split.inference is None else split.inference.parts
     return {
@@ -165,17 +165,17 @@ def _split_json(split: Site) -> dict[str, Any]:
         "graph": split.where.graph,
         "operator": split.operator,
         "axis": None if split.binding is None else split.binding.axis,
-        "lengths": _lengths(split),
+        "lengths": _get_lengths(split),
         "split": str(split),
-        "data": None if data is None else _shape_json(data.shape),
+        "data": None if data is None else _shape_to_json(data.shape),
         "outputs": list(split.outputs),
-        "parts": None if parts is None else list(map(_shape_json, parts)),
+        "parts": None if parts is None else list(map(_shape_to_json, parts)),
         "error": None if split.error is None else split.error.message,
     }
 
 
-def _lengths(split: Site) -> list[int | None] | None:
-    """Return the lengths that a split node sets: None for a length that is not known, or for all of them."""
+def _get_lengths(split: Site) -> list[int | None] | None:
+    """Return the lengths of a split node, each None if it is unknown; None if the node has no lengths."""
     if split.binding is None:
         return None
     division = split.binding.division
@@ -183,29 +183,31 @@ def _lengths(split: Site) -> list[int | None] | None:
     return list(lengths) if lengths else None
 
 
-def _shape_json(shape: Sequence[object] | None) -> list[int | str] | None:
+def _shape_to_json(shape: Sequence[object] | None) -> list[int | str] | None:
     return None if shape is None else [size if isinstance(size, int) else str(size) for size in shape]
 
 
 def _print_splits(splits: list[Site]) -> None:
-    out = console()
+    out = make_console()
     out.print(f"{count_of(len(splits), 'split node')}", style="bold")
-    rows = table("node", "split", "data", "parts")
+    rows = make_table("node", "split", "data", "parts")
     for split in splits[:_MAX_ROWS]:
         data = split.facts[0] if split.facts else None
         shapes = "" if data is None else format_shapes([data.shape])
-        rows.add_row(place(split.where), one_line(str(split), 200), one_line(shapes, 200), _parts(split))
+        rows.add_row(
+            format_place(split.where), escape(str(split), 200), escape(shapes, 200), _format_parts(split)
+        )
     if splits:
         out.print(rows)
     if len(splits) > _MAX_ROWS:
         out.print(f"... and {len(splits) - _MAX_ROWS} more")
 
 
-def _parts(split: Site) -> str:
-    """Format the shapes of the parts, of the elements of a sequence, or the error of an invalid split."""
+def _format_parts(split: Site) -> str:
+    """Return the shapes of the parts or of the sequence, or the error of an invalid split."""
     if split.inference is None:
-        return one_line("" if split.error is None else split.error.message, 400)
+        return escape("" if split.error is None else split.error.message, 400)
     if split.inference.parts is not None:
-        return one_line(format_shapes(split.inference.parts), 400)
+        return escape(format_shapes(split.inference.parts), 400)
     count, element = split.inference.count, format_shapes([split.inference.element])
-    return one_line(f"sequence: {count} of {element}", 400)
+    return escape(f"sequence: {count} of {element}", 400)

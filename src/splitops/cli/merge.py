@@ -1,4 +1,4 @@
-"""``splitops merge``: the parts of a tensor, or the files of a model, into one file."""
+"""``splitops merge``: merge the parts of a tensor, the files of a model, or a folder of ranks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from splitops.cli._console import json_option, one_line
+from splitops.cli._console import escape, json_option
 from splitops.cli._files import (
     RunOptions,
     format_option,
+    print_file_contents,
+    print_parts,
     raw_option,
     read_file,
     run_options,
-    show,
-    show_whole,
 )
 from splitops.cli._models import links_option, strict_option
 from splitops.cli._paths import Existing
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Merge the parts of a tensor, a model's files, or its ranks.")
 @click.argument("files", nargs=-1, required=True, type=Existing())
-@click.option("--axis", type=int, default=0, help="The axis along which the parts lie.")
-@click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
+@click.option("--axis", type=int, default=0, help="Axis along which to concatenate the parts.")
+@click.option("--tensor", metavar="NAME", help="Tensor to merge; required if the files have several.")
 @raw_option
 @format_option
 @click.option(
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path),
     required=True,
-    help="The file to write, or its address; of ranks, the folder.",
+    help="File or address to write; for ranks, a folder.",
 )
 @like_option
 @links_option
@@ -58,17 +58,17 @@ def command(
     how: RunOptions,
     as_json: bool,
 ) -> None:
-    """Merge the tensor that FILES hold the parts of, in the order given, into one file.
+    """Merge the parts of a tensor in FILES into one file. FILES are in the order of the parts.
 
-    The inverse of `splitops split`: merged from all parts, the file has the bytes of the one that was split.
-    Other tensors of the files are taken from the first.
+    This is the inverse of `splitops split`: the merged file has the same bytes as the file that was split. If
+    FILES contain other tensors, those of the first file are copied.
 
-    One folder of ranks, as `splitops shard` writes it, is merged into the checkpoint that it was cut
-    from: the same files, byte by byte. The safetensors of a distributed checkpoint that PyTorch wrote are
-    merged as well; --like says what files the whole is to have.
+    A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
+    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --like sets the files
+    to write.
 
-    A model in several files is merged into one: name its folder, its index, one of its numbered files, or
-    all of them, and a file for --out. The ending of that file is its format, unless --to is another one.
+    A model in several files is merged into one file: name its folder, its index, one of its numbered files,
+    or all of them. The extension of --out is the format of the file, unless --to sets another one.
 
     \b
     Examples:
@@ -83,34 +83,35 @@ def command(
     from splitops.files.planning import plan_tensor_merge
     from splitops.files.whole import plan_one_file
 
-    if tensor is None and raw is None and _is_whole(files, out, to):
+    if tensor is None and raw is None and _is_model_to_one_file(files, out, to):
         made = plan_one_file(files[0], out, to=to, allow_links=allow_links, strict=strict)
-        show_whole(files[0], made, how.run(made), None, as_json=as_json)
+        print_file_contents(files[0], made, how.run(made), None, as_json=as_json)
         return
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
         merge_ranks(files[0], out, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
         return
     for name, given in (("--like", like is not None), ("--strict", strict)):
         if given:
-            raise click.UsageError(f"{name} is for a folder of ranks{' or of a model' * (name != '--like')}.")
+            kinds = "a folder of ranks" if name == "--like" else "a folder of ranks or of a model"
+            raise click.UsageError(f"{name} can be used only with {kinds}.")
     contents = [read_file(file, raw, "merge", allow_links=allow_links) for file in files]
     plan = plan_tensor_merge(contents, out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts
-    heading = f"{one_line(format_location(out))} {part.shape} from {len(files)} files along axis {axis}"
+    heading = f"{escape(format_location(out))} {part.shape} from {len(files)} files along axis {axis}"
     facts = {"files": [format_location(file) for file in files], "axis": axis}
-    show(plan, result, heading, facts, as_json=as_json)
+    print_parts(plan, result, heading, facts, as_json=as_json)
 
 
-def _is_whole(files: tuple[Path, ...], out: Path, to: Format | None) -> bool:
-    """Return whether files are a model's that is to be one file; a folder of ranks is merged to a folder."""
+def _is_model_to_one_file(files: tuple[Path, ...], out: Path, to: Format | None) -> bool:
+    """Return whether ``files`` are the files of a model, to be merged into the file ``out``."""
     from splitops.files.formats import detect_format
     from splitops.files.whole import are_all_shards, is_shard_name
-    from splitops.sharding.planning import are_ranks
+    from splitops.sharding.planning import is_rank_folder
 
     if len(files) > 1 or not files[0].is_dir():
         return are_all_shards(files) if len(files) > 1 else is_shard_name(files[0])
-    if files[0].suffix.lower() == ".zarr" or are_ranks(files[0]):
+    if files[0].suffix.lower() == ".zarr" or is_rank_folder(files[0]):
         return False
     with contextlib.suppress(FileError):
         return to is not None or detect_format(out) is not None

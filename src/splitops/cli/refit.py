@@ -1,4 +1,4 @@
-"""``splitops refit``: a checkpoint with its fused tensors taken apart, or its parts fused."""
+"""``splitops refit``: unfuse the fused tensors of a checkpoint, or fuse them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from splitops.cli._console import console, json_option, one_line
-from splitops.cli._files import RunOptions, run_options, show_warnings
+from splitops.cli._console import escape, json_option, make_console
+from splitops.cli._files import RunOptions, print_warnings, run_options
 from splitops.cli._models import links_option, strict_option
-from splitops.cli._paths import Existing, absence, add_path, is_missing
-from splitops.cli._shards import carry_out, reject_digests, tell, tell_json
+from splitops.cli._paths import Existing, add_path, describe_missing, is_missing
+from splitops.cli._shards import reject_digests, run_plan, tell, tell_json
 from splitops.errors import count_of
 
 
@@ -21,9 +21,9 @@ from splitops.errors import count_of
     "plan_",
     metavar="unfuse|fuse|FILE",
     required=True,
-    help="What to do, by config.json, or by rules of your own (TOML or JSON), which unfuse.",
+    help="unfuse or fuse by config.json, or unfuse by the rules in FILE (TOML or JSON).",
 )
-@click.option("--invert", is_flag=True, help="Apply the rules of FILE the other way round: fuse.")
+@click.option("--invert", is_flag=True, help="Fuse by the rules in FILE.")
 @click.option(
     "-o",
     "--out",
@@ -45,13 +45,13 @@ def command(
     how: RunOptions,
     as_json: bool,
 ) -> None:
-    """Write the checkpoint in MODEL_DIR with its fused tensors taken apart, or with their parts fused.
+    """Unfuse or fuse the tensors of the checkpoint in MODEL_DIR, and write it to another folder.
 
-    Queries, keys and values, also interleaved by head or group; gate and up projections, as halves or
-    interleaved; stacked experts; transposed weights; renamed tensors. The same plan leads back to the same
-    tensors. Files and index that transformers wrote have the same bytes again after unfuse and fuse. After
-    fuse and unfuse they do if all parts of each fused tensor were in one file; otherwise some tensors are in
-    another file. Small files are copied as they are, so change config.json if another class is to load the
+    Fused tensors are queries, keys and values (also interleaved by head or group), gate and up projections
+    (halves or interleaved), stacked experts, transposed weights and renamed tensors. The inverse restores the
+    same tensors. Unfuse followed by fuse also restores the files and the index of transformers byte by byte.
+    Fuse followed by unfuse does so if all parts of each fused tensor are in one file; otherwise, some tensors
+    end up in another file. Sidecar files are copied unchanged: edit config.json if another class loads the
     model. The command fails if a tensor does not match its rule.
 
     \b
@@ -64,17 +64,17 @@ def command(
 
     reject_digests(how)
     if plan_ not in ("unfuse", "fuse") and is_missing(Path(plan_)):
-        said = absence(Path(plan_)) if plan_ != "auto" else "unfuse and fuse go by config.json: choose one."
-        raise click.BadParameter(said, param_hint="'--plan'")
+        text = "Use unfuse or fuse." if plan_ == "auto" else describe_missing(Path(plan_))
+        raise click.BadParameter(text, param_hint="'--plan'")
     if plan_ not in ("unfuse", "fuse"):
         add_path(Path(plan_), "--plan")
     made = refit(folder, plan_, invert=invert, allow_links=allow_links, strict=strict)
-    result = carry_out(made, out, how)
+    result = run_plan(made, out, how)
     if as_json:
         rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in made.changed]
         tell_json(folder, {"rules": rules, "warnings": list(made.checkpoint.warnings)}, result)
         return
     for fused, before, after in made.changed:
-        console().print(f"{one_line(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
-    show_warnings(made.checkpoint.warnings)
+        make_console().print(f"{escape(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
+    print_warnings(made.checkpoint.warnings)
     tell(result)

@@ -1,4 +1,4 @@
-"""``splitops report-environment``: what a report of a problem needs to say."""
+"""``splitops report-environment``: print versions and settings for a bug report."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from typing import Any
 import click
 
 from splitops import __version__, get_num_threads, native
-from splitops.cli._console import console, json_option, print_json, table
+from splitops.cli._console import json_option, make_console, make_table, print_json
 
 
-@click.command(short_help="Print versions, native core, threads and libraries for a report.")
+@click.command(short_help="Print versions and settings for a bug report.")
 @json_option
 def command(as_json: bool) -> None:
-    """Print what a report of a problem should say: paste it as it is.
+    """Print versions, processor, threads and libraries, to paste into a bug report.
 
-    It names versions and the machine, and no path, user or host.
+    The output contains no path, user or host name.
 
     \b
     Examples:
       splitops report-environment
       splitops report-environment --json
     """
-    found = environment()
+    found = get_environment()
     if as_json:
         print_json(found)
         return
-    rows = table("what", "value")
+    rows = make_table("property", "value")
     for name, value in found.items():
         if name != "libraries":
             rows.add_row(name.replace("_", " "), str(value))
     for name, version in found["libraries"].items():
         rows.add_row(name, version)
-    console().print(rows)
+    make_console().print(rows)
 
 
-def environment() -> dict[str, Any]:
-    """Return the same as data."""
+def get_environment() -> dict[str, Any]:
+    """Return the entries of the report, as values for JSON."""
     return {
         "splitops": __version__,
-        "wheel": _wheel(),
+        "wheel": _find_wheel(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
         "platform": platform.platform(),
@@ -54,12 +54,12 @@ def environment() -> dict[str, Any]:
         "native_core": native.get_instruction_set() or "not in use",
         "threads": get_num_threads(),
         "variables": {name: value for name, value in os.environ.items() if name.startswith("SPLITOPS_")},
-        "libraries": _libraries(),
+        "libraries": _find_libraries(),
     }
 
 
-def _wheel() -> str:
-    """Return what the package was installed as, such as ``cp313-cp313-manylinux_2_28_x86_64``."""
+def _find_wheel() -> str:
+    """Return the tags of the installed wheel, such as ``cp313-cp313-manylinux_2_28_x86_64``."""
     distribution = importlib.metadata.distribution("splitops")
     tags = Parser().parsestr(distribution.read_text("WHEEL") or "").get_all("Tag", ["unknown"])
     found = json.loads(distribution.read_text("direct_url.json") or "{}")
@@ -67,8 +67,8 @@ def _wheel() -> str:
     return ", ".join([*tags, "editable"] if editable else tags)
 
 
-def _libraries() -> dict[str, str]:
-    """Return the releases of what splitops can use, as far as it is installed; nothing is imported."""
+def _find_libraries() -> dict[str, str]:
+    """Return the releases of all installed dependencies by name, without importing them."""
     found = {}
     for requirement in importlib.metadata.requires("splitops") or ():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]

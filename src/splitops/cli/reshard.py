@@ -1,4 +1,4 @@
-"""``splitops reshard``: a folder of ranks into another number of them."""
+"""``splitops reshard``: change the number of ranks, the plan or the layout of a folder of ranks."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import click
 
 from splitops.cli._paths import Existing
-from splitops.cli._shards import cut, like_option, shard_options
+from splitops.cli._shards import like_option, shard_folder, shard_options
 
 
-@click.command(short_help="Cut ranks into another number of ranks.")
+@click.command(short_help="Change the number of ranks of a sharded checkpoint.")
 @click.argument("folder", metavar="DIR", type=Existing())
 @like_option
 @shard_options
 def command(folder: Path, **options: Any) -> None:
-    """Cut the ranks in DIR, which `splitops shard` or PyTorch wrote, into another number of them, or by
-    another plan.
+    """Reshard the ranks in DIR, which `splitops shard` or PyTorch has written, over another number of ranks
+    or by another plan.
 
-    The same as a merge and a cut one after the other, in one pass over the bytes. The plan is that of DIR,
-    unless --plan declares another one.
+    The result is the same as that of merge followed by shard, but the bytes are copied once. The plan is that
+    of DIR, unless --plan names another one.
 
     \b
     Examples:
@@ -30,4 +30,4 @@ def command(folder: Path, **options: Any) -> None:
     from splitops.sharding.planning import prove_ranks
 
     prove_ranks(folder)
-    cut(folder, **options)
+    shard_folder(folder, **options)

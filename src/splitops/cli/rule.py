@@ -1,4 +1,4 @@
-"""``splitops rule``: what a code of a check means, and how it is fixed."""
+"""``splitops rule``: explain a code of a check, or the error message of a runtime."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
-from splitops.cli._options import Read, did_you_mean
+from splitops.cli._console import escape, json_option, make_console, make_table, print_json
+from splitops.cli._options import Read, suggest
 from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from splitops.models.check.explanations import Explanation
 
 
-def _codes() -> Sequence[str]:
+def _list_codes() -> Sequence[str]:
     from splitops.models.check.codes import every_code
 
     return every_code()
 
 
 @click.command(short_help="Explain a code, or the error message of a runtime.")
-@click.argument("words", metavar="[CODE|MESSAGE]", nargs=-1, type=Read("code", str, _codes))
+@click.argument("words", metavar="[CODE|MESSAGE]", nargs=-1, type=Read("code", str, _list_codes))
 @json_option
 def command(words: tuple[str, ...], as_json: bool) -> None:
-    """Explain CODE: what it means, an example that breaks it, what runtimes print, and the fix.
+    """Explain CODE: its meaning, an example that breaks it, messages of runtimes, and the fix.
 
-    CODE is what splitops check and errors have in brackets. MESSAGE is what a runtime, a converter or a
-    framework printed, or a part of it: paths, numbers and names may differ. The exit code is 1 if it is not a
-    message about a split. Without an argument, all codes are listed.
+    CODE is the code in brackets in the output of splitops check and in error messages. MESSAGE is an error
+    message of a runtime, a converter or a framework, or a part of one; its paths, numbers and names do not
+    matter. The exit code is 1 if it is not a message about a split. Without an argument, all codes are
+    listed.
 
     \b
     Examples:
@@ -43,57 +44,57 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
     from splitops.models.check.explanations import explain, explain_message
 
     text = " ".join(words).strip()
-    known = _codes()
+    known = _list_codes()
     if text in known or not text:
         found = [explain(code) for code in ([text] if text else known)]
     else:
         found = explain_message(text)
     if not found:
-        said = one_line(text, 80)
+        quoted = repr(escape(text, 80))
         if len(text.split()) == 1:
             raise click.UsageError(
-                f"{said!r} is not a code, and not a message about a split.{did_you_mean(text, known)}"
+                f"{quoted} is not a code, and not a message about a split.{suggest(text, known)}"
             )
         raise click.ClickException(
-            f"not a message about a split: {said!r}. splitops check MODEL examines the splits of a model."
+            f"not a message about a split: {quoted}. To check the splits of a model: splitops check MODEL"
         )
     if as_json:
-        print_json([_json(one) for one in found])
+        print_json([_to_json(one) for one in found])
     elif not text:
         _print_list(found)
     else:
         _print(found)
 
 
-def _json(one: Explanation) -> dict[str, Any]:
+def _to_json(one: Explanation) -> dict[str, Any]:
     return {
         **select_json_values(one, "code", "meaning", "example", "error", "messages"),
-        "command": None if one.command is None else _command(one.command),
+        "command": None if one.command is None else _format_command(one.command),
         **select_json_values(one, "fix", "page"),
         "source": one.source or None,
     }
 
 
 def _print_list(found: Sequence[Explanation]) -> None:
-    rows = table("code", "meaning")
+    rows = make_table("code", "meaning")
     for one in found:
         rows.add_row(str(one.code), one.meaning)
-    console().print(rows)
+    make_console().print(rows)
 
 
 def _print(found: Sequence[Explanation]) -> None:
-    screen = console()
+    screen = make_console()
     codes = [one.code for one in found if one.code is not None]
     if len(codes) > 1:
-        screen.print(f"This message can mean {len(codes)} things. splitops check MODEL tells them apart.\n")
+        screen.print(f"This message has {len(codes)} possible causes. splitops check MODEL shows which.\n")
     for index, one in enumerate(found):
         if index:
             screen.print()
-        for line in _lines(one):
+        for line in _iter_lines(one):
             screen.print(line, soft_wrap=True)
 
 
-def _lines(one: Explanation) -> Iterator[str]:
+def _iter_lines(one: Explanation) -> Iterator[str]:
     yield f"{one.code}: {one.meaning}." if one.code is not None else f"{one.meaning}."
     if one.example and one.limit is None:
         yield "Example, with x = np.zeros((4, 6), np.float32):"
@@ -103,9 +104,9 @@ def _lines(one: Explanation) -> Iterator[str]:
         yield f"Example: {one.example}"
     for message in one.messages:
         yield f"{message.runtime} {message.release}".rstrip() + ":"
-        yield f"  {one_line(message.text)}"
+        yield f"  {escape(message.text)}"
     if one.command is not None:
-        yield f"Fix: {_command(one.command)}"
+        yield f"Fix: {_format_command(one.command)}"
     if one.fix:
         yield f"{'By hand' if one.command is not None else 'Fix'}: {one.fix}."
     yield f"More: {one.page}"
@@ -113,5 +114,5 @@ def _lines(one: Explanation) -> Iterator[str]:
         yield f"Source: {one.source}"
 
 
-def _command(template: str) -> str:
+def _format_command(template: str) -> str:
     return template.format(model="model.onnx", fixed="fixed.onnx")

@@ -1,4 +1,4 @@
-"""``splitops run``: a model on real input, and what was split into what."""
+"""``splitops run``: run a model, write its outputs, and show its splits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from splitops.calls.node import observing
 from splitops.cli._console import (
-    console,
+    escape,
+    format_place,
     format_shapes,
     json_option,
-    one_line,
-    place,
+    make_console,
+    make_table,
     print_json,
-    say_written,
-    table,
+    print_written,
 )
 from splitops.cli._models import MODEL_FILE, add_weights, links_option
 from splitops.cli._paths import NEW_FILE, NEW_FOLDER
@@ -44,7 +44,7 @@ _FEW: Final = 6
     "inputs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="One input, see above. Repeat it for the elements of a sequence.",
+    help="An input, see above. Repeat it for each input, and for each element of a sequence.",
 )
 @click.option(
     "-o",
@@ -56,28 +56,28 @@ _FEW: Final = 6
     "--max-body-runs",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help="How often the bodies of loops and functions may run, in total.  [default: 4194304]",
+    help="Maximum number of loop iterations and function calls in total.  [default: 4194304]",
 )
 @click.option(
     "--for",
     "engine",
     type=click.Choice(ENGINES),
     default=AUTO,
-    help="Runtime that runs the operators other than splits. auto is onnxruntime for ONNX and OpenVINO for "
-    "IR if installed, otherwise reference, which is onnx's own evaluator.",
+    help="Runtime for the operators other than splits. auto is onnxruntime for ONNX and OpenVINO for IR, if "
+    "installed; otherwise reference, the evaluator of onnx.",
 )
 @click.option("--repeat", type=click.IntRange(min=1), metavar="COUNT", help="Time this many further runs.")
 @click.option(
     "--profile",
     is_flag=True,
-    help="Show where the time goes: by operator, in splits and data movers, and what simplify would save.",
+    help="Show the time of each operator, of splits and other data movement, and what simplify would save.",
 )
 @click.option(
     "--trace",
     type=NEW_FILE,
-    help="Write the operators of the runs as a Chrome trace (JSON), which Perfetto shows.",
+    help="Write a Chrome trace (JSON) of the operators, for example for Perfetto.",
 )
-@click.option("--isolate", is_flag=True, help="Run the engine in a process of its own.")
+@click.option("--isolate", is_flag=True, help="Run the runtime in a separate process.")
 @links_option
 @json_option
 def command(
@@ -93,24 +93,24 @@ def command(
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Run MODEL, a .onnx file or the .xml of an OpenVINO IR, and show what each of its splits did.
+    """Run MODEL, a .onnx file or the .xml of an OpenVINO IR, and show each of its splits.
 
     \b
-    An input is NAME=VALUE, where VALUE is one of
+    An input is NAME=VALUE. VALUE is one of
       FILE.npy                  an array
       FILE.npz:KEY              an array of an .npz file
-      FILE.pb                   an ONNX TensorProto, for a sequence a SequenceProto
+      FILE.pb                   an ONNX TensorProto, or a SequenceProto for a sequence
       ramp:SHAPE:TYPE           0, 1, 2, ... such as ramp:6,4:float32
-      random:SHAPE:TYPE[:SEED]  random numbers, of seed 0 where none is given
+      random:SHAPE:TYPE[:SEED]  random numbers; the default seed is 0
 
-    SHAPE and TYPE may be left out where the model declares them. Without inputs, those that the model takes
-    are listed.
+    SHAPE and TYPE may be omitted if the model declares them. Without inputs, the inputs of the model are
+    listed.
 
-    Where the model wants an element type that NumPy lacks, such as bfloat16, a .npy of raw or unsigned items
-    of its width is taken bit for bit. Outputs of such types are written so: as unsigned integers, to be
-    viewed as, say, ml_dtypes.bfloat16. The file outputs.json beside them names the type, the shape and the
-    file of every output. An output y is written as y.npy, a sequence s as s.0.npy, s.1.npy and so on; in file
-    names, what is not letter, digit or one of ._-+ becomes _. Files of the same names are replaced.
+    An input whose element type NumPy lacks, such as bfloat16, is read bit by bit from a .npy of raw or
+    unsigned items of the same width. Outputs of such types are written as unsigned integers: view them as,
+    for example, ml_dtypes.bfloat16. The file outputs.json lists type, shape and file of every output. An
+    output y is written to y.npy, a sequence s to s.0.npy, s.1.npy and so on. In file names, characters other
+    than letters, digits and ._-+ become _. Existing files are replaced.
 
     \b
     Examples:
@@ -120,15 +120,13 @@ def command(
       splitops run model.onnx --input x=random --repeat 100 --profile --trace trace.json
     """
     from splitops.cli._inputs import read_inputs
-    from splitops.cli._outputs import describe, is_output, write
+    from splitops.cli._outputs import describe_outputs, may_be_output, write_outputs
     from splitops.cli._profile import measure
     from splitops.models.sessions import session
 
     add_weights(model)
-    if trace is not None and out is not None and trace.parent == out and is_output(trace.name):
-        raise click.UsageError(
-            f"--trace would replace an output in {one_line(str(out))}. Choose another name."
-        )
+    if trace is not None and out is not None and trace.parent == out and may_be_output(trace.name):
+        raise click.UsageError(f"--trace would replace an output in {escape(str(out))}. Choose another name.")
     made = Trace()
     options: dict[str, Any] = {
         "engine": engine,
@@ -137,35 +135,36 @@ def command(
         "allow_links": allow_links,
     }
     with session(model, **options) as ready, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
+        warnings.simplefilter("ignore")  # the report shows values such as inf after a division by zero
         feeds = read_inputs(inputs, ready.inputs)
         with observing(made.record):
             outputs = ready.run(feeds)
         sites, runtime, who = ready.sites, ready.engine, ready.describe()
-        splits = made.splits(ready.infer_splits(feeds), sites, runtime)
+        splits = made.list_splits(ready.infer_splits(feeds), sites, runtime)
         times = measure(model, feeds, ready, options, repeat, profile=profile, trace=trace)
-    described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
+    written = None if out is None else write_outputs(outputs, model.name, out)
+    described = describe_outputs(outputs) if written is None else written["outputs"]
     if as_json:
         report = {
             "model": str(model),
             "out": None if out is None else str(out),
             "engine": runtime,
             "evaluated": who,
-            "splits": [_split_json(split) for split in splits],
+            "splits": [_split_to_json(split) for split in splits],
             "splits_unlisted": made.unlisted,
-            "outputs": _outputs_json(described, outputs),
+            "outputs": _outputs_to_json(described, outputs),
         } | times.as_dict()
         print_json(report)
         return
-    console(stderr=True).print(one_line(who), soft_wrap=True)
-    terminal = console()
+    make_console(stderr=True).print(escape(who), soft_wrap=True)
+    terminal = make_console()
     _print_splits(terminal, splits, sites, made.unlisted)
     _print_outputs(terminal, described, outputs)
     times.print(terminal)
-    say_written(out, trace)
+    print_written(out, trace)
 
 
-def _split_json(split: Split) -> dict[str, Any]:
+def _split_to_json(split: Split) -> dict[str, Any]:
     made = (
         {}
         if split.plan is None
@@ -176,15 +175,15 @@ def _split_json(split: Split) -> dict[str, Any]:
     return site | select_json_values(split.where, "node", "graph") | by | made
 
 
-def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
-    from splitops.cli._outputs import statistics
+def _outputs_to_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
+    from splitops.cli._outputs import compute_statistics
 
     for item in described:
         value = outputs[item["name"]]
         elements = item.get("elements", [item])
         for element, array in zip(elements, value if item["kind"] == "sequence" else [value], strict=True):
             if array is not None:
-                element |= statistics(np.asarray(array))
+                element |= compute_statistics(np.asarray(array))
     return described
 
 
@@ -193,57 +192,57 @@ def _print_splits(out: Console, splits: list[Split], sites: tuple[Site, ...], un
         out.print("The model has no split operator.\n")
         return
     columns = ("split", "operator", "by", "axis", "data", "sizes", "parts")
-    rows = table(*columns, right=("axis",), title="What was split")
+    rows = make_table(*columns, right=("axis",), title="Splits")
     for split in splits[:_MAX_ROWS]:
-        often = {0: "", 1: "", None: " (where it runs)"}.get(split.times, f" ({split.times} times)")
-        cells = ("", "known to the run alone" if split.by else "not run", "", "")
+        often = {0: "", 1: "", None: " (in a branch or loop)"}.get(split.times, f" ({split.times} times)")
+        cells = ("", "not known before the run" if split.by else "not run", "", "")
         if (plan := split.plan) is not None:
             cells = (str(plan.axis), str(plan.shape), brief(plan.sizes), format_shapes(plan.shapes))
-        rows.add_row(_place(split.where) + often, display_name(split.schema), split.by, *cells)
+        rows.add_row(_format_place(split.where) + often, display_name(split.schema), split.by, *cells)
     out.print(rows)
     left = len(splits) + unlisted - rows.row_count
     if left:
         out.print(f"... and {left} more")
 
 
-def _place(where: Where) -> str:
-    return place(where) or "?"
+def _format_place(where: Where) -> str:
+    return format_place(where) or "?"
 
 
 def _print_outputs(out: Console, described: list[dict[str, Any]], outputs: dict[str, Any]) -> None:
     written = any("file" in element for item in described for element in item.get("elements", [item]))
     columns = ("output", "type", "shape", "values") + (("file",) if written else ())
-    rows = table(*columns, title="Outputs")
+    rows = make_table(*columns, title="Outputs")
     for item in described:
-        value, name = outputs[item["name"]], one_line(item["name"], 80)
+        value, name = outputs[item["name"]], escape(item["name"], 80)
         if item["kind"] == "absent":
             rows.add_row(name, "", "", "absent")
         elif item["kind"] == "tensor":
-            rows.add_row(name, *_cells(item, value))
+            rows.add_row(name, *_format_cells(item, value))
         else:
             rows.add_row(name, "sequence", f"{len(value)} elements")
             for index, (element, array) in enumerate(zip(item["elements"], value, strict=True)):
                 if index == _MAX_ROWS:
                     rows.add_row("  ...")
                     break
-                rows.add_row(f"  {index}", *_cells(element, array))
+                rows.add_row(f"  {index}", *_format_cells(element, array))
     out.print(rows)
 
 
-def _cells(item: dict[str, Any], value: Any) -> list[str]:
+def _format_cells(item: dict[str, Any], value: Any) -> list[str]:
     file = [item["file"]] if "file" in item else []
-    return [item["dtype"], str(tuple(item["shape"])), _values(np.asarray(value)), *file]
+    return [item["dtype"], str(tuple(item["shape"])), _format_values(np.asarray(value)), *file]
 
 
-def _values(array: np.ndarray[Any, Any]) -> str:
-    """Write the values of a small array, of a larger one their range."""
-    from splitops.cli._outputs import statistics
+def _format_values(array: np.ndarray[Any, Any]) -> str:
+    """Return the elements of a small array, or the range of the elements of a larger one."""
+    from splitops.cli._outputs import compute_statistics
 
     if array.size <= _FEW:
-        return one_line(", ".join(_value(value) for value in array.reshape(-1)), 120)
+        return escape(", ".join(_format_value(value) for value in array.reshape(-1)), 120)
     if array.dtype.kind in "OUSTc":
-        return one_line(f"{_value(array.flat[0])} ... {_value(array.flat[-1])}", 120)
-    found = statistics(array)
+        return escape(f"{_format_value(array.flat[0])} ... {_format_value(array.flat[-1])}", 120)
+    found = compute_statistics(array)
     words = []
     if "true" in found:
         words.append(f"{found['true']} of {array.size} true")
@@ -254,7 +253,7 @@ def _values(array: np.ndarray[Any, Any]) -> str:
     return ", ".join(words)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str | bytes):
         return repr(value[:40])
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

@@ -1,4 +1,4 @@
-"""``splitops shard``: a checkpoint into a folder of ranks."""
+"""``splitops shard``: shard a checkpoint over ranks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 import click
 
 from splitops.cli._paths import Existing
-from splitops.cli._shards import cut, shard_options
+from splitops.cli._shards import shard_folder, shard_options
 
 
-@click.command(short_help="Cut a model's checkpoint into ranks.")
+@click.command(short_help="Shard a model's checkpoint over ranks.")
 @click.argument("folder", metavar="MODEL_DIR", type=Existing())
 @shard_options
 def command(folder: Path, **options: Any) -> None:
-    """Cut the checkpoint in MODEL_DIR into ranks, each with its part of every tensor.
+    """Shard the checkpoint in MODEL_DIR over ranks. Each rank gets its part of every tensor.
 
-    MODEL_DIR holds model.safetensors, or an index with its shards, and config.json; or it is an ONNX model
-    with external data. The rules of a plan say by name how tensors are cut; what cannot be cut so is rejected
-    with the numbers that would do. The folder of the ranks appears whole or not at all, and only bounded
-    buffers are in memory. `splitops merge` returns the same files, byte by byte.
+    MODEL_DIR contains config.json, and model.safetensors or an index with its shards; or it is an ONNX model
+    with external data. The rules of a plan set how each tensor is sharded, by its name. If a tensor cannot be
+    sharded over this number of ranks, the error lists the numbers that are possible. All ranks are written or
+    none, and memory use is bounded. `splitops merge` restores the same files, byte by byte.
 
     \b
     Examples:
       splitops shard model --list
       splitops shard model --ranks 8 --plan auto --out model-8
-      splitops shard model --ranks 8 --plan plan.toml --dry-run --svg who.svg
+      splitops shard model --ranks 8 --plan plan.toml --dry-run --svg ranks.svg
       splitops shard model --ranks 4 --plan plan.toml --out model-4 --memory 256M --verify
       splitops merge model-4 --out model-again
     """
-    cut(folder, **options)
+    shard_folder(folder, **options)

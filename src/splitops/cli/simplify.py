@@ -9,31 +9,31 @@ import click
 
 from splitops.cli._console import (
     alike,
-    console,
+    escape,
+    format_place,
+    format_places,
     json_option,
-    one_line,
-    place,
-    places,
+    make_console,
+    make_table,
     print_json,
-    table,
 )
 from splitops.cli._models import (
     MODEL_FILE,
     dry_run_option,
-    for_option,
     hold,
     links_option,
-    out_option,
-    print_end,
+    make_for_option,
+    make_out_option,
+    print_outcome,
 )
-from splitops.cli._options import BYTES, did_you_mean
+from splitops.cli._options import BYTES, suggest
 from splitops.cli._verification import (
-    hold_inputs,
+    add_verify_options,
+    check_verify_inputs,
+    get_runtime,
     print_failed,
     print_verifications,
-    runtime_of,
     verify_in,
-    verify_options,
 )
 from splitops.errors import count_of
 from splitops.ground.records import select_json_values
@@ -50,8 +50,8 @@ _MAX_ROWS = 40
 
 @click.command(short_help="Remove, merge and shorten the splits of a model.")
 @click.argument("model", type=MODEL_FILE, required=False)
-@out_option()
-@for_option(
+@make_out_option()
+@make_for_option(
     "Runtime that must execute the result correctly, as in splitops fix: after the rewrites, its splits are "
     "fixed for it. Nothing is written if one cannot be fixed. Repeatable."
 )
@@ -60,19 +60,17 @@ _MAX_ROWS = 40
     "rewrites",
     multiple=True,
     metavar="NAME",
-    help="Apply only this rewrite. Repeatable; --list names them.",
+    help="Apply only this rewrite. Repeatable; --list shows all rewrites.",
 )
-@click.option(
-    "--limit", type=BYTES, default="64K", metavar="BYTES", help="Do not fold constants larger than this."
-)
+@click.option("--limit", type=BYTES, default="64K", metavar="BYTES", help="Maximum size of folded constants.")
 @click.option(
     "--allow",
     multiple=True,
     type=click.Choice(["numerics"]),
-    help="Allow rewrites that change the last bits of floats (numerics).",
+    help="numerics: allow rewrites that change the last bits of floats.",
 )
-@click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
-@verify_options("the simplified model")
+@click.option("--list", "as_list", is_flag=True, help="Only list the rewrites.")
+@add_verify_options("the simplified model")
 @dry_run_option
 @links_option
 @json_option
@@ -94,10 +92,10 @@ def command(
 ) -> None:
     """Simplify the splits of MODEL, a .onnx file or the .xml of an OpenVINO IR, and the nodes around them.
 
-    No value and no shape changes. Splits, Slices, Gathers, Concats, Reshapes and Transposes that are needless
-    are removed or merged. All other nodes stay: onnxslim simplifies whole ONNX models, and OpenVINO
-    simplifies IR when it compiles it. A model that splitops fix has written keeps what was written for its
-    runtimes, unless --for or --rewrite is given.
+    Needless Splits, Slices, Gathers, Concats, Reshapes and Transposes are removed or merged. No value and no
+    shape changes. Other nodes stay: onnxslim simplifies complete ONNX models, and OpenVINO simplifies IR when
+    it compiles it. In a model from splitops fix, rewrites for its runtimes are not undone, unless --for or
+    --rewrite is set.
 
     \b
     Examples:
@@ -114,19 +112,19 @@ def command(
     from splitops.models.simplify.rounds import with_model
 
     if as_list:
-        _list(as_json)
+        _print_rewrites(as_json)
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
     for name in rewrites:
         if name not in REWRITES:
             raise click.BadParameter(
-                f"No such rewrite {name!r}.{did_you_mean(name, REWRITES)} --list shows all.",
+                f"No such rewrite {name!r}.{suggest(name, REWRITES)} --list shows all.",
                 param_hint="--rewrite",
             )
-    hold_inputs(inputs, verify=verify)
+    check_verify_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model))
-    # What undoes a fix may be applied where the result is fixed again.
+    # Rewrites that undo a fix may be applied, since the result is fixed again.
     names = rewrites or ([row.name for row in REWRITES.values() if row.default] if targets else None)
     found = simplify(model, names, allow=allow, limit=limit, allow_links=allow_links, report=True)
     fixed = fix(found.model, targets, partial=True, report=True) if targets else None
@@ -135,13 +133,13 @@ def command(
     unfixable = fixed is not None and fixed.error is not None
     check = None
     if verify and not unfixable:
-        runtime = runtime_of(found.model)
+        runtime = get_runtime(found.model)
         (check,) = verify_in([runtime], model, found.model, inputs, allow_links=allow_links)
     failed = check is not None and not check.holds
     written = None if dry_run or failed or unfixable else out
     files = () if written is None else write_model(found, written)
     if as_json:
-        print_json(_json(model, written, found, fixed, check))
+        print_json(_to_json(model, written, found, fixed, check))
     else:
         _print(found)
         _print_fixed(found, fixed)
@@ -149,12 +147,12 @@ def command(
         if failed:
             print_failed("the simplified model")
         elif not unfixable and (out is not None or found.changes):
-            print_end(out, files)
+            print_outcome(out, files)
     if failed or unfixable:
         ctx.exit(1)
 
 
-def _list(as_json: bool) -> None:
+def _print_rewrites(as_json: bool) -> None:
     from splitops.models.simplify import REWRITES
 
     if as_json:
@@ -163,14 +161,14 @@ def _list(as_json: bool) -> None:
         ]
         print_json({"rewrites": rows})
         return
-    listed = table("rewrite", "what it does", "applied")
+    listed = make_table("rewrite", "what it does", "applied")
     for row in REWRITES.values():
         models = "ONNX, OpenVINO" if row.openvino else "ONNX"
-        listed.add_row(row.name, row.summary, models if row.default else f"{models}, where named")
-    console().print(listed)
+        listed.add_row(row.name, row.summary, models if row.default else f"{models}, only by --rewrite")
+    make_console().print(listed)
 
 
-def _json(
+def _to_json(
     model: Path,
     out: Path | None,
     found: Simplification,
@@ -188,16 +186,16 @@ def _json(
 
 
 def _print(found: Simplification) -> None:
-    terminal = console()
+    terminal = make_console()
     if not found.changes:
-        terminal.print("Nothing to simplify. Only splits and the nodes around them were looked at.")
+        terminal.print("Nothing to simplify. Only splits and the nodes around them are simplified.")
     else:
-        rows = table("node", "before", "after", "rewrite", "reason")
+        rows = make_table("node", "before", "after", "rewrite", "reason")
         groups = alike(found.changes, lambda made: (made.before, made.rewrite, made.reason))
         for group in groups[:_MAX_ROWS]:
-            first, where = group[0], places([place(change.where) for change in group])
-            after = places(list(dict.fromkeys(one_line(change.after, 200) for change in group)))
-            rows.add_row(where, one_line(first.before, 200), after, first.rewrite, first.reason)
+            first, where = group[0], format_places([format_place(change.where) for change in group])
+            after = format_places(list(dict.fromkeys(escape(change.after, 200) for change in group)))
+            rows.add_row(where, escape(first.before, 200), after, first.rewrite, first.reason)
         terminal.print(rows)
         if len(groups) > _MAX_ROWS:
             terminal.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
@@ -205,12 +203,12 @@ def _print(found: Simplification) -> None:
 
 
 def _print_fixed(found: Simplification, fixed: FixReport | None) -> None:
-    """Print what was left out for the sake of runtimes, or written for them."""
-    terminal = console()
+    """Print the runtimes whose fixes were preserved, and the splits that were fixed or cannot be fixed."""
+    terminal = make_console()
     if found.kept_for:
         terminal.print(
-            f"The model was fixed for {one_line(', '.join(found.kept_for))}: what could undo that is left "
-            "out. --for applies it and fixes the result again.",
+            f"The model was fixed for {escape(', '.join(found.kept_for))}, so rewrites that could undo "
+            "the fix were not applied. To apply them and fix the result again, use --for.",
             soft_wrap=True,
         )
     if fixed is None:
@@ -218,5 +216,5 @@ def _print_fixed(found: Simplification, fixed: FixReport | None) -> None:
     runtimes = ", ".join(fixed.runtimes)
     terminal.print(f"{count_of(len(fixed.rewritten), 'split')} rewritten for {runtimes}.", soft_wrap=True)
     if fixed.error is not None:
-        terminal.print(one_line(f"Cannot be fixed: {fixed.error}", 400), style="bold red", soft_wrap=True)
+        terminal.print(escape(f"Cannot be fixed: {fixed.error}", 400), style="bold red", soft_wrap=True)
         terminal.print("Nothing was written.")

@@ -1,4 +1,4 @@
-"""``splitops split``: a tensor in a file into a file a part."""
+"""``splitops split``: split a tensor into one file per part, or a model into files of limited size."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from splitops.cli._console import json_option, one_line
-from splitops.cli._filenames import safe_names
+from splitops.cli._console import escape, json_option
+from splitops.cli._filenames import make_safe_names
 from splitops.cli._files import (
     RunOptions,
     format_option,
+    print_file_contents,
+    print_parts,
     raw_option,
     read_file,
     run_options,
-    show,
-    show_whole,
 )
 from splitops.cli._models import links_option, strict_option
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, split_options
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from splitops.files import Format
 
 
-@click.command(short_help="Split a tensor, or a model by size, in files of any size.")
+@click.command(short_help="Split a tensor into parts, or a model into files of limited size.")
 @click.argument("file", type=Existing())
 @split_options
-@click.option("--tensor", metavar="NAME", help="The tensor; needed where FILE has more than one.")
+@click.option("--tensor", metavar="NAME", help="Tensor to split; required if FILE has several.")
 @click.option(
     "--max-size",
     type=BYTES,
     metavar="SIZE",
-    help="Write whole tensors, in files of at most SIZE, such as 5GB. FILE may be a model's folder.",
+    help="Write complete tensors to files of at most SIZE, such as 5GB. FILE may be a model's folder.",
 )
 @click.option("--keep-others", is_flag=True, help="Copy the other tensors of FILE into each part.")
 @click.option(
     "--dtype",
     type=ELEMENT_TYPE,
-    help="The element type where .npy cannot say it, such as bfloat16 for 2-byte items.",
+    help="Element type that .npy cannot declare, such as bfloat16 for 2-byte items.",
 )
 @raw_option
 @format_option
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--prefix",
-    help="Beginning of the parts' file names.  [default: the name of FILE, _ for all but letters, digits and "
-    "one of ._-+]",
+    help="Prefix of the file names of the parts.  [default: the name of FILE, with _ instead of characters "
+    "other than letters, digits and ._-+]",
 )
 @links_option
 @strict_option
@@ -80,17 +80,17 @@ def command(
     how: RunOptions,
     as_json: bool,
 ) -> None:
-    """Split a tensor in FILE and write PREFIX.0.npy, PREFIX.1.npy and so on, or as FILE's name ends.
+    """Split a tensor in FILE into PREFIX.0.npy, PREFIX.1.npy and so on, with the extension of FILE.
 
-    FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data), .xml (OpenVINO IR), .h5 or .zarr
-    file, or raw bytes; some may be compressed (.npy.gz) or at an address (s3://...). Only bounded buffers of
-    it are in memory. The indices have leading zeros, so that the files sort in order. The parts keep its
-    element type, byte order and memory order bit for bit, and the tensor's name. They appear all together or
-    not at all; files of the same names are an error without --overwrite.
+    FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data), .xml (OpenVINO IR), .h5 or .zarr file,
+    or raw bytes. Some formats may be compressed (.npy.gz) or at an address (s3://...). Memory use is bounded.
+    The numbers in file names have leading zeros, so that the files sort in order. The parts have the name,
+    element type, byte order and memory order of the tensor. All parts are written or none. Existing files are
+    replaced only with --overwrite.
 
-    With --max-size, split no tensor: write whole ones to files of at most that size. Safetensors get the
-    index that transformers and diffusers read, GGUF files the split keys of llama.cpp. The small files of a
-    model's folder are copied. `splitops merge` makes one file of them.
+    With --max-size, no tensor is split: complete tensors are written to files of at most that size.
+    Safetensors files get the index of transformers and diffusers, GGUF files the split keys of llama.cpp. The
+    sidecar files of a model's folder are copied. `splitops merge` merges these files again.
 
     \b
     Examples:
@@ -109,16 +109,16 @@ def command(
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_others, dtype, raw)):
-            raise click.UsageError("--max-size keeps tensors whole. Leave out the options that cut a tensor.")
+            raise click.UsageError("--max-size splits no tensor. Leave out the options that split one.")
         from splitops.files.whole import plan_contents_by_size, read_all_tensors
 
         whole, others, warnings = read_all_tensors(file, allow_links=allow_links, strict=strict)
-        stem = _stem(whole.sources[0].path, prefix)
+        stem = _make_stem(whole.sources[0].path, prefix)
         made = plan_contents_by_size(whole, out, max_size, stem=stem, to=to, others=others, warnings=warnings)
-        show_whole(file, made, how.run(made), max_size, as_json=as_json)
+        print_file_contents(file, made, how.run(made), max_size, as_json=as_json)
         return
     if strict:
-        raise click.UsageError("--strict is for a model's folder, with --max-size.")
+        raise click.UsageError("--strict requires --max-size, and the folder of a model.")
     row = options.resolve()
     contents = read_file(file, raw, "split", allow_links=allow_links)
     stored = contents.get_tensor(tensor)
@@ -128,14 +128,14 @@ def command(
         lambda shape, element_type: options.plan(shape, element_type)[1],
         tensor=tensor,
         element_type=dtype,
-        prefix=_stem(file, prefix),
+        prefix=_make_stem(file, prefix),
         keep_others=keep_others,
         to=to,
     )
     result = how.run(plan)
     axis = (options.axis or 0) % len(stored.shape)
     kind = str(stored.dtype or stored.code)
-    name = f"{one_line(format_location(file))} {one_line(stored.name)}".rstrip()
+    name = f"{escape(format_location(file))} {escape(stored.name)}".rstrip()
     heading = f"{display_name(row)}: {name} {stored.shape} {kind} along axis {axis}"
     facts = {
         "file": format_location(file),
@@ -146,19 +146,19 @@ def command(
         "dtype": kind,
         "axis": axis,
     }
-    show(plan, result, heading, facts, as_json=as_json)
+    print_parts(plan, result, heading, facts, as_json=as_json)
 
 
-def _stem(file: Path, prefix: str | None) -> str:
-    """Return what the names of the parts begin with: the given prefix, if it is valid."""
+def _make_stem(file: Path, prefix: str | None) -> str:
+    """Return the prefix of the file names of parts: ``prefix`` if it is valid, or the name of ``file``."""
     from splitops.files.folders import stem_of
     from splitops.files.streams import strip_compression
 
-    [stem] = safe_names([stem_of(strip_compression(file)) if prefix is None else prefix], [""])
+    [stem] = make_safe_names([stem_of(strip_compression(file)) if prefix is None else prefix], [""])
     if prefix not in (None, stem):
         raise click.BadParameter(
-            f"{one_line(repr(prefix))} cannot begin a file name: it takes letters, digits and ._-+, "
-            "and the folder is set by --out.",
+            f"{escape(repr(prefix))} cannot begin a file name. Use letters, digits and ._-+. The folder "
+            "is set by --out.",
             param_hint="--prefix",
         )
     return stem

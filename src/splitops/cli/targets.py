@@ -1,4 +1,4 @@
-"""``splitops targets``: what a model can be checked and fixed for."""
+"""``splitops targets``: list the runtimes that models can be checked and fixed for, and their limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import escape, json_option, make_console, make_table, print_json
 from splitops.cli._models import RUNTIME
 from splitops.errors import count_of
 from splitops.ground.records import select_json_values
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.argument("targets", metavar="[RUNTIME]...", type=RUNTIME, nargs=-1)
 @json_option
 def command(targets: tuple[Target, ...], as_json: bool) -> None:
-    """List the runtimes that --for of check and fix can name, or the limits of each RUNTIME.
+    """List the runtimes for --for of check and fix, or the limits of each RUNTIME.
 
-    RUNTIME is a name, a release such as onnxruntime==1.28, or a .toml file with limits of your own. A limit
-    was tested on the listed releases, or it is documented by a public source and not tested.
+    RUNTIME is a name, a release such as onnxruntime==1.28, or a .toml file with your own limits. A limit was
+    tested on the listed releases, or it is documented in a public source and was not tested.
 
     \b
     Examples:
@@ -34,18 +34,18 @@ def command(targets: tuple[Target, ...], as_json: bool) -> None:
 
     found = targets or load_targets(names())
     if as_json:
-        print_json([_json(one) for one in found])
+        print_json([_to_json(one) for one in found])
     elif targets:
         for one in found:
             _print_limits(one)
     else:
-        rows = table("runtime", "releases", "limits")
+        rows = make_table("runtime", "releases", "limits")
         for one in found:
-            rows.add_row(one.name, _releases(one), str(len(one.limits)))
-        console().print(rows)
+            rows.add_row(one.name, _describe_releases(one), str(len(one.limits)))
+        make_console().print(rows)
 
 
-def _releases(target: Target) -> str:
+def _describe_releases(target: Target) -> str:
     if target.file or target.release:
         return target.file or target.release
     if target.releases:
@@ -54,19 +54,20 @@ def _releases(target: Target) -> str:
 
 
 def _print_limits(target: Target) -> None:
-    screen = console()
-    screen.print(one_line(f"{target.title}: {count_of(len(target.limits), 'limit')} ({_releases(target)})"))
-    rows = table("code", "what happens", "evidence")
+    screen = make_console()
+    limits = count_of(len(target.limits), "limit")
+    screen.print(escape(f"{target.title}: {limits} ({_describe_releases(target)})"))
+    rows = make_table("code", "what happens", "evidence")
     for limit in target.limits:
-        rows.add_row(limit.code, one_line(limit.words(), 400), _evidence(limit))
+        rows.add_row(limit.code, escape(limit.words(), 400), _describe_evidence(limit))
     screen.print(rows)
 
 
-def _evidence(limit: Limit) -> str:
+def _describe_evidence(limit: Limit) -> str:
     return f"seen in {limit.seen}" if limit.seen else limit.source or "none given"
 
 
-def _json(target: Target) -> dict[str, Any]:
+def _to_json(target: Target) -> dict[str, Any]:
     return {
         **select_json_values(target, "name", "title"),
         "release": target.release or None,

@@ -1,16 +1,15 @@
-"""What a plan means for memory: where each part lies, how many bytes it has, in how many runs.
+"""Explanation of a split: the place of each part in memory, as data, text, SVG or an interactive HTML page.
 
-Pure functions of a :class:`~splitops.native._types.SplitPlan`: nothing here knows an array or a terminal.
-:func:`svg` draws the same as a picture, and :func:`to_html` a page on which it changes.
+All functions depend only on a :class:`~splitops.native._types.SplitPlan`, not on arrays or terminals.
 """
 
 from __future__ import annotations
 
-from splitops.explain.axis import Cell, cells
-from splitops.explain.drawing import svg
+from splitops.explain.axis import Cell, group_cells
+from splitops.explain.drawing import to_svg
 from splitops.explain.interactive import EXAMPLES, to_html
 from splitops.explain.layout import Explanation, Group, PartLayout, explain
-from splitops.explain.text import Span, diagram, memory_strip
+from splitops.explain.text import Span, draw_diagram, draw_memory
 
 __all__ = [
     "EXAMPLES",
@@ -19,10 +18,10 @@ __all__ = [
     "Group",
     "PartLayout",
     "Span",
-    "cells",
-    "diagram",
+    "draw_diagram",
+    "draw_memory",
     "explain",
-    "memory_strip",
-    "svg",
+    "group_cells",
     "to_html",
+    "to_svg",
 ]

@@ -1,21 +1,21 @@
-"""What a picture of the split axis shows: each part, or some of them where there are too many."""
+"""Layout of the split axis in diagrams: one cell per part, or one for several parts if there are too many."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splitops.explain.layout import Explanation, indices
+from splitops.explain.layout import Explanation, format_indices
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a picture: a part, or several consecutive ones drawn as one.
+    """A cell of a diagram: a part, or several consecutive parts.
 
     Attributes:
         first: index of its first part.
-        count: how many parts it stands for.
-        offset: where it begins on the split axis.
-        size: its size on the split axis.
+        count: number of its parts.
+        offset: offset along the split axis.
+        size: size along the split axis.
     """
 
     first: int
@@ -25,17 +25,17 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The index of the part, or those of the first and the last one."""
-        return indices(self.first, self.count)
+        """The index of the part, or the indices of the first and the last part."""
+        return format_indices(self.first, self.count)
 
 
-def cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:
-    """Return at most ``limit`` cells for the parts; where these are more, those in the middle share one.
+def group_cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:
+    """Return at most ``limit`` cells. If there are more parts, those in the middle share a cell.
 
     Examples:
         >>> import splitops
         >>> layout = Explanation(splitops.plan("SplitToSequence", shape=(100,), split=1))
-        >>> [cell.label for cell in cells(layout, 5)]
+        >>> [cell.label for cell in group_cells(layout, 5)]
         ['0', '1', '2-97', '98', '99']
     """
     plan, count = layout.plan, len(layout)
@@ -51,19 +51,19 @@ def cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:
     return (*single[:head], middle, *single[head:])
 
 
-def proportional(weights: list[int], minimums: list[int], total: int) -> list[int]:
-    """Share ``total`` among items by their weights, none getting less than its minimum.
+def share_width(weights: list[int], minimums: list[int], total: int) -> list[int]:
+    """Divide ``total`` among items in proportion to their weights, but at least their minimums.
 
-    The sum is ``total``, or the sum of the minimums where that is more.
+    The sum of the shares is ``total``, or the sum of the minimums if that is larger.
 
     Examples:
-        >>> proportional([2, 4, 0], [3, 3, 3], 18)
+        >>> share_width([2, 4, 0], [3, 3, 3], 18)
         [5, 10, 3]
     """
     total = max(total, sum(minimums))
     if not any(weights):
         weights = [1] * len(weights)
-    # Items whose share is less than their minimum get the minimum; the others share what is left.
+    # Items whose share would be too small get their minimum. The others share the rest.
     free = list(range(len(weights)))
     shares = list(minimums)
     while True:
@@ -73,7 +73,7 @@ def proportional(weights: list[int], minimums: list[int], total: int) -> list[in
         if not below:
             break
         free = [i for i in free if i not in below]
-    # The borders are rounded instead of the shares, so that the sum is exact.
+    # Borders are rounded instead of shares, so that the sum is exact.
     border = done = 0
     for i in free:
         done += weights[i]

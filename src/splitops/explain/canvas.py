@@ -1,4 +1,4 @@
-"""What all pictures are drawn on: SVG without scripts, fonts or links, legible on light and on dark pages."""
+"""Canvas for SVG diagrams without scripts, fonts and links, which are legible on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IN_THE_DARK: Final = (
     ("rect", "fill", FIELD, "#212830"),
     ("rect", "fill", LINE, "#3d444d"),
 )
-"""Element, attribute, colour on a light page, and on a dark one; the colours of parts stay as they are."""
+"""Element, attribute, colour on light pages, and colour on dark pages. The colours of parts do not change."""
 STYLE: Final = (
     "@media (prefers-color-scheme: dark){"
     + "".join(f"{name}[{key}='{light}']{{{key}:{dark}}}" for name, key, light, dark in _IN_THE_DARK)
@@ -31,18 +31,18 @@ FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', 
 
 
 class Canvas:
-    """A picture, drawn element by element; its size may be known at the end. All texts are plain.
+    """A diagram to which elements are added. Its size is set at the end. Screen readers read its title.
 
-    The title is what those hear who cannot see it.
+    All texts are plain text, which is escaped.
     """
 
     def __init__(self, title: str) -> None:
         self.root = ET.Element("svg")
-        ET.SubElement(self.root, "title").text = printable(title)
+        ET.SubElement(self.root, "title").text = make_printable(title)
         ET.SubElement(self.root, "style").text = STYLE
-        self.rect(0, 0, "100%", "100%", PAPER)
+        self.add_rect(0, 0, "100%", "100%", PAPER)
 
-    def text(
+    def add_text(
         self,
         x: float,
         y: float,
@@ -54,13 +54,13 @@ class Canvas:
         anchor: str | None = None,
         transform: str | None = None,
     ) -> None:
-        """Write a line; ``y`` is the baseline."""
-        attributes = {"x": number(x), "y": number(y), "font-size": str(size), "fill": fill}
+        """Add a line of text with the baseline ``y``."""
+        attributes = {"x": to_text(x), "y": to_text(y), "font-size": str(size), "fill": fill}
         optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
         attributes |= {name: value for name, value in optional.items() if value is not None}
-        ET.SubElement(self.root, "text", attributes).text = printable(text)
+        ET.SubElement(self.root, "text", attributes).text = make_printable(text)
 
-    def rect(
+    def add_rect(
         self,
         x: float,
         y: float,
@@ -71,38 +71,38 @@ class Canvas:
         title: str | None = None,
         **more: str,
     ) -> None:
-        """Draw a rectangle, with words that a pointer on it shows; ``more`` has ``_`` for ``-``."""
+        """Add a rectangle with a tooltip. ``more`` are attributes with ``_`` for ``-``."""
         place = {"x": x, "y": y, "width": width, "height": height}
-        attributes = {key: value if isinstance(value, str) else number(value) for key, value in place.items()}
+        attributes = {key: each if isinstance(each, str) else to_text(each) for key, each in place.items()}
         attributes |= {"fill": fill} | {key.replace("_", "-"): value for key, value in more.items()}
-        self._titled(ET.SubElement(self.root, "rect", attributes), title)
+        self._add_title(ET.SubElement(self.root, "rect", attributes), title)
 
-    def circle(self, x: float, y: float, radius: float, fill: str, *, title: str | None = None) -> None:
-        """Draw a disc with a rim in the colour of the page, so that those that overlap are told apart."""
-        place = {"cx": number(x), "cy": number(y), "r": number(radius), "fill": fill, "stroke": PAPER}
-        self._titled(ET.SubElement(self.root, "circle", place), title)
+    def add_circle(self, x: float, y: float, radius: float, fill: str, *, title: str | None = None) -> None:
+        """Add a disc with a rim in the colour of the page, so that overlapping discs can be distinguished."""
+        place = {"cx": to_text(x), "cy": to_text(y), "r": to_text(radius), "fill": fill, "stroke": PAPER}
+        self._add_title(ET.SubElement(self.root, "circle", place), title)
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, **more: str) -> None:
-        """Draw a straight line."""
-        ends = {"x1": number(x1), "y1": number(y1), "x2": number(x2), "y2": number(y2), "stroke": stroke}
+    def add_line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, **more: str) -> None:
+        """Add a straight line."""
+        ends = {"x1": to_text(x1), "y1": to_text(y1), "x2": to_text(x2), "y2": to_text(y2), "stroke": stroke}
         ET.SubElement(self.root, "line", ends | {key.replace("_", "-"): value for key, value in more.items()})
 
-    def polygon(self, points: list[tuple[float, float]], fill: str) -> None:
-        """Draw a filled shape."""
-        corners = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+    def add_polygon(self, points: list[tuple[float, float]], fill: str) -> None:
+        """Add a filled polygon."""
+        corners = " ".join(f"{to_text(x)},{to_text(y)}" for x, y in points)
         ET.SubElement(self.root, "polygon", {"points": corners, "fill": fill})
 
-    def _titled(self, element: ET.Element, title: str | None) -> None:
+    def _add_title(self, element: ET.Element, title: str | None) -> None:
         if title is not None:
-            ET.SubElement(element, "title").text = printable(title)
+            ET.SubElement(element, "title").text = make_printable(title)
 
-    def document(self, width: float, height: float) -> str:
-        """Return the whole document."""
+    def to_document(self, width: float, height: float) -> str:
+        """Return the SVG document with a width and height in pixels."""
         self.root.attrib = {
             "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {number(width)} {number(height)}",
-            "width": number(width),
-            "height": number(height),
+            "viewBox": f"0 0 {to_text(width)} {to_text(height)}",
+            "width": to_text(width),
+            "height": to_text(height),
             "role": "img",
             "font-family": FONT,
         }
@@ -110,11 +110,11 @@ class Canvas:
         return ET.tostring(self.root, encoding="unicode") + "\n"
 
 
-def number(value: float) -> str:
-    """Write a number as briefly as a picture needs it."""
+def to_text(value: float) -> str:
+    """Return a number with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def printable(text: str) -> str:
-    """Return a text with a mark for each character that cannot be seen."""
+def make_printable(text: str) -> str:
+    """Replace characters that cannot be printed by U+FFFD."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -1,4 +1,4 @@
-"""A page on which a split can be changed: one file, which asks nobody for anything."""
+"""Interactive HTML page on which a split can be changed. It is one file and loads nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from splitops.explain.canvas import STYLE
-from splitops.explain.drawing import svg
+from splitops.explain.drawing import to_svg
 from splitops.explain.layout import Explanation
-from splitops.explain.pages import fill, page_file
-from splitops.explain.palette import PALETTE, ink
-from splitops.spec.elements.packing import packed_size
+from splitops.explain.pages import fill, read_page_file
+from splitops.explain.palette import PALETTE, get_ink
+from splitops.spec.elements.packing import compute_packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
 from splitops.spec.operators.schemas import Given
@@ -29,52 +29,52 @@ EXAMPLES: Final = {
     "chunks of 4": {"operator": "SplitToSequence-24", "shape": "10", "way": "chunk", "numbers": "4"},
     "not divisible": {"operator": "Split-13", "shape": "7", "way": "parts", "numbers": "2"},
 }
-"""What the page offers beside one another: the edge cases of the size rules."""
+"""Examples on the page: edge cases of the size rules."""
 
 
 def to_html(
     layout: Explanation, start: Mapping[str, str], title: str, version: str, home: str | None = None
 ) -> str:
-    """Write the page.
+    """Return the interactive page as HTML.
 
     Args:
-        layout: the split that it begins with, drawn for readers without JavaScript.
-        start: what the controls say at first: ``operator``, ``shape``, ``axis``, ``way`` (``sizes``,
+        layout: initial split, which readers without JavaScript see.
+        start: initial values of the controls: ``operator``, ``shape``, ``axis``, ``way`` (``sizes``,
             ``parts``, ``chunk`` or ``ones``), ``numbers``, ``dtype`` and ``keepdims``.
-        title: the heading of the picture.
-        version: of splitops.
-        home: the address of the site that the page belongs to; None where it is alone.
+        title: heading of the diagram.
+        version: version of splitops.
+        home: address of the site to which the page belongs, or None.
     """
     link = f'<a href="{html.escape(home)}">splitops</a>' if home else "splitops"
     data = {
-        "rows": [{"name": display_name(row), **operator_data(row)} for row in SCHEMAS],
-        "dtypes": type_data(),
-        "palette": [(colour, ink(colour)) for colour in PALETTE],
+        "rows": [{"name": display_name(row), **make_operator_data(row)} for row in SCHEMAS],
+        "dtypes": make_type_data(),
+        "palette": [(colour, get_ink(colour)) for colour in PALETTE],
         "start": start,
     }
-    # In a script, `<` could end it; JSON can say it otherwise.
+    # `<` could end the script element, so JSON escapes it.
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return fill(
-        _file("page.html"),
-        style=_file("page.css"),
-        script=f"{_file('sizes.js')}{_file('code.js')}{_file('page.js')}",
+        _read_file("page.html"),
+        style=_read_file("page.css"),
+        script=f"{_read_file('sizes.js')}{_read_file('code.js')}{_read_file('page.js')}",
         version=html.escape(version),
-        examples="".join(_button(name, said) for name, said in EXAMPLES.items()),
+        examples="".join(_make_button(name, start) for name, start in EXAMPLES.items()),
         title=html.escape(title),
         brand=f"{link} explain",
         pictures=STYLE,
-        picture=svg(layout, title),
+        picture=to_svg(layout, title),
         data=content,
     )
 
 
-def _button(name: str, said: Mapping[str, str]) -> str:
-    start = html.escape(urlencode({"axis": "0", **said}))
-    return f'<button type="button" data-start="{start}">{name}</button>'
+def _make_button(name: str, start: Mapping[str, str]) -> str:
+    query = html.escape(urlencode({"axis": "0", **start}))
+    return f'<button type="button" data-start="{query}">{name}</button>'
 
 
-def operator_data(row: OperatorSchema) -> dict[str, Any]:
-    """Return what the page must know of an operator version."""
+def make_operator_data(row: OperatorSchema) -> dict[str, Any]:
+    """Return the properties of an operator version that the script of the page uses."""
     ways = {
         "parts": row.count is not None,
         "sizes": bool(row.lengths),
@@ -94,15 +94,15 @@ def operator_data(row: OperatorSchema) -> dict[str, Any]:
     }
 
 
-def type_data() -> dict[str, tuple[int, int]]:
-    """Return bits of each element type, and how many elements are stored together: 0 is as many as fit."""
-    return {name: (found.bits, _group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
+def make_type_data() -> dict[str, tuple[int, int]]:
+    """Return the bits of each element type, and the number of elements in a group: 0 without groups."""
+    return {name: (found.bits, _compute_group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
 
 
-def _group(element_type: ElementType) -> int:
-    stored = 8 * packed_size(element_type, 1)
+def _compute_group(element_type: ElementType) -> int:
+    stored = 8 * compute_packed_size(element_type, 1)
     return stored // element_type.bits if stored - element_type.bits >= 8 else 0
 
 
-def _file(name: str) -> str:
-    return page_file("splitops.explain", name)
+def _read_file(name: str) -> str:
+    return read_page_file("splitops.explain", name)

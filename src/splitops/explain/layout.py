@@ -1,4 +1,4 @@
-"""The bytes and runs of the parts of a row-major tensor."""
+"""Place of each part in the memory of a row-major tensor: its offset, bytes and contiguous runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from itertools import groupby
 from typing import overload
 
 from splitops.native import SplitPlan
-from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.packing import compute_packed_size
 from splitops.spec.elements.types import ElementType
 
 
 @dataclass(frozen=True, slots=True)
 class PartLayout:
-    """One part, as it lies in the memory of the row-major data.
+    """A part, and its place in the memory of row-major data.
 
     Attributes:
-        index: its position among the parts.
-        offset: where it begins on the split axis.
-        size: its size on the split axis.
-        shape: its shape.
-        elements: how many elements it has.
-        bytes: how many bytes it takes as a tensor of its own, packed where elements are less than a byte;
-            None where the element type is not known or, as of strings, has no fixed width.
-        runs: the number of unbroken blocks of the data that it is made of; 0 where it is empty.
-        run_elements: the elements in each of them.
+        index: index of the part.
+        offset: offset along the split axis.
+        size: size along the split axis.
+        shape: shape of the part.
+        elements: number of elements.
+        bytes: size as a separate tensor, packed if elements are smaller than a byte. None if the element type
+            is unknown, or has no fixed width as strings.
+        runs: number of contiguous blocks of the data that form the part; 0 if it is empty.
+        run_elements: number of elements in each block.
     """
 
     index: int
@@ -40,45 +40,45 @@ class PartLayout:
 
     @property
     def contiguous(self) -> bool:
-        """Whether a view of it is one unbroken block."""
+        """Whether a view of the part is one contiguous block."""
         return self.runs <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Consecutive parts of the same size: all of ``first`` but for index and offset."""
+    """Consecutive parts of equal size, which differ from ``first`` only in index and offset."""
 
     first: PartLayout
     count: int
 
     @property
     def label(self) -> str:
-        """The index of the part, or those of the first and the last one."""
-        return indices(self.first.index, self.count)
+        """The index of the part, or the indices of the first and the last part."""
+        return format_indices(self.first.index, self.count)
 
 
-def indices(first: int, count: int) -> str:
-    """Write consecutive indices.
+def format_indices(first: int, count: int) -> str:
+    """Return consecutive indices as text.
 
     Examples:
-        >>> indices(2, 1), indices(2, 3)
+        >>> format_indices(2, 1), format_indices(2, 3)
         ('2', '2-4')
     """
     return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
-def axes(first: int, count: int) -> str:
-    """Write consecutive axes."""
-    return f"{'axis' if count == 1 else 'axes'} {indices(first, count)}"
+def format_axes(first: int, count: int) -> str:
+    """Return consecutive axes as text, such as "axes 0-2"."""
+    return f"{'axis' if count == 1 else 'axes'} {format_indices(first, count)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Sequence[PartLayout]):
-    """The parts of a plan, computed as they are asked for: a plan may have millions.
+    """The parts of a plan, which are computed on access, since a plan may have millions.
 
     Attributes:
         plan: the plan.
-        element_type: the element type; None is unknown.
+        element_type: element type of the data, or None if it is unknown.
     """
 
     plan: SplitPlan
@@ -86,12 +86,12 @@ class Explanation(Sequence[PartLayout]):
 
     @property
     def outer(self) -> int:
-        """Product of the dimensions before the split axis: how often the parts alternate in memory."""
+        """Product of the dimensions before the split axis: the repetitions of all parts in memory."""
         return math.prod(self.plan.shape[: self.plan.axis])
 
     @property
     def inner(self) -> int:
-        """Product of the dimensions after the split axis: the elements of one step along it."""
+        """Product of the dimensions after the split axis: the number of elements per index."""
         return math.prod(self.plan.shape[self.plan.axis + 1 :])
 
     @property
@@ -101,12 +101,12 @@ class Explanation(Sequence[PartLayout]):
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of the data; None where the element type has no fixed width or is unknown."""
-        return self._bytes(math.prod(self.plan.shape))
+        """Bytes of the data, or None if the element type has no fixed width or is unknown."""
+        return self._to_bytes(math.prod(self.plan.shape))
 
     @property
     def contiguous(self) -> bool:
-        """Whether every part is one unbroken block."""
+        """Whether every part is one contiguous block."""
         return all(group.first.contiguous for group in self.groups())
 
     def __len__(self) -> int:
@@ -124,33 +124,33 @@ class Explanation(Sequence[PartLayout]):
         before, after = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
         shape = before + after if plan.squeeze else (*before, size, *after)
         run, runs = size * self.inner, self.outer
-        if size == self.size:  # the runs of the whole data follow one another without a gap
+        if size == self.size:  # the only part that is not empty: its runs are adjacent
             run, runs = run * runs, 1
         if run * runs == 0:
             run = runs = 0
-        elements = run * runs
-        return PartLayout(index, plan.offsets[index], size, shape, elements, self._bytes(elements), runs, run)
+        elements, offset = run * runs, plan.offsets[index]
+        return PartLayout(index, offset, size, shape, elements, self._to_bytes(elements), runs, run)
 
     def groups(self) -> Iterator[Group]:
-        """Yield the runs of consecutive parts that have the same size."""
+        """Yield groups of consecutive parts of equal size."""
         index = 0
         for _, same in groupby(self.plan.sizes):
             count = sum(1 for _ in same)
             yield Group(self[index], count)
             index += count
 
-    def _bytes(self, elements: int) -> int | None:
+    def _to_bytes(self, elements: int) -> int | None:
         if self.element_type is None or self.element_type.bits == 0:
             return None
-        return packed_size(self.element_type, elements)
+        return compute_packed_size(self.element_type, elements)
 
 
 def explain(plan: SplitPlan, element_type: ElementType | None = None) -> Explanation:
-    """Return what a plan means for the memory of row-major data.
+    """Return the place of each part of a plan in the memory of row-major data.
 
     Args:
-        plan: where each part begins and how long it is.
-        element_type: the element type of the data, for the bytes; None leaves them unknown.
+        plan: offsets and sizes of the parts.
+        element_type: element type of the data. None leaves the bytes unknown.
 
     Examples:
         >>> import splitops

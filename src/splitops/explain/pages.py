@@ -1,4 +1,4 @@
-"""Pages of one file, which ask nobody for anything and let nothing else run."""
+"""HTML pages in a single file that load nothing, with a content security policy."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _POLICY: Final = (
 )
 
 
-def page_file(package: str, name: str) -> str:
-    """Return a file of the folder ``page`` of a package."""
+def read_page_file(package: str, name: str) -> str:
+    """Read a file from the folder ``page`` of a package."""
     return (files(package) / "page" / name).read_text(encoding="utf-8")
 
 
 def fill(template: str, *, style: str, script: str, pictures: str = "", **texts: str) -> str:
-    """Fill a template whose content security policy allows its own styles and script alone.
+    """Fill a template, with a content security policy that allows only its own styles and script.
 
-    The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of the texts,
-    which are HTML: whatever comes from outside is escaped already. ``pictures`` is the style that
-    pictures in them bring along.
+    The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of ``texts``. These
+    are HTML, in which untrusted text must be escaped already. ``pictures`` is the style of SVG diagrams in
+    them.
     """
-    allowed = policy(*filter(None, (style, pictures)), script=script)
+    allowed = make_policy(*filter(None, (style, pictures)), script=script)
     return Template(template).substitute(texts, policy=allowed, style=style, script=script)
 
 
-def policy(*styles: str, script: str) -> str:
-    """Return the content security policy that allows these styles and this script alone."""
+def make_policy(*styles: str, script: str) -> str:
+    """Return the content security policy that allows only these styles and this script."""
     return _POLICY.format(" ".join(map(_hash, styles)), _hash(script))
 
 

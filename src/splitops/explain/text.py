@@ -1,15 +1,15 @@
-"""The picture of a split in characters, as spans that a terminal can colour."""
+"""Text diagram of a split, as spans that a terminal can colour."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from splitops.explain.axis import Cell, cells, proportional
-from splitops.explain.layout import Explanation, axes
+from splitops.explain.axis import Cell, group_cells, share_width
+from splitops.explain.layout import Explanation, format_axes
 
 
 class Span(NamedTuple):
-    """Characters of one colour: that of a part (an index), or none."""
+    """Text in the colour of a part, given by its index, or without a colour."""
 
     text: str
     part: int | None = None
@@ -23,21 +23,21 @@ _ASCII = ("+++", "+++", "|", "-", "..")
 _CELLS = 64
 
 
-def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> list[Line]:
-    """Draw the data as a grid: the split axis from left to right, all dimensions before it downwards.
+def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> list[Line]:
+    """Draw the data as a grid: the split axis as columns, all dimensions before it as rows.
 
     Args:
         layout: the parts.
-        width: characters in a line; cells get wider than their share where a label needs it.
-        ascii_only: draw with ASCII alone.
+        width: line width in characters.
+        ascii_only: whether to use only ASCII characters.
 
     Returns:
-        The lines. Each cell holds the size of its part; the offsets are above, the indices below.
+        The lines. Each cell contains the size of its part, with its offset above and its index below.
 
     Examples:
         >>> import splitops
         >>> plan = splitops.plan("VariadicSplit", shape=(2, 12), axis=1, split_lengths=[2, 4, -1])
-        >>> lines = diagram(Explanation(plan), 40)
+        >>> lines = draw_diagram(Explanation(plan), 40)
         >>> print("\\n".join("".join(span.text for span in line).rstrip() for line in lines))
                 offset
                 0    2         6             12
@@ -49,18 +49,18 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
         part      0       1           2
     """
     top, bottom, vertical, horizontal, _ = _ASCII if ascii_only else _UNICODE
-    gutter = _gutter(layout)
+    gutter = _draw_gutter(layout)
     margin = max(len(line) for line in (*gutter, "part")) + 2
     room = max(8, width - margin - len(str(layout.size)))
-    shown = _fitting(layout, room)
+    shown = _fit_cells(layout, room)
     if not shown:
         return [[Span("no parts: the axis has size 0")]]
     labels = [cell.label for cell in shown]
     minimums = [max(len(label), len(str(cell.size))) + 2 for cell, label in zip(shown, labels, strict=True)]
-    widths = proportional([cell.size for cell in shown], minimums, room - len(shown) - 1)
+    widths = share_width([cell.size for cell in shown], minimums, room - len(shown) - 1)
     height = 3 if gutter else 1
-    lines = [[Span(" " * margin + "offset")], [Span(" " * margin + _ruler(shown, widths))]]
-    lines.append([Span(" " * margin + _border(top, horizontal, widths))])
+    lines = [[Span(" " * margin + "offset")], [Span(" " * margin + _draw_ruler(shown, widths))]]
+    lines.append([Span(" " * margin + _draw_border(top, horizontal, widths))])
     for row in range(height):
         left = gutter[row] if row < len(gutter) else ""
         line = [Span(left.ljust(margin) + vertical)]
@@ -68,19 +68,19 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
             text = str(cell.size) if row == (height - 1) // 2 else ""
             line += [Span(text.center(cell_width), cell.first), Span(vertical)]
         lines.append(line)
-    lines.append([Span(" " * margin + _border(bottom, horizontal, widths))])
+    lines.append([Span(" " * margin + _draw_border(bottom, horizontal, widths))])
     below = " ".join(label.center(cell_width) for label, cell_width in zip(labels, widths, strict=True))
     lines.append([Span("part".ljust(margin + 1) + below)])
     return lines
 
 
-def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
-    """Draw the memory of the row-major data from its first element on: a box for each stretch of a part.
+def draw_memory(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
+    """Draw the memory of the row-major data as a line, with a box for each contiguous block of a part.
 
-    Parts that are not contiguous alternate; as many repetitions are drawn as fit, then dots.
+    The parts repeat if they are not contiguous. As many repetitions are drawn as fit, then dots.
     """
     *_, dots = _ASCII if ascii_only else _UNICODE
-    shown = [cell for cell in _fitting(layout, width // 2) if cell.size]
+    shown = [cell for cell in _fit_cells(layout, width // 2) if cell.size]
     if not shown or layout.outer * layout.inner == 0:
         return [Span("empty")]
     labels = [str(cell.size) for cell in shown]
@@ -89,7 +89,7 @@ def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     repeats = min(layout.outer, max(1, (width - len(dots) - 1) // period))
     if layout.outer == 1:
         period = width
-    widths = proportional([cell.size for cell in shown], minimums, period)
+    widths = share_width([cell.size for cell in shown], minimums, period)
     line = [
         Span(label.center(cell_width), cell.first)
         for _ in range(repeats)
@@ -100,31 +100,31 @@ def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     return line
 
 
-def _gutter(layout: Explanation) -> list[str]:
-    """Return what is left of the grid: the dimensions before the axis."""
+def _draw_gutter(layout: Explanation) -> list[str]:
+    """Return the lines to the left of the grid: the dimensions before the split axis."""
     before = layout.plan.shape[: layout.plan.axis]
     if not before:
         return []
-    return [axes(0, len(before)), " x ".join(map(str, before))]
+    return [format_axes(0, len(before)), " x ".join(map(str, before))]
 
 
-def _fitting(layout: Explanation, room: int) -> tuple[Cell, ...]:
-    """Return as many cells as have room for their labels."""
+def _fit_cells(layout: Explanation, room: int) -> tuple[Cell, ...]:
+    """Return as many cells as fit with their labels into ``room`` characters."""
     limit = min(len(layout), _CELLS)
     while limit > 1:
-        shown = cells(layout, limit)
+        shown = group_cells(layout, limit)
         if sum(max(len(cell.label), len(str(cell.size))) + 3 for cell in shown) + 1 <= room:
             return shown
         limit -= 1
-    return cells(layout, 1)
+    return group_cells(layout, 1)
 
 
-def _border(corners: str, horizontal: str, widths: list[int]) -> str:
+def _draw_border(corners: str, horizontal: str, widths: list[int]) -> str:
     return corners[0] + corners[1].join(horizontal * width for width in widths) + corners[2]
 
 
-def _ruler(shown: tuple[Cell, ...], widths: list[int]) -> str:
-    """Return the offsets above the borders; one that would touch its neighbour is left out."""
+def _draw_ruler(shown: tuple[Cell, ...], widths: list[int]) -> str:
+    """Return the line of offsets above the grid. An offset that would touch its neighbour is omitted."""
     text, at = "", 0
     for cell, width in zip(shown, widths, strict=True):
         if not text or at > len(text):

@@ -1,7 +1,7 @@
-"""The ONNX dialect: ``Split`` and ``SplitToSequence`` of every version, as functions on arrays.
+"""``Split`` and ``SplitToSequence`` of ONNX in all versions, as functions on arrays.
 
-:func:`reference_ops` plugs them into onnx's ``ReferenceEvaluator``, and :mod:`splitops.onnx.backend` is the
-ONNX backend interface.
+:func:`get_reference_ops` returns them for onnx's ``ReferenceEvaluator``. :mod:`splitops.onnx.backend`
+implements the ONNX backend interface.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from splitops.calls.dimension_forms import (
 )
 from splitops.calls.functions import call, define_function
 from splitops.calls.hints import make_attribute_error
-from splitops.onnx.reference import reference_ops
+from splitops.onnx.reference import get_reference_ops
 from splitops.spec.operators import schema
 
 __all__ = [
@@ -30,9 +30,9 @@ __all__ = [
     "InferredSequence",
     "ShapeForm",
     "backend",
+    "get_reference_ops",
     "infer_split",
     "infer_split_to_sequence",
-    "reference_ops",
     "split",
     "split_to_sequence",
 ]
@@ -78,24 +78,23 @@ def split(
     copy: bool | None = None,
     out: Sequence[Any] | None = None,
 ) -> tuple[Any, ...]:
-    """Split an array as ONNX ``Split`` does.
+    """Split an array like ONNX ``Split``.
 
     Args:
-        data: array of rank 1 or more, of an element type that the version takes; nested lists of numbers
-            become a NumPy array.
-        split: the size of each part, int64 (Split-1: the data's own floating-point type, or a list of
-            integers as the attribute).
-        axis: the axis to split, in [-rank, rank - 1].
-        num_outputs: from opset 18 on, the attribute: parts of ceil(D / num_outputs) as long as the axis
-            lasts. Below, the number of outputs that the node declares, which must divide the axis.
-        opset: the opset that selects the version; None is the newest.
-        copy: None or False gives views that share memory with ``data``; True gives independent contiguous
-            parts.
-        out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
-            and returned.
+        data: array of rank 1 or more, with an element type of the version. Nested lists of numbers become a
+            NumPy array.
+        split: size of each part, int64. Split-1 requires the floating-point type of the data, or a list of
+            integers for the attribute.
+        axis: axis to split, in [-rank, rank - 1].
+        num_outputs: from opset 18 on, the attribute: parts have size ceil(D / num_outputs) until the axis
+            ends. Before, the number of outputs that the node declares, which must divide the axis.
+        opset: opset that selects the version; None is the newest.
+        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
+        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
+            filled and returned.
 
     Returns:
-        The parts; their concatenation along the axis is the data.
+        The parts. Their concatenation along the axis is the data.
 
     Raises:
         TypeUnsupportedError: ``type.unsupported``.
@@ -104,7 +103,7 @@ def split(
             ``lengths.count``, ``lengths.value``, ``lengths.conflict``, ``lengths.make_attribute_error``.
         PartsError: ``parts.divisible`` (below opset 18), ``parts.count``.
         OperatorError: ``op.version``.
-        ArrayError: ``out`` does not fit, or the array's library is not known.
+        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
         >>> import numpy as np
@@ -158,23 +157,22 @@ def split_to_sequence(
     copy: bool | None = None,
     out: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Split an array as ONNX ``SplitToSequence`` does.
+    """Split an array like ONNX ``SplitToSequence``.
 
     Args:
-        data: array of rank 1 or more, of an element type that the version takes; nested lists of numbers
-            become a NumPy array.
-        split: an integer: parts of that size, the last one smaller; or the size of each part, int32 or
-            int64; None: parts of size 1.
-        axis: the axis to split, in [-rank, rank - 1].
-        keepdims: 0 removes the axis of the parts of size 1; ignored when ``split`` is given.
-        opset: the opset that selects the version; None is the newest.
-        copy: None or False gives views that share memory with ``data``; True gives independent contiguous
-            parts.
-        out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
-            and returned.
+        data: array of rank 1 or more, with an element type of the version. Nested lists of numbers become a
+            NumPy array.
+        split: size of all parts, although the last may be smaller; or the size of each part, int32 or int64.
+            None means parts of size 1.
+        axis: axis to split, in [-rank, rank - 1].
+        keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
+        opset: opset that selects the version; None is the newest.
+        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
+        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
+            filled and returned.
 
     Returns:
-        The sequence of the parts.
+        The parts, as a list.
 
     Raises:
         TypeUnsupportedError: ``type.unsupported``.
@@ -183,9 +181,9 @@ def split_to_sequence(
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
             ``lengths.value``.
         ChunkError: ``chunk.positive``.
-        PartsError: ``parts.count``, more parts than one call makes.
-        OperatorError: ``op.version``, below opset 11.
-        ArrayError: ``out`` does not fit, or the array's library is not known.
+        PartsError: ``parts.count``, there are more parts than a call can return.
+        OperatorError: ``op.version``, the opset is below 11.
+        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
         >>> import numpy as np
@@ -202,12 +200,12 @@ def split_to_sequence(
 
 
 class InferredSequence(NamedTuple):
-    """What is known of the output of ``SplitToSequence``."""
+    """The inferred output of ``SplitToSequence``."""
 
     shape: ShapeForm
-    """The shape that every element has; None where even its rank is unknown."""
+    """Shape of all elements, or None if their rank is unknown."""
     length: DimensionForm
-    """The number of elements."""
+    """Number of elements."""
 
 
 def infer_split(
@@ -218,22 +216,22 @@ def infer_split(
     num_outputs: int | None = None,
     opset: int | None = None,
 ) -> list[ShapeForm]:
-    """Infer the shapes of the parts that ONNX ``Split`` gives.
+    """Infer the shapes of the outputs of ONNX ``Split``.
 
     Args:
-        shape: the dimensions of the data, each an integer, a name, an interval ``(lo, hi)`` with ``hi`` None
-            for unbounded, or None for unknown; None where even the rank is unknown.
-        split: the size of each part; an entry of None is not known.
-        axis: the axis to split; None is not known.
-        num_outputs: from opset 18 on, the attribute; below, the number of outputs that the node declares.
-        opset: the opset that selects the version; None is the newest.
+        shape: dimensions of the data: each an integer, a name, an interval ``(lo, hi)`` in which ``hi`` may
+            be None for unbounded, or None for unknown. None if the rank is unknown.
+        split: size of each part, or None for an unknown size.
+        axis: axis to split, or None if it is unknown.
+        num_outputs: from opset 18 on, the attribute. Before, the number of outputs that the node declares.
+        opset: opset that selects the version; None is the newest.
 
     Returns:
-        The shape of each part, in the same forms. Every outcome lies inside it, and nothing in it can be
-        narrowed.
+        The shape of each part, with dimensions as in ``shape``. These are the narrowest shapes that contain
+        all possible results.
 
     Raises:
-        RuleError: as :func:`splitops.onnx.split`, wherever what is known leaves no valid outcome.
+        RuleError: no valid result is possible; see :func:`splitops.onnx.split`.
         ArrayError: ``shape`` is not a shape.
 
     Examples:
@@ -261,22 +259,22 @@ def infer_split_to_sequence(
     keepdims: int = 1,
     opset: int | None = None,
 ) -> InferredSequence:
-    """Infer the shape of the elements that ONNX ``SplitToSequence`` gives, and their number.
+    """Infer the shape and the number of elements in the output of ONNX ``SplitToSequence``.
 
     Args:
-        shape: the dimensions of the data, as :func:`infer_split` takes them.
-        split: an integer: parts of that size; or the size of each part, an entry of None not known; None:
-            parts of size 1.
-        axis: the axis to split; None is not known.
-        keepdims: 0 removes the axis of the parts of size 1; ignored when ``split`` is given.
-        opset: the opset that selects the version; None is the newest.
+        shape: dimensions of the data, as for :func:`infer_split`.
+        split: size of all parts; or the size of each part, or None for an unknown size. None means parts of
+            size 1.
+        axis: axis to split, or None if it is unknown.
+        keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
+        opset: opset that selects the version; None is the newest.
 
     Returns:
-        The shape that every element has and the number of elements. Where there are never any elements, the
-        shape is the one that the rule would give.
+        The shape of all elements, and their number. If there are no elements, the shape follows from the
+        rule.
 
     Raises:
-        RuleError: as :func:`splitops.onnx.split_to_sequence`, wherever what is known leaves no valid outcome.
+        RuleError: no valid result is possible; see :func:`splitops.onnx.split_to_sequence`.
         ArrayError: ``shape`` is not a shape.
 
     Examples:
@@ -295,6 +293,6 @@ def infer_split_to_sequence(
 
 
 def __getattr__(name: str) -> Any:
-    if name == "backend":  # imported when it is asked for: it needs onnx
+    if name == "backend":  # imported on first use, since it needs onnx
         return import_module("splitops.onnx.backend")
     raise make_attribute_error(__name__, name)

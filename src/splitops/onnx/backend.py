@@ -1,6 +1,6 @@
-"""The ONNX backend interface: prepare, run_model, run_node, supports_device, is_compatible.
+"""Implementation of the ONNX backend interface: prepare, run_model, run_node, supports_device, is_compatible.
 
-Needs onnx; ``onnx.backend.test.BackendTest(splitops.onnx.backend.SplitopsBackend)`` tests it.
+It needs onnx. ``onnx.backend.test.BackendTest(splitops.onnx.backend.SplitopsBackend)`` tests it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, defs
 from onnx.backend.base import Backend, BackendRep
 
 from splitops.calls.node import read_only
-from splitops.errors import ModelError, SplitError
+from splitops.errors import ModelError, SplitError, count_of
 
 __all__ = [
     "SplitopsBackend",
@@ -29,11 +29,11 @@ class SplitopsModel(BackendRep):
     """A prepared model.
 
     Attributes:
-        session: the :class:`splitops.Session` behind it.
+        session: the :class:`splitops.Session` that runs it.
     """
 
     def __init__(self, model: ModelProto, engine: str = "reference", **options: Any) -> None:
-        # This module is on the level of the functions; running models is a level above.
+        # Sessions are in a higher layer than this module.
         from splitops.models.sessions import session
 
         self.session = session(model, engine, **options)
@@ -42,29 +42,29 @@ class SplitopsModel(BackendRep):
         """Run the model.
 
         Args:
-            inputs: values by name, or in the model's order: of all inputs, or of those that must be given.
+            inputs: values by name; or values of all or all required inputs in the order of the model.
 
         Returns:
-            The outputs in the model's order; a list for a sequence.
+            The outputs in the order of the model. A sequence is a list.
 
         Raises:
-            RuleError: a rule of the split family is broken.
-            ModelError: the inputs do not fit, or another operator fails.
+            RuleError: a rule of a split operator is broken.
+            ModelError: the inputs do not match the model, or another operator fails.
         """
         if not isinstance(inputs, Mapping):
             declared = self.session.inputs
             every = [item.name for item in declared]
             names = every if len(inputs) == len(every) else [item.name for item in declared if item.required]
             if len(inputs) != len(names):
-                raise ModelError(f"{len(inputs)} inputs are given, but the model has {len(names)}")
+                raise ModelError(f"the model has {count_of(len(names), 'input')}, not {len(inputs)}")
             inputs = dict(zip(names, inputs, strict=True))
         return tuple(self.session.run(inputs).values())
 
 
 class SplitopsBackend(Backend):
-    """The backend: Split and SplitToSequence are ours, every other operator is onnx's reference one.
+    """Backend with the Split and SplitToSequence of splitops, and all other operators of onnx's evaluator.
 
-    ``engine="onnxruntime"`` and the like, and that engine's own options, go to :func:`splitops.session`.
+    ``engine="onnxruntime"`` and further options are passed to :func:`splitops.session`.
 
     Examples:
         >>> import numpy as np
@@ -76,7 +76,7 @@ class SplitopsBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether the model is well formed and every operator of it has an implementation."""
+        """Return whether the model is well formed and all of its operators have an implementation."""
         try:
             cls.prepare(model, device, **kwargs)
         except SplitError:
@@ -85,12 +85,12 @@ class SplitopsBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> SplitopsModel:
-        """Prepare a model to run.
+        """Prepare a model for runs.
 
         Args:
             model: the model.
             device: ``"CPU"``.
-            **kwargs: ``engine`` (``"reference"`` by default) and its options, see :func:`splitops.session`.
+            **kwargs: ``engine``, by default ``"reference"``, and its options; see :func:`splitops.session`.
 
         Raises:
             ModelError: the device is unknown, the model is not well formed, or an operator has no
@@ -109,29 +109,28 @@ class SplitopsBackend(Backend):
     def run_node(
         cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Run one node.
+        """Run a node.
 
         Args:
             node: the node.
-            inputs: values by name, or in the node's order, None for an absent one.
+            inputs: values by name; or in the order of the node, with None for an absent input.
             device: ``"CPU"``.
-            outputs_info: not needed.
-            **kwargs: ``opset_version``, the opset that selects the operator's version; the newest by
-                default.
+            outputs_info: ignored.
+            **kwargs: ``opset_version``, the opset that selects the operator version, by default the newest.
 
         Returns:
-            The outputs that have a name, in the node's order.
+            The outputs with names, in the order of the node.
 
         Raises:
-            RuleError: a rule of the split family is broken.
-            ModelError: the inputs do not fit, or another operator fails.
+            RuleError: a rule of a split operator is broken.
+            ModelError: the inputs do not match the node, or another operator fails.
         """
         from splitops.models.running.onnx.evaluator import node_evaluator
 
         _check_device(device)
         if not isinstance(inputs, Mapping):
             if len(inputs) > len(node.input):
-                raise ModelError(f"{len(inputs)} inputs are given, but the node has {len(node.input)}")
+                raise ModelError(f"the node has {count_of(len(node.input), 'input')}, not {len(inputs)}")
             inputs = dict(zip(node.input, inputs, strict=False))
         missing = next((name for name in node.input if name and name not in inputs), None)
         if missing is not None:
@@ -142,14 +141,14 @@ class SplitopsBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether the device is a CPU: ``"CPU"`` or ``"CPU:0"``."""
+        """Return whether the device is a CPU: ``"CPU"`` or ``"CPU:0"``."""
         kind, _, number = device.partition(":")
         return kind == "CPU" and number in ("", "0")
 
 
 def _check_device(device: str) -> None:
     if not SplitopsBackend.supports_device(device):
-        raise ModelError(f"device {device!r} is not supported; 'CPU' is")
+        raise ModelError(f"device {device!r} is not supported: use 'CPU'")
 
 
 is_compatible = SplitopsBackend.is_compatible

@@ -1,4 +1,4 @@
-"""The ONNX operators as classes for ``onnx.reference.ReferenceEvaluator``."""
+"""Split and SplitToSequence as classes for ``onnx.reference.ReferenceEvaluator``."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _DOMAINS = ("", "ai.onnx")
 _NUMBERS = (1, 2, 6, 7)
-"""The numbers of ``AttributeProto``'s types FLOAT, INT, FLOATS and INTS."""
+"""The values of FLOAT, INT, FLOATS and INTS in ``AttributeProto.AttributeType``."""
 
 
-def reference_ops() -> list[type[OpRun]]:
+def get_reference_ops() -> list[type[OpRun]]:
     """Return Split and SplitToSequence for ``ReferenceEvaluator(model, new_ops=...)``.
 
-    Each class serves every opset: it runs the version that the node's graph imports. onnx hands ``new_ops``
-    to the main graph and to its subgraphs, but not to model-local functions; ``splitops.run`` does.
+    Each class implements all versions, and runs the one of the opset that the graph imports. onnx passes
+    ``new_ops`` to the main graph and its subgraphs, but not to model-local functions; ``splitops.run`` does.
 
     Returns:
-        Subclasses of ``onnx.reference.op_run.OpRun``, always the same ones. Their parts are read-only
-        views of the data, which may be the caller's own or an initializer; ``np.array(part)`` is a copy.
+        Subclasses of ``onnx.reference.op_run.OpRun``, the same ones in each call. Their outputs are read-only
+        views of the data, since that may be an initializer or an array of the caller.
 
     Examples:
         >>> import numpy as np, onnx.parser
@@ -39,70 +39,70 @@ def reference_ops() -> list[type[OpRun]]:
         >>> model = onnx.parser.parse_model('''
         ...     <ir_version: 9, opset_import: ["": 18]>
         ...     g (float[7] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
-        >>> evaluator = ReferenceEvaluator(model, new_ops=reference_ops())
+        >>> evaluator = ReferenceEvaluator(model, new_ops=get_reference_ops())
         >>> [part.shape for part in evaluator.run(None, {"x": np.zeros(7, np.float32)})]
         [(4,), (3,)]
     """
-    return list(_classes())
+    return list(_make_classes())
 
 
 @cache
-def _classes() -> tuple[type[OpRun], ...]:
+def _make_classes() -> tuple[type[OpRun], ...]:
     from onnx.reference.op_run import OpRun
 
     class SplitOperator(OpRun):
-        """Any operator of the family, in the version that the graph's opset selects."""
+        """A split operator in the version that the opset of the graph selects."""
 
         def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
             untyped = [item.name for item in onnx_node.attribute if not item.type and not item.ref_attr_name]
-            if untyped:  # written before IR version 2, or by a careless tool
+            if untyped:  # from before IR version 2, or from a faulty exporter
                 raise ModelError(
                     f"attribute {untyped[0]!r} of {onnx_node.op_type} has no type",
                     Where(node=node_label(onnx_node), attribute=untyped[0]),
                 )
-            # False keeps OpRun from filling in the defaults of the newest version.
+            # Without a schema, OpRun does not add the attribute defaults of the newest version.
             super().__init__(onnx_node, run_params, schema=schema or False)
-            # Our evaluator knows the place of the graph; onnx's does not.
+            # The evaluator of splitops passes the place of the graph, that of onnx does not.
             self.where = replace(run_params.get("where", Where()), node=node_label(onnx_node))
             opset = run_params["opsets"][onnx_node.domain]
             self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)
             self.names = tuple(onnx_node.output)
-            self.split: NodeSplit | None = None  # made by the first run, unless a function's caller decides
+            self.split: NodeSplit | None = (
+                None  # set in the first run, unless attributes depend on the caller
+            )
 
         def run(
             self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
         ) -> tuple[Any, ...]:
-            # OpRun.run would turn an output that nobody reads into an error, and TypeError into prose.
+            # Overridden, because OpRun.run rejects None for unused outputs and hides TypeErrors.
             if linked_attributes or self.split is None:
-                split = self._stated(linked_attributes)
+                split = self._make_split(linked_attributes)
                 self.split = None if linked_attributes else split
             else:
                 split = self.split
-            parts = read_only(list(split([_tensor(value, self.operator, self.where) for value in args])))
+            parts = read_only(list(split([_to_array(value, self.operator, self.where) for value in args])))
             if self.operator.gives_sequence:
                 return (parts,)
-            # None for an output named "", so that "" goes on meaning an absent input.
+            # None for an output named "", since "" stays the name of absent inputs.
             return tuple(part if name else None for name, part in zip(self.names, parts, strict=True))
 
-        def _stated(self, linked: Mapping[str, Any] | None) -> NodeSplit:
-            attributes = node_attributes(self.onnx_node, linked)
+        def _make_split(self, linked: Mapping[str, Any] | None) -> NodeSplit:
+            attributes = read_node_attributes(self.onnx_node, linked)
             return NodeSplit(self.operator, attributes, outputs=len(self.names), where=self.where)
 
         def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-            raise NotImplementedError("run() serves this operator")
+            raise NotImplementedError("run() replaces this method")
 
     return tuple(
         type(name, (SplitOperator,), {"op_domain": domain}) for domain in _DOMAINS for name in FAMILY[""]
     )
 
 
-def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) -> dict[str, object]:
-    """Return the attributes of a node of the family, as integers and lists of integers.
+def read_node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) -> dict[str, object]:
+    """Return the attributes of a split node: integers, floats or lists of them, which binding checks.
 
-    A number of another type is returned unchanged: binding reports what is wrong with it.
-
-    ``linked`` are the values of the function's attributes, to which attributes refer; one that the caller
-    leaves out is absent.
+    ``linked`` has the attributes of the call of a function, to which attributes in its body refer. An
+    attribute that refers to a missing one is absent.
     """
     from onnx import helper
 
@@ -116,18 +116,18 @@ def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) ->
             found[attribute.name] = helper.get_attribute_value(attribute)
         else:
             raise ModelError(
-                f"attribute {attribute.name!r} of {node.op_type} has no numbers",
+                f"attribute {attribute.name!r} of {node.op_type} is not a number or a list of numbers",
                 Where(node=node_label(node), attribute=attribute.name),
             )
     return found
 
 
 def node_label(node: NodeProto) -> str:
-    """Return the node's name; of an unnamed node, its operator and first output."""
+    """Return the name of a node, or ``Op -> output`` with its first named output if it has no name."""
     return node.name or f"{node.op_type} -> {next(filter(None, node.output), '')}"
 
 
-def _tensor(value: Any, operator: OperatorSchema, where: Where) -> np.ndarray[Any, Any] | None:
+def _to_array(value: Any, operator: OperatorSchema, where: Where) -> np.ndarray[Any, Any] | None:
     if value is None or isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.generic):

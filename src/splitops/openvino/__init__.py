@@ -1,4 +1,4 @@
-"""The OpenVINO dialect: ``Split`` and ``VariadicSplit`` as functions on arrays."""
+"""``Split`` and ``VariadicSplit`` of OpenVINO, as functions on arrays."""
 
 from __future__ import annotations
 
@@ -50,28 +50,27 @@ def split(
     copy: bool | None = None,
     out: Sequence[Any] | None = None,
 ) -> tuple[Any, ...]:
-    """Split an array into equal parts as OpenVINO ``Split`` does.
+    """Split an array into equal parts like OpenVINO ``Split``.
 
     Args:
-        data: array of rank 1 or more, of any OpenVINO element type; nested lists of numbers become a
-            NumPy array.
-        axis: the axis to split, in [-rank, rank - 1]: an integer or a scalar of any integer type.
-        num_splits: the number of parts, at least 1; it must divide the axis.
-        opset: the operation set that selects the version; None is the newest.
-        copy: None or False gives views that share memory with ``data``; True gives independent contiguous
-            parts.
-        out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
-            and returned.
+        data: array of rank 1 or more, of any OpenVINO element type. Nested lists of numbers become a NumPy
+            array.
+        axis: axis to split, in [-rank, rank - 1]: an integer or a scalar of any integer type.
+        num_splits: number of parts, at least 1, which must divide the axis.
+        opset: operation set that selects the version; None is the newest.
+        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
+        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
+            filled and returned.
 
     Returns:
-        The parts; their concatenation along the axis is the data.
+        The parts. Their concatenation along the axis is the data.
 
     Raises:
         TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
         AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
         PartsError: ``parts.divisible``, ``parts.count``.
         OperatorError: ``op.version``, the operation set does not have the operator.
-        ArrayError: ``out`` does not fit, or the array's library is not known.
+        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
         >>> import numpy as np
@@ -119,23 +118,21 @@ def variadic_split(
     copy: bool | None = None,
     out: Sequence[Any] | None = None,
 ) -> tuple[Any, ...]:
-    """Split an array into parts of given lengths as OpenVINO ``VariadicSplit`` does.
+    """Split an array into parts of given lengths like OpenVINO ``VariadicSplit``.
 
     Args:
-        data: array of rank 1 or more, of any OpenVINO element type; nested lists of numbers become a
-            NumPy array.
-        axis: the axis to split, in [-rank, rank - 1]: an integer, or a scalar or shape [1] of any integer
+        data: array of rank 1 or more, of any OpenVINO element type. Nested lists of numbers become a NumPy
+            array.
+        axis: axis to split, in [-rank, rank - 1]: an integer, or an array of shape [] or [1] of any integer
             type.
-        split_lengths: the size of each part, of any integer type; one of them may be -1 and takes what
-            the others leave.
-        opset: the operation set that selects the version; None is the newest.
-        copy: None or False gives views that share memory with ``data``; True gives independent contiguous
-            parts.
-        out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
-            and returned.
+        split_lengths: size of each part, of any integer type. One of them may be -1: the rest of the axis.
+        opset: operation set that selects the version; None is the newest.
+        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
+        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
+            filled and returned.
 
     Returns:
-        The parts; their concatenation along the axis is the data.
+        The parts. Their concatenation along the axis is the data.
 
     Raises:
         TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
@@ -144,7 +141,7 @@ def variadic_split(
             ``lengths.count``, ``lengths.value``.
         RemainderError: ``remainder.negative``, ``remainder.repeated``.
         OperatorError: ``op.version``, the operation set does not have the operator.
-        ArrayError: ``out`` does not fit, or the array's library is not known.
+        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
         >>> import numpy as np
@@ -165,21 +162,21 @@ def infer_split(
     *,
     opset: int | None = None,
 ) -> list[ShapeForm]:
-    """Infer the shapes of the parts that OpenVINO ``Split`` gives.
+    """Infer the shapes of the outputs of OpenVINO ``Split``.
 
     Args:
-        shape: the dimensions of the data, each an integer, a name, an interval ``(lo, hi)`` with ``hi`` None
-            for unbounded, or None for unknown; None where even the rank is unknown.
-        axis: the axis to split; None is not known.
-        num_splits: the number of parts.
-        opset: the operation set that selects the version; None is the newest.
+        shape: dimensions of the data: each an integer, a name, an interval ``(lo, hi)`` in which ``hi`` may
+            be None for unbounded, or None for unknown. None if the rank is unknown.
+        axis: axis to split, or None if it is unknown.
+        num_splits: number of parts.
+        opset: operation set that selects the version; None is the newest.
 
     Returns:
-        The shape of each part, in the same forms. Every outcome lies inside it, and nothing in it can be
-        narrowed.
+        The shape of each part, with dimensions as in ``shape``. These are the narrowest shapes that contain
+        all possible results.
 
     Raises:
-        RuleError: as :func:`splitops.openvino.split`, wherever what is known leaves no valid outcome.
+        RuleError: no valid result is possible; see :func:`splitops.openvino.split`.
         ArrayError: ``shape`` is not a shape.
 
     Examples:
@@ -202,21 +199,21 @@ def infer_variadic_split(
     *,
     opset: int | None = None,
 ) -> list[ShapeForm]:
-    """Infer the shapes of the parts that OpenVINO ``VariadicSplit`` gives.
+    """Infer the shapes of the outputs of OpenVINO ``VariadicSplit``.
 
     Args:
-        shape: the dimensions of the data, as :func:`infer_split` takes them.
-        axis: the axis to split; None is not known.
-        split_lengths: the size of each part, one of them may be -1; an entry of None is not known. None:
-            nothing is known, not even their number.
-        opset: the operation set that selects the version; None is the newest.
+        shape: dimensions of the data, as for :func:`infer_split`.
+        axis: axis to split, or None if it is unknown.
+        split_lengths: size of each part, or None for an unknown size. One of them may be -1. None if their
+            number is unknown.
+        opset: operation set that selects the version; None is the newest.
 
     Returns:
-        The shape of each part, in the same forms; no shapes where their number is not known. Every outcome
-        lies inside them, and nothing in them can be narrowed.
+        The shape of each part, with dimensions as in ``shape``; empty if the number of parts is unknown.
+        These are the narrowest shapes that contain all possible results.
 
     Raises:
-        RuleError: as :func:`splitops.openvino.variadic_split`, wherever no valid outcome is left.
+        RuleError: no valid result is possible; see :func:`splitops.openvino.variadic_split`.
         ArrayError: ``shape`` is not a shape.
 
     Examples:

@@ -1,6 +1,6 @@
-"""Checkpoints of models cut into ranks, merged, and cut anew, with bounded memory.
+"""Shard, merge and reshard checkpoints of models, with bounded memory.
 
-Every placement is a Split or a VariadicSplit along one axis: the same size rules, and a merge is the inverse.
+A tensor is sharded by a Split or VariadicSplit along one axis, with their size rules. A merge is the inverse.
 """
 
 from __future__ import annotations

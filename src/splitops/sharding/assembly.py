@@ -1,4 +1,4 @@
-"""From a checkpoint and a layout to a plan of files: shard, merge and reshard are one list of extents."""
+"""Assembly of the file plan that shard, merge, reshard and refit run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.placements import Laid
 
 
-def file_plan(
+def assemble_files(
     checkpoint: Checkpoint,
     laid: Laid,
     written: Sequence[TargetFile],
@@ -27,9 +27,9 @@ def file_plan(
     out: Path,
     changed: Mapping[str, bytes] = MappingProxyType({}),
 ) -> FilePlan:
-    """Return the plan that writes a folder, which appears whole or not at all.
+    """Return the file plan that writes the tensor files ``laid`` and other files into the folder ``out``.
 
-    The small files go to ``homes``: all of them, or those that are shared, of which some are ``changed``.
+    Sidecar files go to ``homes``: all of them, or only shared ones, with the contents in ``changed``.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))
@@ -65,6 +65,6 @@ def file_plan(
         (targets[0], *inside),
         ExtentCopies(merge_adjacent(Extents.concatenate([Extents(table), Extents.from_extents(extents)]))),
         (),
-        (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
+        (Finish(range(1), lambda _: None),),  # makes the folder durable; no file depends on copied bytes
         checkpoint.warnings,
     )

@@ -1,4 +1,4 @@
-"""The plan ``"auto"``: what a model's configuration declares, for the layout and the quantisation."""
+"""The plan ``"auto"``: sharding rules derived from the configuration of a model."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Any
 
 from splitops.errors import PlanError, shown
 from splitops.sharding.globs import Globs
-from splitops.sharding.quantised import rules_of_module
-from splitops.sharding.tables import declared_plan, engine_plan
+from splitops.sharding.quantised import iter_module_rules
+from splitops.sharding.tables import find_declared_plan, find_engine_plan
 
 
-def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf") -> Mapping[str, Any]:
-    """Return the plan for a model.
+def make_auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf") -> Mapping[str, Any]:
+    """Return the plan document for a model with tensors ``names``.
 
     Examples:
-        >>> for rule in auto_plan({"model_type": "llama"}, ["model.norm.weight", "lm_head.weight"])["rule"]:
+        >>> for rule in make_auto_plan({"model_type": "llama"}, ["lm_head.weight", "x"])["rule"]:
         ...     print(rule)
         {'match': ['lm_head.weight', 'lm_head.bias'], 'hf': 'colwise_gather_output'}
         {'match': '*', 'replicate': True}
     """
-    known = engine_plan(config) if layout == "vllm" else declared_plan(config)
+    known = find_engine_plan(config) if layout == "vllm" else find_declared_plan(config)
     declared = dict[str, str | Mapping[str, Any]](known)
     globs = Globs(f"{glob}.*" if layout == "vllm" else glob for glob in declared)
-    taken: list[list[str]] = [[] for _ in declared]
+    matches: list[list[str]] = [[] for _ in declared]
     for name in names:
         if (found := globs.find(name)) is not None:
-            taken[found[0]].append(name)
+            matches[found[0]].append(name)
     rules: list[Mapping[str, Any]] = []
-    for (glob, said), some in zip(declared.items(), taken, strict=True):
+    for (glob, style), matching in zip(declared.items(), matches, strict=True):
         module = glob.removesuffix(".*")
-        if not some:
+        if not matching:
             continue
-        if not isinstance(said, str):
-            rules.append({"match": [f"{module}.weight", f"{module}.bias"], **said})
+        if not isinstance(style, str):
+            rules.append({"match": [f"{module}.weight", f"{module}.bias"], **style})
         elif module == glob:
-            rules.append({"match": glob, "hf": said})
+            rules.append({"match": glob, "hf": style})
         else:
-            rules += rules_of_module(module, said, some, config)
+            rules += iter_module_rules(module, style, matching, config)
     if not rules:
         raise PlanError(
-            f"no tensor has a name that the plan of this model knows, such as {shown(next(iter(declared)))}: "
-            "write a plan with plan= (--plan FILE)"
+            f"no tensor matches the plan of this model, which has names such as "
+            f"{shown(next(iter(declared)))}: write a plan with plan= (--plan FILE)"
         )
     rules.append({"match": "*", "replicate": True})
     return {"version": 1, "layout": layout, "rule": rules}

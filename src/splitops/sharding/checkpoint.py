@@ -1,6 +1,6 @@
-"""Checkpoints: the tensors of a model's folder, and where their bytes are. No file is trusted unchecked.
+"""Reader of checkpoints: the tensors of a model's folder, and their places in files. Files are untrusted.
 
-A folder has ``model.safetensors``, or an index with its shards, or one ONNX model with external data.
+A folder contains ``model.safetensors``, or an index with its shards, or one ONNX model with external data.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from splitops.files.tensors import StoredTensor, locate_tensors
 from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
-_MOST_GAPS: Final = 64 << 20
+_MAX_GAPS: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """A file of a checkpoint as it is, or was, before it was cut.
+    """A tensor file of the unsharded checkpoint. Its literals are the bytes outside of tensors, by offset.
 
-    Its literals are by offset the bytes of no tensor, such as the header. Files of ranks have its metadata.
+    The files of ranks have the same safetensors ``metadata``.
     """
 
     name: str
@@ -44,21 +44,21 @@ class WholeFile:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Whole tensors, in files as they are or in those of ranks.
+    """The unsharded tensors of a checkpoint, and the places of their bytes in its own files or in ranks.
 
     Attributes:
-        name: what messages call it.
-        files: the files of the whole checkpoint.
-        tensors: whole ones; ``file`` is a position in ``files``, ``offset`` in that file. Types are those of
-            safetensors.
-        sources: the files that hold the bytes.
-        held: extents from ``sources`` to tensors, whose positions are the targets, in their order; None where
-            ``sources`` are ``files``, so that the tensors say it themselves.
-        others: small files.
-        config: the content of ``config.json``; empty without one.
-        tied: tensors that have the very bytes of another one, with its name.
-        plan: the plan that they were cut by, where they are of ranks.
-        warnings: what is not copied.
+        name: name in messages.
+        files: files of the unsharded checkpoint.
+        tensors: the unsharded tensors, with safetensors types. ``file`` is an index into ``files``,
+            ``offset`` an offset in that file.
+        sources: files that store the bytes.
+        held: extents from ``sources`` to tensors, ordered by the index of the tensor, which is the target.
+            None if ``sources`` are ``files``, so that ``tensors`` have the offsets.
+        others: sidecar files.
+        config: content of ``config.json``; empty without one.
+        tied: names of tensors that share all bytes with another one, and the name of that one.
+        plan: the document of the plan by which ranks were sharded, or None.
+        warnings: messages on files that are not copied.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Checkpoint:
         return f"Checkpoint({self.name}: {count_of(len(self.tensors), 'tensor')})"
 
     def place_of(self, index: int) -> Extent:
-        """Return where the bytes of a tensor are that no cut goes through, such as a scalar."""
+        """Return the extent of a tensor that is stored in one piece, such as a scalar."""
         if self.held is None:
             tensor = self.tensors[index]
             return make_contiguous(tensor.file, tensor.offset, 0, 0, tensor.size)
@@ -84,13 +84,13 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = False) -> Checkpoint:
-    """Read a checkpoint; of its files the headers, and of small ones nothing yet.
+    """Read the headers of an unsharded checkpoint: a folder or an .onnx file.
 
     ``strict`` rejects a folder with tensor files that do not belong to the model.
     """
     folder = DataFolder(path if path.is_dir() else path.parent, allow_links)
     if path.suffix == ".onnx" and not path.is_dir():
-        return _onnx(LocalFile(path, allow_links=allow_links), (), strict=strict)
+        return _read_onnx(LocalFile(path, allow_links=allow_links), (), strict=strict)
     if not path.is_dir():
         advice = advise_on_pickles([path.name])
         what = f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model"
@@ -101,16 +101,16 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
     if main is None:
         if len(models) != 1:
             advice = advise_on_pickles(names)
-            what = f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model"
+            what = f"{shown_path(path)} contains no model.safetensors, no *{INDEX} and no ONNX model"
             raise PlanError(f"{what}{'. ' * bool(advice)}{advice}")
-        return _onnx(LocalFile(models[0], folder), names, strict=strict)
+        return _read_onnx(LocalFile(models[0], folder), names, strict=strict)
     contents, said = read_shards(LocalFile(main, folder))
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     sources: list[Source] = []
     for number, (name, found) in enumerate(contents.items()):
         source = found.sources[0]
-        files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
+        files.append(WholeFile(name, source.size, _read_gaps(source, found.tensors), found.metadata))
         tensors += found.tensors if number == 0 else [t.move_to_file(number) for t in found.tensors]
         sources.append(source)
     others, left, strays = find_other_files(folder, names, contents, (main,))
@@ -122,40 +122,40 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
         tuple(tensors),
         tuple(sources),
         others=others,
-        config=config_of(others),
+        config=read_config(others),
         warnings=warnings,
     )
 
 
-def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
-    """Return the bytes of a file outside its tensors, without runs of zeros."""
+def _read_gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
+    """Return the bytes between the tensors of a file, with their offsets. Gaps of zeros are left out."""
     places = locate_tensors([tensor for tensor in tensors if tensor.size])[:, 1:]
     places = places[np.argsort(places[:, 0])]
     begins = np.append(places[:, 0], source.size)
     reached = np.maximum.accumulate(np.append(0, places.sum(1)))
     gaps = np.flatnonzero(begins > reached)
     total = int((begins - reached)[gaps].sum())
-    if total > _MOST_GAPS + 2 * 100_000_000:
-        raise PlanError(f"{source.name} has {total} bytes and more that are in no tensor")
+    if total > _MAX_GAPS + 2 * 100_000_000:
+        raise PlanError(f"{source.name} has at least {total} bytes outside of its tensors")
     stretches = zip(reached[gaps].tolist(), begins[gaps].tolist(), strict=True)
     found = [(at, source.read(at, end - at)) for at, end in stretches]
     return tuple((at, data) for at, data in found if data.strip(b"\0"))
 
 
-def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
-    """Return the content of `config.json`; nothing without one."""
+def read_config(others: Sequence[Other]) -> Mapping[str, Any]:
+    """Return the content of ``config.json``; empty without one."""
     for other in others:
         if other.name == "config.json":
             content = other.source.read(0, other.source.size)
-            found = parse(content, other.source.name, infinite=True)  # as transformers writes it
+            found = parse(content, other.source.name, infinite=True)  # transformers writes Infinity
             if not isinstance(found, dict):
-                raise PlanError(f"{other.source.name} is not an object of JSON")
+                raise PlanError(f"{other.source.name} is not a JSON object")
             return found
     return {}
 
 
-def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint:
-    """Read an ONNX model: its external tensors are cut, the model itself is copied."""
+def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint:
+    """Read an ONNX model. Its external tensors are the checkpoint, and the model itself is a sidecar file."""
     path = model.path
     try:
         contents = get_format("onnx").read(model)
@@ -164,18 +164,18 @@ def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint
     form = get_format("safetensors")
     used = sorted({tensor.file for tensor in contents.tensors})
     if not used:
-        raise PlanError(f"{shown_path(path)} has no tensors in files beside it")
+        raise PlanError(f"{shown_path(path)} has no external tensors")
     position = {file: number for number, file in enumerate(used)}
     files = []
     for file in used:
         source = contents.sources[file]
         name = source.path.relative_to(path.parent).as_posix()
         own = [tensor for tensor in contents.tensors if tensor.file == file]
-        files.append(WholeFile(check_file_name(name), source.size, _gaps(source, own)))
+        files.append(WholeFile(check_file_name(name), source.size, _read_gaps(source, own)))
     tensors = [form.taken(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
-    tied = _tied(tensors)
+    tied = _find_tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
-    warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
+    warnings = [f"{inside} tensors inside of {shown(path.name)} are not sharded"] if inside else []
     folder = DataFolder(path.parent, model.allow_links)
     others, left, strays = find_other_files(folder, names, [path.name, *(file.name for file in files)])
     warnings += warn_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
@@ -185,19 +185,19 @@ def _onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint
         tuple(tensor for tensor in tensors if tensor.name not in tied),
         tuple(contents.sources[file] for file in used),
         others=(Other(check_file_name(path.name), contents.sources[0], shared=False), *others),
-        config=config_of(others),
+        config=read_config(others),
         tied=tied,
         warnings=(*warnings, *left),
     )
 
 
-def _tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
-    """Return the tensors that have the very bytes of another one of the same shape and type."""
+def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
+    """Return the names of tensors that share all bytes with another one, and the name of that one."""
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.name))
     tied: dict[str, str] = {}
     for before, tensor in pairwise(ordered):
         if (before.file, before.offset) == (tensor.file, tensor.offset):
             if (before.shape, before.code) != (tensor.shape, tensor.code):
-                raise PlanError(f"{tensor.label} has the bytes of {before.label} in another shape or type")
+                raise PlanError(f"{tensor.label} and {before.label} share bytes, but not type and shape")
             tied[tensor.name] = tied.get(before.name, before.name)
     return tied

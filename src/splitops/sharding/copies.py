@@ -1,4 +1,4 @@
-"""Copies of the same bytes on several ranks: checked to be equal before one of them is used."""
+"""Copies of the same elements on several ranks: compares them and keeps one."""
 
 from __future__ import annotations
 
@@ -17,27 +17,24 @@ _BLOCK: Final = 1 << 20
 
 
 def prove_equal(label: str, one: Source, kept: Extent, other: Source, copy: Extent) -> None:
-    """Reject a copy that differs from the one that is kept, of runs as long; a block of each is in memory."""
-    if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # rows of a byte each
+    """Check block by block that two stored copies of the same elements are equal."""
+    if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # contiguous
         kept, copy = (each._replace(stride=1, run=1, runs=each.bytes) for each in (kept, copy))
     step = max(1, _BLOCK // max(kept.stride, copy.stride))
     for row in range(0, kept.runs, step):
         count = min(step, kept.runs - row)
-        if not np.array_equal(_rows(one, kept, row, count), _rows(other, copy, row, count)):
-            raise PlanError(f"{label}: the copies in {one.name} and {other.name} differ, so neither is taken")
+        if not np.array_equal(_read_runs(one, kept, row, count), _read_runs(other, copy, row, count)):
+            raise PlanError(f"{label}: the copies in {one.name} and {other.name} differ")
 
 
-def _rows(source: Source, extent: Extent, row: int, count: int) -> npt.NDArray[Any]:
+def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDArray[Any]:
     size = (count - 1) * extent.stride + extent.run
     data = np.frombuffer(source.read(extent.offset + row * extent.stride, size), np.uint8)
     return np.lib.stride_tricks.as_strided(data, (count, extent.run), (extent.stride, 1), writeable=False)
 
 
-def each_once(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
-    """Return each place of tensors once, from the first that has it, in the order of the tensors.
-
-    Targets of extents are positions of tensors. Copies of one place are proved to be equal.
-    """
+def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
+    """Keep the first of all extents with equal targets, in the order of targets, which are tensor indices."""
     places = extents.table[:, 3:].copy()
     places[places[:, 4] == 1, 2] = 0  # the stride of a single run
     order = np.lexsort((places[:, 2], places[:, 4], places[:, 3], places[:, 1], places[:, 0]))

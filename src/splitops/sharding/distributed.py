@@ -1,4 +1,4 @@
-"""Distributed checkpoints that PyTorch wrote as safetensors, read without live ranks."""
+"""Reader of distributed checkpoints that PyTorch has written as safetensors files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from splitops.files.sources import LocalFile, Source
 from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
-from splitops.sharding.boxes import Box, box_extents, prove_boxes
-from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
-from splitops.sharding.copies import each_once
+from splitops.sharding.boxes import Box, locate_box, prove_boxes
+from splitops.sharding.checkpoint import Checkpoint, WholeFile, read_config
+from splitops.sharding.copies import deduplicate
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
 from splitops.sharding.placements import laid_file
@@ -27,11 +27,11 @@ from splitops.sharding.placements import laid_file
 _SINGLE: Final = "model.safetensors"
 _METADATA: Final = {"format": "pt"}
 _PICKLED: Final = re.compile(r".*_rank\d+\.bin")
-"""What accelerate names the shards of FSDP that it saves without PyTorch's distributed checkpoints."""
+"""File names of accelerate for shards of FSDP that are not distributed checkpoints of PyTorch."""
 
 
 class _Saved(NamedTuple):
-    """A tensor of a file, where it is in a whole, the position of its file, and the part that that is of."""
+    """A stored piece of a tensor, its box there, the index of its file, and the number of its part."""
 
     tensor: StoredTensor
     box: Box
@@ -40,7 +40,7 @@ class _Saved(NamedTuple):
 
 
 class _Text(Source):
-    """A small file that is made anew, as a source."""
+    """The content of a new sidecar file, as a source."""
 
     def __init__(self, path: Path, text: bytes) -> None:
         self.path, self._text = path, text
@@ -54,23 +54,23 @@ class _Text(Source):
 
 
 def is_distributed(path: Path) -> bool:
-    """Return whether a path is a folder with files that PyTorch's writer names so."""
+    """Return whether a path is a folder with files named as in distributed checkpoints of PyTorch."""
     return path.is_dir() and any(NAME.fullmatch(entry.name) for entry in path.iterdir())
 
 
 def reject_pickled(path: Path) -> None:
-    """Reject a folder with the pickled files of PyTorch's checkpoints, with what converts them."""
+    """Reject a folder with pickled checkpoints of PyTorch, with the command that converts them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
-    name, unread = shown_path(path), "which could run any code and are not read"
+    name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
         raise PlanError(
-            f"{name} holds pickled .distcp files, {unread}: "
-            f"`accelerate merge-weights {name} OUT` makes safetensors of them, `python -m "
-            f"torch.distributed.checkpoint.format_utils dcp_to_torch {name} OUT.pt` a file of PyTorch"
+            f"{name} contains pickled .distcp files, {unread}: convert them to safetensors with "
+            f"`accelerate merge-weights {name} OUT`, or to a file of PyTorch with `python -m "
+            f"torch.distributed.checkpoint.format_utils dcp_to_torch {name} OUT.pt`"
         )
     if any(_PICKLED.fullmatch(each) for each in names):
         raise PlanError(
-            f"{name} holds pickled .bin files of ranks, {unread}: load them with accelerate, and save the "
+            f"{name} contains pickled .bin files of ranks, {unread}: load them with accelerate, and save the "
             "state with use_dcp=True or as FULL_STATE_DICT"
         )
 
@@ -78,10 +78,10 @@ def reject_pickled(path: Path) -> None:
 def read_distributed(
     path: Path, *, like: Checkpoint | None = None, allow_links: bool = False, strict: bool = False
 ) -> Checkpoint:
-    """Read a distributed checkpoint, as the files of ``like`` if there is one.
+    """Read a distributed checkpoint. It gets the files of ``like``, or one file per part.
 
-    Without it, a tensor ends where its last piece does: a lost file cannot be seen there. ``strict`` rejects
-    a folder with other tensor files.
+    Without ``like``, the size of a tensor is the end of its last piece, so a missing file at the end cannot
+    be detected. ``strict`` rejects a folder with other tensor files.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
@@ -90,40 +90,42 @@ def read_distributed(
     sources = [LocalFile(name, folder) for name in files]
     pieces: dict[str, list[_Saved]] = {}
     for number, (name, source) in enumerate(zip(files, sources, strict=True)):
-        for piece in _pieces(source, name, number):
+        for piece in _iter_pieces(source, name, number):
             pieces.setdefault(piece.tensor.name, []).append(piece)
     others, left, strays = find_other_files(folder, names, files, [n for n in names if n.endswith(INDEX)])
     main = f"the distributed files of {shown_path(path)}"
     warnings = (*warn_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:
-        wholes, made, index = _laid_out(pieces, path)
+        wholes, made, index = _lay_out_files(pieces, path)
         _prove_index(others, {tensor.name: tensor for tensor in wholes})
         others = (*(other for other in others if not other.name.endswith(INDEX)), *index)
     else:
         wholes, made, others = list(like.tensors), list(like.files), like.others
         _prove_like(pieces, like)
     found = [
-        extent for index, tensor in enumerate(wholes) for extent in _held(index, tensor, pieces[tensor.name])
+        extent
+        for index, tensor in enumerate(wholes)
+        for extent in _iter_extents(index, tensor, pieces[tensor.name])
     ]
     return Checkpoint(
         shown_path(path),
         tuple(made),
         tuple(wholes),
         tuple(sources),
-        each_once(wholes, Extents.from_extents(found), sources),
+        deduplicate(wholes, Extents.from_extents(found), sources),
         others,
-        config_of(others),
-        warnings=(*warnings, *_lost(files)),
+        read_config(others),
+        warnings=(*warnings, *_warn_of_missing(files)),
     )
 
 
-def _pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
-    """Yield the pieces in a file, with where they begin by its metadata."""
+def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
+    """Yield the pieces in a file. Their offsets in the complete tensors are in its metadata."""
     contents = get_format("safetensors").read(source)
     stated = contents.metadata.get(INFO)
     info = parse(stated.encode(), f"{source.name}: {INFO}") if stated is not None else None
     if not isinstance(info, dict):
-        raise PlanError(f"{source.name} has no {INFO}: it is of no distributed checkpoint")
+        raise PlanError(f"{source.name} has no {INFO}: it is not part of a distributed checkpoint")
     match = NAME.fullmatch(file)
     assert match is not None
     for tensor in contents.tensors:
@@ -135,18 +137,19 @@ def _pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
             and all(type(at) is int and 0 <= at < 1 << 62 for at in begin)
         ):
             raise PlanError(
-                f"{source.name}: {tensor.label} of shape {brief(tensor.shape)} begins at {shown(begin)}"
+                f"{source.name}: {tensor.label} of shape {brief(tensor.shape)} has the invalid offsets "
+                f"{shown(begin)}"
             )
         yield _Saved(tensor, Box(tuple(begin), tensor.shape), number, int(match[2]))
 
 
-def _whole(pieces: Sequence[_Saved]) -> StoredTensor:
-    """Return the tensor that pieces make up, at no place yet."""
+def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
+    """Return the complete tensor of pieces, without a place in a file."""
     first = pieces[0].tensor
     for piece in pieces:
         if (piece.tensor.code, len(piece.box.shape)) != (first.code, len(first.shape)):
             raise PlanError(
-                f"{first.label} is {first.code} of rank {len(first.shape)} in one file, and not in another"
+                f"{first.label} is {first.code} of rank {len(first.shape)} in one file, but not in another"
             )
     shape = tuple(max(ends) for ends in zip(*(piece.box.end for piece in pieces), strict=True))
     try:
@@ -155,13 +158,13 @@ def _whole(pieces: Sequence[_Saved]) -> StoredTensor:
         raise PlanError(str(error)) from error
 
 
-def _laid_out(
+def _lay_out_files(
     pieces: dict[str, list[_Saved]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[Other]]:
-    """Return the tensors in files of their own: one for each part, and the index of several."""
+    """Lay out tensors in one file per part. Return tensors, files, and the index if there are several."""
     by_part: dict[int, list[StoredTensor]] = {}
     for found in pieces.values():
-        by_part.setdefault(min(piece.part for piece in found), []).append(_whole(found))
+        by_part.setdefault(min(piece.part for piece in found), []).append(_join_pieces(found))
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
@@ -180,12 +183,12 @@ def _laid_out(
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
-def _held(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) -> Iterator[Extent]:
-    """Yield the bytes of a tensor, also those that several pieces have."""
+def _iter_extents(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) -> Iterator[Extent]:
+    """Yield the extents of all pieces to a tensor. They may overlap only if two pieces have the same box."""
     try:
         prove_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
         for piece in pieces:
-            for extent in box_extents(tensor, piece.box, piece.source, piece.tensor.offset):
+            for extent in locate_box(tensor, piece.box, piece.source, piece.tensor.offset):
                 yield extent._replace(target=index)
     except PlanError as error:
         raise PlanError(f"{tensor.label}: {error.message}") from error
@@ -194,7 +197,7 @@ def _held(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) -> Iterato
 def _prove_names(found: Collection[str], wanted: Collection[str], where: str) -> None:
     missing = next((name for name in wanted if name not in found), None)
     if missing is not None:
-        raise PlanError(f"tensor {shown(missing)} of {where} is in no file")
+        raise PlanError(f"tensor {shown(missing)} of {where} is missing in all files")
 
 
 def _prove_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
@@ -202,14 +205,15 @@ def _prove_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
     for name, found in pieces.items():
         if name not in own:
             raise PlanError(f"tensor {shown(name)} is not in {like.name}")
-        whole = _whole(found)
+        whole = _join_pieces(found)
         if (whole.code, len(whole.shape)) != (own[name].code, len(own[name].shape)):
-            raise PlanError(f"{own[name].label} is {own[name].code} {brief(own[name].shape)} in {like.name}")
+            kinds = [f"{each.code} {brief(each.shape)}" for each in (whole, own[name])]
+            raise PlanError(f"{own[name].label} is {kinds[0]}, but {kinds[1]} in {like.name}")
     _prove_names(pieces, own, like.name)
 
 
 def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> None:
-    """Compare what was found with the index beside it, if there is one."""
+    """Check that the index in the same folder, if there is one, names the same tensors and bytes."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue
@@ -218,13 +222,13 @@ def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> N
         held = sum(tensors[name].size for name in stated)
         if type(total) is int and total != held:
             raise PlanError(
-                f"{other.source.name} declares {total} bytes of tensors, and the files have {held}"
+                f"{other.source.name} declares {total} bytes of tensors, but the files have {held}"
             )
 
 
-def _lost(files: Sequence[str]) -> list[str]:
-    """Return the missing numbers in the names of the files, which may be none."""
+def _warn_of_missing(files: Sequence[str]) -> list[str]:
+    """Return a warning if rank numbers are missing in the file names."""
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)
-    return [f"no file of ranks {brief(holes)}, which may have held nothing"] if holes else []
+    return [f"no files of ranks {brief(holes)}, which may have had no tensors"] if holes else []

@@ -1,4 +1,4 @@
-"""Documents from outside, in JSON or TOML: bounded, and checked against a schema in the package."""
+"""Reader of untrusted JSON and TOML documents, and their validation against the schemas in this package."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from splitops.ground.schemas import find_problem
 
 
 @cache
-def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of document: ``"plan"`` or ``"manifest"``."""
+def get_schema(name: str) -> dict[str, Any]:
+    """Return the JSON schema of a kind of document: ``"plan"``, ``"manifest"`` or ``"refit"``."""
     found: dict[str, Any] = json.loads(files(__package__).joinpath(f"{name}.schema.json").read_text("utf-8"))
     return found
 
 
 def read(path: Path, *, limit: int = 16 << 20) -> Any:
-    """Read a document that the caller names: of JSON, or of TOML where its name ends so."""
+    """Read a TOML document if the extension is .toml, otherwise JSON, of at most ``limit`` bytes."""
     try:
         return parse(read_bounded(path, limit=limit), shown_path(path), toml=path.suffix.lower() == ".toml")
     except ModelError as error:
@@ -30,7 +30,7 @@ def read(path: Path, *, limit: int = 16 << 20) -> Any:
 
 
 def read_inside(folder: DataFolder, name: str, *, limit: int) -> Any:
-    """Read a document of JSON in a folder."""
+    """Read a JSON document in a folder, of at most ``limit`` bytes."""
     try:
         return parse(folder.read(name, limit=limit), shown_path(folder.path / name))
     except ModelError as error:
@@ -38,9 +38,9 @@ def read_inside(folder: DataFolder, name: str, *, limit: int) -> Any:
 
 
 def parse(content: bytes, name: str, *, toml: bool = False, infinite: bool = False) -> Any:
-    """Return what a document says; a key that appears twice is an error, as in TOML.
+    """Parse a document. A repeated key is an error. ``infinite`` allows NaN and infinity in JSON.
 
-    ``infinite`` allows NaN and infinity in JSON.
+    ``name`` is the file name in messages.
     """
     try:
         return parse_toml(content) if toml else parse_json(content, infinite=infinite)
@@ -50,8 +50,8 @@ def parse(content: bytes, name: str, *, toml: bool = False, infinite: bool = Fal
 
 
 def validate(value: Any, kind: str, name: str) -> None:
-    """Check a document against the schema of its kind."""
-    found = find_problem(value, schema(kind))
+    """Check a document against the schema of its kind; a PlanError names the first problem."""
+    found = find_problem(value, get_schema(kind))
     if found is not None:
         place, what = found
         raise PlanError(f"{name}: {place.lstrip('.') or 'the document'} {what}")

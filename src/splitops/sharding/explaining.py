@@ -1,4 +1,4 @@
-"""What each rank holds: the tensors of a plan that are cut alike, as rows of data, and a picture of them."""
+"""Tables and diagrams of a shard plan: which rank stores which elements."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import brief, format_bytes, one_line
-from splitops.explain.canvas import FIELD, FONT, Canvas, printable
-from splitops.explain.palette import colour
+from splitops.explain.canvas import FIELD, FONT, Canvas, make_printable
+from splitops.explain.palette import get_colour
 from splitops.ground.records import select_json_values
 from splitops.sharding.cuts import Cut
-from splitops.sharding.globs import matched
+from splitops.sharding.globs import match_glob
 from splitops.sharding.planning import ShardPlan
 
 _LEFT: Final = 10
 _BAR: Final = 74
 _GAP: Final = 10
 _LINE: Final = 26
-_MOST_RANKS: Final = 16
-_MOST_ROWS: Final = 200
+_MAX_RANKS: Final = 16
+_MAX_ROWS: Final = 200
 HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Tensors of one rule, type and shape, with the globs that name them and the bytes of all by rank.
+    """The tensors of one rule, type and shape, and the bytes of all of them by rank.
 
-    The cut of tensors that go whole to one rank each is that of the first.
+    If each tensor is on another rank, ``cut`` is that of the first one.
     """
 
     rule: int
@@ -41,15 +41,15 @@ class Row:
     bytes: tuple[int, ...]
 
     @property
-    def places(self) -> bool:
-        """Whether each tensor goes whole to one rank."""
+    def is_assigned(self) -> bool:
+        """Whether each tensor is stored unsharded on one rank."""
         return self.cut.axis is None and any(shard is None for shard in self.cut.shards)
 
     @property
     def sizes(self) -> str:
-        """The sizes of the cut axis by rank, equal ones counted, with the pieces of fused sections."""
+        """The sizes along the axis, such as "2 x 4 + 1 x 3", and those of pieces of fused sections."""
         if self.cut.axis is None:
-            return "one rank each" if self.places else "whole"
+            return "one rank each" if self.is_assigned else "whole"
         shards = [shard for shard in self.cut.shards if shard is not None]
         text = " + ".join(f"{count} x {size}" for size, count in Counter(s.size for s in shards).items())
         fused = max(shards, key=lambda shard: len(shard.pieces))
@@ -59,29 +59,29 @@ class Row:
 
     @property
     def repeats(self) -> str:
-        """What more than one rank holds, on how many of them, and what is padded."""
+        """The elements of the axis that several ranks store, with the number of ranks, and the padding."""
         if self.cut.axis is None:
-            return "" if self.places or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
+            return "" if self.is_assigned or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
         held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
         counts = Counter((piece.begin, piece.size) for piece in held)
-        said = []
-        most = max(counts.values(), default=1)
-        if most > 1:
-            own = sum(size for (_, size), count in counts.items() if count > 1)
-            said.append(f"{own} of {self.shape[self.cut.axis]} on {most}")
+        notes = []
+        copies = max(counts.values(), default=1)
+        if copies > 1:
+            repeated = sum(size for (_, size), count in counts.items() if count > 1)
+            notes.append(f"{repeated} of {self.shape[self.cut.axis]} on {copies}")
         if self.cut.padded:
-            said.append(f"{self.cut.padded - self.shape[self.cut.axis]} padded")
-        return "; ".join(said)
+            notes.append(f"{self.cut.padded - self.shape[self.cut.axis]} padded")
+        return "; ".join(notes)
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What a table says of them, under :data:`HEADING`; the bytes are those of the largest rank."""
+        """The cells of a table with :data:`HEADING`. The bytes are those of the largest rank."""
         axis = "" if self.cut.axis is None else str(self.cut.axis)
         names, kind = f"{len(self.tensors)} x {one_line(self.match, 60)}", f"{self.dtype} {self.shape}"
         return names, kind, axis, self.sizes, str(max(self.bytes)), self.repeats
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
+        """Return values for JSON."""
         return {
             **select_json_values(self, "rule", "match"),
             "tensors": len(self.tensors),
@@ -89,13 +89,13 @@ class Row:
             **select_json_values(self, "dtype", "shape"),
             "axis": self.cut.axis,
             "sizes": self.sizes,
-            "shards": [] if self.places else select_json_values(self.cut, "shards")["shards"],
+            "shards": [] if self.is_assigned else select_json_values(self.cut, "shards")["shards"],
             **select_json_values(self, "repeats", "bytes"),
         }
 
 
-def rows_of(plan: ShardPlan) -> list[Row]:
-    """Return what a plan does, in the order of its rules; tensors that are cut alike are one row."""
+def make_rows(plan: ShardPlan) -> list[Row]:
+    """Group the tensors of a plan by rule, type and shape, in the order of the rules."""
     groups: dict[tuple[int, str, tuple[int, ...]], list[int]] = {}
     held = plan.placements
     for index, (rule, tensor) in enumerate(zip(plan.rules, held.tensors, strict=True)):
@@ -104,47 +104,48 @@ def rows_of(plan: ShardPlan) -> list[Row]:
     for (number, code, shape), members in sorted(groups.items(), key=lambda item: item[0][0]):
         names = tuple(held.tensors[i].name for i in members)
         globs = plan.rules[members[0]].match
-        match = ", ".join(glob for glob in globs if any(matched(glob, name) is not None for name in names))
-        made.append(Row(number, match, names, code, shape, held.cuts[members[0]], held.rank_bytes(members)))
+        match = ", ".join(glob for glob in globs if any(match_glob(glob, name) is not None for name in names))
+        cut, total = held.cuts[members[0]], held.sum_rank_bytes(members)
+        made.append(Row(number, match, names, code, shape, cut, total))
     return made
 
 
 def draw(plan: ShardPlan) -> str:
-    """Draw what each rank holds, as a self-contained SVG document.
+    """Draw which rank stores which elements, as a self-contained SVG document.
 
-    Tensors that are cut alike share a line of bars, one for each rank: the whole axis, with what the rank
-    holds of it in the rank's colour.
+    Each :class:`Row` is a line with one bar per rank. A bar is the complete axis, and the elements of the
+    rank have its colour.
     """
-    rows = rows_of(plan)
-    shown, ranks = rows[:_MOST_ROWS], min(plan.ranks, _MOST_RANKS)
+    rows = make_rows(plan)
+    shown, ranks = rows[:_MAX_ROWS], min(plan.ranks, _MAX_RANKS)
     width = max(_LEFT + ranks * (_BAR + _GAP), 340)
     more = f", the first {ranks} drawn" if ranks < plan.ranks else ""
     heading = f"{len(plan.placements.tensors)} tensors on {plan.ranks} ranks{more}"
     canvas = Canvas(heading)
-    canvas.text(10, 18, heading, size=12)
+    canvas.add_text(10, 18, heading, size=12)
     for rank in range(ranks):
-        said = f"{rank}: {format_bytes(plan.rank_bytes[rank])}"
-        canvas.text(_LEFT + rank * (_BAR + _GAP), _LINE + 18, said, size=12)
+        label = f"{rank}: {format_bytes(plan.rank_bytes[rank])}"
+        canvas.add_text(_LEFT + rank * (_BAR + _GAP), _LINE + 18, label, size=12)
     for line, row in enumerate(shown, 1):
         top = 2 * line * _LINE
         text = f"{len(row.tensors)} x {row.match} {brief(row.shape)}"
-        canvas.text(10, top + 15, text if len(text) <= 58 else f"{text[:55]}...", size=12)
+        canvas.add_text(10, top + 15, text if len(text) <= 58 else f"{text[:55]}...", size=12)
         for rank in range(ranks):
-            _cell(canvas, row, rank, _LEFT + rank * (_BAR + _GAP), top + 20)
-    return canvas.document(width, 2 * _LINE * (len(shown) + 1))
+            _draw_bar(canvas, row, rank, _LEFT + rank * (_BAR + _GAP), top + 20)
+    return canvas.to_document(width, 2 * _LINE * (len(shown) + 1))
 
 
-def _cell(canvas: Canvas, row: Row, rank: int, left: float, top: float) -> None:
-    canvas.rect(left, top, _BAR, 18, FIELD)
-    for begin, end in _held(row, rank):
+def _draw_bar(canvas: Canvas, row: Row, rank: int, left: float, top: float) -> None:
+    canvas.add_rect(left, top, _BAR, 18, FIELD)
+    for begin, end in _find_ranges(row, rank):
         width = max(0.5, (end - begin) * _BAR)
-        said = f"rank {rank}: {row.bytes[rank]} bytes"
-        canvas.rect(left + begin * _BAR, top, width, 18, colour(rank), title=said)
+        title = f"rank {rank}: {row.bytes[rank]} bytes"
+        canvas.add_rect(left + begin * _BAR, top, width, 18, get_colour(rank), title=title)
 
 
-def _held(row: Row, rank: int) -> Sequence[tuple[float, float]]:
-    """Return which parts a rank holds of what a row's bar stands for, from 0 to 1."""
-    if row.places:  # the bar is all of the tensors
+def _find_ranges(row: Row, rank: int) -> Sequence[tuple[float, float]]:
+    """Return the ranges of a bar, from 0 to 1, that a rank stores."""
+    if row.is_assigned:  # the bar represents the bytes of all tensors, not an axis
         total = max(1, sum(row.bytes))
         begin = sum(row.bytes[:rank]) / total
         return [(begin, begin + row.bytes[rank] / total)] if row.bytes[rank] else []
@@ -155,11 +156,11 @@ def _held(row: Row, rank: int) -> Sequence[tuple[float, float]]:
     return [(piece.begin / size, (piece.begin + piece.size) / size) for piece in shard.pieces]
 
 
-def page(plan: ShardPlan) -> str:
-    """Return the picture and the table as one HTML document."""
+def make_page(plan: ShardPlan) -> str:
+    """Return the diagram and the table of a plan as one HTML document."""
     cells = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(printable(cell))}</td>" for cell in cells) + "</tr>"
-        for cells in ((str(row.rule), row.match, *row.cells) for row in rows_of(plan))
+        "<tr>" + "".join(f"<td>{html.escape(make_printable(cell))}</td>" for cell in cells) + "</tr>"
+        for cells in ((str(row.rule), row.match, *row.cells) for row in make_rows(plan))
     )
     head = "".join(f"<th>{name}</th>" for name in ("rule", "match", *HEADING))
     return (

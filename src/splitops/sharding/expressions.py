@@ -1,4 +1,4 @@
-"""Arithmetic in plans: integers, names, ``+ - * //`` and parentheses; parsed, never evaluated as code."""
+"""Integer expressions in plans: numbers, names, ``+ - * //`` and parentheses. They are not run as code."""
 
 from __future__ import annotations
 
@@ -21,71 +21,71 @@ _DEFAULTS: Final = {
     "head_dim": "hidden_size // num_attention_heads",
     "num_key_value_heads": "num_attention_heads",
 }
-"""What a configuration leaves out where it follows from the rest, as transformers has it."""
+"""Defaults of transformers for keys that a configuration omits."""
 
 
 class Names:
-    """The names that a plan's expressions may use: its variables first, then those of the configuration.
+    """The names in expressions of a plan: its variables, then the integers of ``config.json``.
 
     Examples:
         >>> names = Names({"q": "num_attention_heads * head_dim"}, {"num_attention_heads": 4, "head_dim": 8})
-        >>> names.value("2 * q")
+        >>> names.evaluate("2 * q")
         64
     """
 
     def __init__(self, variables: Mapping[str, int | str], config: Mapping[str, Any]) -> None:
-        """Take variables, and a model's ``config.json``; of a larger one, the part about text."""
+        """Define names from variables, then from a configuration, then from its ``text_config``."""
         inner = config.get("text_config")
         self._config = {**inner, **config} if isinstance(inner, Mapping) else config
         self._variables = variables
         self._known: dict[str, int] = {}
         self._open: list[str] = []
 
-    def value(self, expression: int | str) -> int:
+    def evaluate(self, expression: int | str) -> int:
         """Return the value of an expression."""
         if isinstance(expression, int):
-            return _bounded(expression, str(expression))
+            return _check_range(expression, str(expression))
         try:
             tree = (
                 ast.parse(expression.strip(), mode="eval").body if len(expression) <= _LONGEST else ast.Pass()
             )
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             tree = ast.Pass()
-        return self._of(tree, expression)
+        return self._evaluate_node(tree, expression)
 
-    def _of(self, node: ast.AST, text: str) -> int:
+    def _evaluate_node(self, node: ast.AST, text: str) -> int:
         match node:
             case ast.Constant(value=int(value)) if not isinstance(value, bool):
-                return _bounded(value, text)
+                return _check_range(value, text)
             case ast.Name(id=name):
-                return self._named(name)
+                return self._evaluate_name(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._of(operand, text)
+                return -self._evaluate_node(operand, text)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-                one, other = self._of(left, text), self._of(right, text)
+                one, other = self._evaluate_node(left, text), self._evaluate_node(right, text)
                 if other == 0 and isinstance(op, ast.FloorDiv):
-                    raise PlanError(f"{shown(text)} divides by 0")
-                return _bounded(_OPERATIONS[type(op)](one, other), text)
+                    raise PlanError(f"division by 0 in {shown(text)}")
+                return _check_range(_OPERATIONS[type(op)](one, other), text)
         raise PlanError(f"{shown(text)} is not an expression of integers, names and + - * //")
 
-    def _named(self, name: str) -> int:
+    def _evaluate_name(self, name: str) -> int:
         if name in self._open:
             raise PlanError(f"variable {shown(name)} refers to itself: {' -> '.join([*self._open, name])}")
         found = self._variables.get(name, self._config.get(name))
         if name not in self._variables and found is not None and type(found) is not int:
-            raise PlanError(f"{shown(name)} in config.json is {shown(found)}, and no integer")
+            raise PlanError(f"{shown(name)} in config.json is {shown(found)}, not an integer")
         if found is None and name not in _DEFAULTS:
             raise PlanError(f"name {shown(name)} is neither in the plan's vars nor in config.json")
         if name not in self._known:
             self._open.append(name)
             try:
-                self._known[name] = self.value(_DEFAULTS[name] if found is None else found)
+                self._known[name] = self.evaluate(_DEFAULTS[name] if found is None else found)
             finally:
                 self._open.pop()
         return self._known[name]
 
 
-def _bounded(value: int, text: str) -> int:
+def _check_range(value: int, text: str) -> int:
     if -_LARGEST <= value < _LARGEST:
         return value
-    raise PlanError(f"{shown(text)} is more than 63 bits can count")
+    raise PlanError(f"the value of {shown(text)} does not fit into 63 bits")

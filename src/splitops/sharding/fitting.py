@@ -1,4 +1,4 @@
-"""Which numbers of ranks a plan allows, over all rules and tensors of a checkpoint together."""
+"""Search for the numbers of ranks over which a plan can shard a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError
 from splitops.ground.records import to_json_values
-from splitops.sharding.cuts import Cut, RanksError, Recipe, possible_ranks, shard_extents
+from splitops.sharding.cuts import Cut, RanksError, Recipe, format_possible_ranks, shard_extents
 from splitops.sharding.heads import HeadRule
 from splitops.sharding.plan_language import Matches, TensorKind
 
 _MAX_TRIED: Final = 64
-"""The number of possible numbers of ranks that a message looks for."""
+"""Largest number of ranks that messages try."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A rule whose units, such as heads, are on several ranks.
+    """A rule whose units, such as heads, are stored on several ranks.
 
     Attributes:
-        rule: its number, from 1 on.
-        match: its first glob.
-        times: the number of ranks that hold each unit.
+        rule: number of the rule, from 1.
+        match: first glob of the rule.
+        times: number of ranks that store each unit.
     """
 
     rule: int
@@ -36,15 +36,15 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Padded:
-    """A rule whose axis is padded, or has to be.
+    """A rule whose axis is padded or must be padded.
 
     Attributes:
-        rule: its number, from 1 on.
-        match: its first glob.
-        size: the elements of the axis.
-        padded: its elements with the padding.
-        pad_to: the multiple to which it is padded.
-        planned: whether the plan pads it. If not, the cut fails unless the rule gets this ``pad_to``.
+        rule: number of the rule, from 1.
+        match: first glob of the rule.
+        size: number of elements along the axis.
+        padded: number of elements with padding.
+        pad_to: the padded size is a multiple of this.
+        planned: whether the plan sets ``pad_to``. If not, sharding fails until the rule sets it.
     """
 
     rule: int
@@ -61,17 +61,17 @@ class Padded:
 
 @dataclass(frozen=True)
 class RankFit:
-    """What a plan makes of a checkpoint on a number of ranks.
+    """The result of sharding a checkpoint over a number of ranks by a plan.
 
     Attributes:
-        ranks: the number of ranks.
-        verdict: ``"fits"``; ``"repeats"``, if units such as heads are on several ranks; ``"pads"``, if an
-            axis is padded, or has to be; ``"impossible"``.
-        reason: why the plan as it is cannot be cut so; "" if it can.
-        repeats: the rules whose units repeat.
-        padding: the rules whose axis is padded, or has to be.
-        splits_heads: the numbers of the rules that cut through heads of attention, as transformers does.
-        leaves_empty: the numbers of the rules of whose tensors some ranks hold nothing.
+        ranks: number of ranks.
+        verdict: ``"fits"``; ``"repeats"`` if units such as heads are stored on several ranks; ``"pads"`` if
+            an axis is padded or must be padded; ``"impossible"``.
+        reason: why sharding fails without changes to the plan; empty if it does not fail.
+        repeats: rules whose units are stored on several ranks.
+        padding: rules whose axis is padded or must be padded.
+        splits_heads: numbers of the rules that split attention heads, as transformers does.
+        leaves_empty: numbers of the rules that leave some ranks without elements.
     """
 
     ranks: int
@@ -84,34 +84,34 @@ class RankFit:
 
     @property
     def works(self) -> bool:
-        """Whether the plan as it is can be cut so."""
+        """Whether sharding works without changes to the plan."""
         return not self.reason
 
     @property
     def note(self) -> str:
-        """The verdict in detail, in words."""
+        """The details of the verdict, as text."""
         if self.verdict == "impossible":
             return self.reason
         planned, needed = ([each for each in self.padding if each.planned is flag] for flag in (True, False))
-        notes = [f"rule {each.rule}: each unit on {each.times} ranks" for each in self.repeats]
+        notes = [f"rule {each.rule}: each unit is on {each.times} ranks" for each in self.repeats]
         notes += [f"rule {each.rule}: {each}" for each in planned]
         if needed:
             notes.append(f"needs {', '.join(map(str, needed))}")
         for what, rules in (
             ("splits attention heads", self.splits_heads),
-            ("leaves ranks without a part", self.leaves_empty),
+            ("leaves ranks without elements", self.leaves_empty),
         ):
             if rules:
                 notes.append(f"{what} (rule{'s' * (len(rules) > 1)} {', '.join(map(str, rules))})")
         return "; ".join(notes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
+        """Return values for JSON."""
         return to_json_values(self)
 
 
-def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
-    """Return what a number of ranks makes of matched tensors."""
+def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
+    """Return the result of sharding the matched tensors over a number of ranks."""
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
     reasons: dict[int, str] = {}
@@ -119,10 +119,11 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
     for kind in matches.kinds:
         number = kind.rule.number
         try:
-            padded, times, lacks = _outcome(kind, ranks)
+            padded, times, lacks = _fit_kind(kind, ranks)
         except SplitError as error:
             if number not in reasons:
-                reasons[number] = kind.named(error.what if isinstance(error, RanksError) else error.message)
+                what = error.what if isinstance(error, RanksError) else error.message
+                reasons[number] = kind.add_context(what)
             continue
         if padded is not None:
             padding.setdefault((number, padded.size), padded)
@@ -130,21 +131,21 @@ def fit(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
             empty.add(number)
         if times > 1:
             repeats.setdefault(number, Repeated(number, kind.rule.match[0], times))
-    needed = _needed([kind for kind in matches.kinds if kind.rule.number in reasons], ranks)
+    needed = _find_padding([kind for kind in matches.kinds if kind.rule.number in reasons], ranks)
     padding |= {(each.rule, each.size): each for found in needed.values() for each in found}
     lost = [number for number in reasons if not needed.get(number)]
     reason = reasons[lost[0]] if lost else next(iter(reasons.values()), "")
     split: set[int] = set()
     for each in heads if not reason else ():
-        if each.rule.number not in split and each.splits(matches.kinds[each.kind].cut(ranks), ranks):
+        if each.rule.number not in split and each.has_split_head(matches.kinds[each.kind].cut(ranks), ranks):
             split.add(each.rule.number)
     verdict = "impossible" if lost else "pads" if padding else "repeats" if repeats else "fits"
     rules = tuple(sorted(split)), tuple(sorted(empty))
     return RankFit(ranks, verdict, reason, tuple(repeats.values()), tuple(padding.values()), *rules)
 
 
-def _outcome(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
-    """Return how the axis of a kind is padded, on how many ranks each unit is, and whether some hold none."""
+def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
+    """Return the padding of a kind or None, the number of copies of units, and whether ranks stay empty."""
     recipe, tensor = kind.recipe, kind.tensor
     if recipe is None:
         kind.prove_place(ranks)
@@ -156,21 +157,21 @@ def _outcome(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
         cut = kind.cut(ranks)
         for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
             if shard is not None:
-                shard_extents(tensor, cut, rank)  # an error if a piece is not whole bytes
-        times = _times(cut) if recipe.replicate else 1
+                shard_extents(tensor, cut, rank)  # raises if a piece does not consist of complete bytes
+        times = _count_repeats(cut) if recipe.replicate else 1
         empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
     if padded == elements:
         return None, times, empty
     return Padded(kind.rule.number, kind.rule.match[0], elements, padded, pad_to, planned=True), times, empty
 
 
-def _times(cut: Cut) -> int:
+def _count_repeats(cut: Cut) -> int:
     counts = Counter((p.begin, p.size) for shard in cut.shards if shard is not None for p in shard.pieces)
     return max(counts.values(), default=1)
 
 
-def _needed(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return by rule the padding with which all its kinds could be cut. Rules that none helps are left out.
+def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
+    """Return by rule number the padding that makes sharding possible. Rules without one are left out.
 
     A rule has one ``pad_to`` for all tensors that it matches.
     """
@@ -186,7 +187,7 @@ def _needed(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
         pad_to = math.lcm(*units)
         with contextlib.suppress(SplitError):
             found = [
-                _outcome(replace(kind, recipe=replace(recipe, pad_to=pad_to)), ranks)[0]
+                _fit_kind(replace(kind, recipe=replace(recipe, pad_to=pad_to)), ranks)[0]
                 for kind, recipe in own
             ]
             needed[number] = [
@@ -195,13 +196,8 @@ def _needed(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
     return needed
 
 
-def cuts_or_advice(matches: Matches, ranks: int) -> list[Cut]:
-    """Return the cut of each kind.
-
-    Raises:
-        PlanError: they cannot be cut so. It names numbers of ranks over which all tensors can be cut, and if
-            there is only 1, the padding that makes this number possible.
-    """
+def make_cuts(matches: Matches, ranks: int) -> list[Cut]:
+    """Return the sharding of each kind."""
     cuts = []
     for kind in matches.kinds:
         try:
@@ -210,36 +206,36 @@ def cuts_or_advice(matches: Matches, ranks: int) -> list[Cut]:
             what, length, tried = error.message, 0, list(range(1, _MAX_TRIED + 1))
             if isinstance(error, RanksError):
                 what, length, tried = error.what, error.length, list(error.good[:_MAX_TRIED])
-            good = [number for number in tried if fit(matches, (), number).works]
-            if good:  # else no number of ranks helps
-                what = f"{what}: {possible_ranks(good, length)}"
+            good = [number for number in tried if fit_ranks(matches, (), number).works]
+            if good:
+                what = f"{what}: {format_possible_ranks(good, length)}"
             if good == [1]:
-                what += _or_padding(fit(matches, (), ranks))
-            raise PlanError(kind.named(what)) from error
+                what += _suggest_padding(fit_ranks(matches, (), ranks))
+            raise PlanError(kind.add_context(what)) from error
     return cuts
 
 
-def _or_padding(found: RankFit) -> str:
-    """Return in words which padding makes a number of ranks possible."""
+def _suggest_padding(found: RankFit) -> str:
+    """Return the padding with which sharding works, as the end of a message; empty if there is none."""
     needed = [each for each in found.padding if not each.planned]
     if found.verdict == "impossible" or not needed:
         return ""
     return f"; {found.ranks} ranks need {', '.join(map(str, needed))}"
 
 
-def head_warnings(matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts: Sequence[Cut]) -> list[str]:
-    """Return a line for each rule that splits a head, with the numbers of ranks that keep all heads whole."""
-    told: dict[int, HeadRule] = {}
+def warn_of_heads(matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts: Sequence[Cut]) -> list[str]:
+    """Return a warning for each rule that splits attention heads, with the numbers of ranks that do not."""
+    found_rules: dict[int, HeadRule] = {}
     for each in heads:
-        if each.rule.number not in told and each.splits(cuts[each.kind], ranks):
-            told[each.rule.number] = each
-    if not told:
+        if each.rule.number not in found_rules and each.has_split_head(cuts[each.kind], ranks):
+            found_rules[each.rule.number] = each
+    if not found_rules:
         return []
-    fits = [fit(matches, heads, n) for n in range(1, _MAX_TRIED + 1)]
+    fits = [fit_ranks(matches, heads, n) for n in range(1, _MAX_TRIED + 1)]
     *others, last = [found.ranks for found in fits if found.works and not found.splits_heads] or [1]
     good = f"{', '.join(map(str, others[:8]))} or {last} ranks" if others else f"{last} rank"
     lines = []
-    for _, each in sorted(told.items()):
+    for _, each in sorted(found_rules.items()):
         length, unit, number = each.size * each.pack, math.lcm(each.unit, each.pack), each.rule.number
         more = ""
         if not others and each.alone:
@@ -249,5 +245,5 @@ def head_warnings(matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts:
             )
         elif not others and each.shared and ranks * unit % length == 0:
             more = f", or repeat them with unit = {unit} and replicate = true in rule {number}"
-        lines.append(f"{each.told(ranks)} Use {good} to keep heads whole{more}.")
+        lines.append(f"{each.format_warning(ranks)} Use {good} to keep heads whole{more}.")
     return lines

@@ -1,4 +1,4 @@
-"""Fused tensors and their parts: names, shapes and bytes, whole or of a rank."""
+"""Rules that fuse tensors and unfuse them: names, shapes and extents, of unsharded tensors or of a rank."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any, Final, NamedTuple
 from splitops.errors import PlanError, SplitError, brief, shown
 from splitops.files.extents import Extent, invert, steps_of
 from splitops.files.tensors import StoredTensor
-from splitops.sharding.boxes import strided
+from splitops.sharding.boxes import iter_strided
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import Globs, filled, matched, tokens
+from splitops.sharding.globs import Globs, fill_glob, list_wildcards, match_glob
 
-_MOST_ROWS: Final = 1 << 22
-_MOST_ENTRIES: Final = 1 << 20
+_MAX_ROWS: Final = 1 << 22
+_MAX_ENTRIES: Final = 1 << 20
 Form = tuple[Extent, ...]
-"""From the first byte of a tensor to that of what it is a part of, or the other way."""
+"""Extents between a part and the fused tensor, relative to their first bytes."""
 Copied = tuple[int, Form]
-"""The position of a tensor, and which of its bytes go where."""
+"""The index of a tensor, and the extents of its bytes."""
 _Part = tuple[tuple[int, ...], Form]
 
 
 @dataclass(frozen=True, slots=True)
 class FusionRule:
-    """How one tensor is several others; ``refit.schema.json`` says what the fields are."""
+    """A fused tensor and its parts. ``refit.schema.json`` documents the fields."""
 
     fused: str
     parts: tuple[str, ...]
@@ -39,30 +39,30 @@ class FusionRule:
 
 
 class Group(NamedTuple):
-    """Tensors that are parts of one: its rule's position, its name, their positions by expert and part."""
+    """The parts of a fused tensor ``name``: the indices of their tensors, by expert and part."""
 
     rule: int
     name: str
     members: dict[tuple[int, int], int]
 
 
-def rules_of(document: Mapping[str, Any], name: str) -> list[FusionRule]:
-    """Return the rules of a plan."""
+def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule]:
+    """Parse the rules of a document. ``name`` is its name in messages."""
     validate(document, "refit", name)
     rules = []
     for number, entry in enumerate(document["rule"], 1):
         lists = {key: tuple(entry[key]) for key in ("parts", "sections") if key in entry}
         rule = FusionRule(**{**entry, **lists})
-        wanted = sorted(tokens(rule.fused)) + (["{e}"] if rule.stack else [])
-        strange = next((part for part in rule.parts if sorted(tokens(part)) != sorted(wanted)), None)
+        wanted = sorted(list_wildcards(rule.fused)) + (["{e}"] if rule.stack else [])
+        strange = next((part for part in rule.parts if sorted(list_wildcards(part)) != sorted(wanted)), None)
         if strange is not None or len(set(wanted)) < len(wanted):
             raise PlanError(
                 f"{name}: rule {number}: {shown(strange or rule.fused)} must have each of "
-                f"{', '.join(sorted(set(wanted))) or 'no * or braces'} once, as the fused name says"
+                f"{', '.join(sorted(set(wanted))) or 'no * or braces'} once, like the fused name"
             )
         if rule.sections is not None and len(rule.sections) != len(rule.parts):
             raise PlanError(
-                f"{name}: rule {number}: {len(rule.sections)} sections of {len(rule.parts)} parts"
+                f"{name}: rule {number}: {len(rule.sections)} sections for {len(rule.parts)} parts"
             )
         rules.append(rule)
     if not rules:
@@ -71,10 +71,10 @@ def rules_of(document: Mapping[str, Any], name: str) -> list[FusionRule]:
 
 
 class Fusions:
-    """The rules of a plan, applied to tensors by their names; tensors that are alike are looked at once."""
+    """The rules of a document, applied to tensors by name. Results are cached by rule, shape and type."""
 
     def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
-        """Take rules, and whether parts that are fused may have any sizes."""
+        """Compile rules. With ``free``, parts to fuse may have any sizes along the axis."""
         self.rules = rules
         self._names, self._free = names, free
         self._wholes = Globs(rule.fused for rule in rules)
@@ -84,8 +84,8 @@ class Fusions:
         ]
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
-    def unfused(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the rule that takes a tensor apart, its parts at no place yet, and which bytes each has."""
+    def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
+        """Return the index of the rule that unfuses a tensor, and the parts with extents from it, or None."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -93,17 +93,17 @@ class Fusions:
         rule = self.rules[number]
         key = number, tensor.shape, tensor.code
         if key not in self._known:
-            self._known[key] = _taken_apart(rule, tensor, self._names)
+            self._known[key] = _unfuse(rule, tensor, self._names)
         made = []
         for place, (shape, form) in enumerate(self._known[key]):
             expert, part = divmod(place, len(rule.parts))
-            name = filled(rule.parts[part], {**captures, "e": str(expert)})
+            name = fill_glob(rule.parts[part], {**captures, "e": str(expert)})
             size = sum(extent.bytes for extent in form)
             made.append((tensor._replace(name=name, shape=shape, size=size), form))
         return number, made
 
-    def grouped(self, names: Sequence[str]) -> list[int | Group]:
-        """Return the tensors that are parts in groups, and others by position."""
+    def group_parts(self, names: Sequence[str]) -> list[int | Group]:
+        """Group the names of parts by their fused tensor. Other names are returned as indices."""
         made: list[int | Group] = []
         found: dict[tuple[int, str], Group] = {}
         for index, name in enumerate(names):
@@ -116,8 +116,8 @@ class Fusions:
             expert = captures.get("e", "0") if rule.stack else "0"
             digits = expert.isascii() and expert.isdigit() and len(expert) < 10
             if not (digits and str(int(expert)) == expert):
-                raise PlanError(f"tensor {shown(name)} has {shown(expert)} where the plan has a number")
-            whole = filled(rule.fused, captures)
+                raise PlanError(f"tensor {shown(name)} has {shown(expert)}, not the number of an expert")
+            whole = fill_glob(rule.fused, captures)
             group = found.get((number, whole))
             if group is None:
                 group = found[number, whole] = Group(number, whole, {})
@@ -125,43 +125,43 @@ class Fusions:
             group.members[int(expert), part] = index
         return made
 
-    def fused(
+    def fuse(
         self,
         group: Group,
         tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
         prove_equal: Callable[[int, int], None],
     ) -> tuple[StoredTensor, list[Copied]]:
-        """Return the tensor that parts make up, at no place yet, and what goes into it.
+        """Return the fused tensor of a group, without a place in a file, and the extents from its parts.
 
-        A scalar belongs to each part: ``prove_equal`` rejects two that differ.
+        All scalar parts of an expert must be equal, which ``prove_equal`` checks for two indices of tensors.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1
         every = itertools.product(range(min(experts, len(members) + 1)), range(len(rule.parts)))
         if len(members) < experts * len(rule.parts):
             expert, part = next(place for place in every if place not in members)
-            captures = matched(rule.fused, group.name) or {}
-            glob = filled(rule.parts[part], {**captures, "e": str(expert)})
-            raise PlanError(f"tensor {shown(group.name)} cannot be made: part {shown(glob)} is missing")
+            captures = match_glob(rule.fused, group.name) or {}
+            glob = fill_glob(rule.parts[part], {**captures, "e": str(expert)})
+            raise PlanError(f"cannot fuse tensor {shown(group.name)}: part {shown(glob)} is missing")
         own = [members[place] for place in every]
         found = [tensors[index] for index in own]
         key = group.rule, *((tensor.shape, tensor.code) for tensor in found)
         if key not in self._known:
-            self._known[key] = self._joined(rule, group.name, found)
+            self._known[key] = self._fuse(rule, group.name, found)
         (shape, _), *parts = self._known[key]
         copied = [(index, form) for index, (_, form) in zip(own, parts, strict=True)]
-        if not parts[0][0]:  # a value of the whole: each part has it
+        if not parts[0][0]:  # a scalar of the fused tensor, which each part repeats
             for place, index in enumerate(own):
                 prove_equal(own[place - place % len(rule.parts)], index)
             copied = copied[:: len(rule.parts)]
         size = sum(tensors[index].size for index, _ in copied)
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
 
-    def _joined(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:
-        """Return the shape of what parts make up, then each part, with the bytes that go there."""
+    def _fuse(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:
+        """Return the shape of the fused tensor, then the shape and the extents of each part."""
         count = len(rule.parts)
         row = [tensor.shape for tensor in found[:count]]
-        shape = _side_by_side(row, rule.axis, name)
+        shape = _concat_shapes(row, rule.axis, name)
         axis = rule.axis if len(shape) > 1 else 0
         sizes = [part[axis] for part in row] if self._free and all(row) else None
         if rule.transpose and len(shape) > 1:
@@ -169,33 +169,33 @@ class Fusions:
         if rule.stack:
             shape = (len(found) // count, *shape)
         whole = found[0]._replace(name=name, shape=shape, size=0)
-        parts = _taken_apart(rule, whole, self._names, sizes)
+        parts = _unfuse(rule, whole, self._names, sizes)
         for tensor, (wanted, _) in zip(found, parts, strict=True):
             if (tensor.code, tensor.shape) != (whole.code, wanted):
                 raise PlanError(
-                    f"{tensor.label} is {tensor.code} {brief(tensor.shape)}, and as a part of {shown(name)} "
-                    f"it would be {whole.code} {brief(wanted)}"
+                    f"{tensor.label} is {tensor.code} {brief(tensor.shape)}, but a part of {shown(name)} "
+                    f"has to be {whole.code} {brief(wanted)}"
                 )
         return [(shape, ()), *((wanted, tuple(map(invert, form))) for wanted, form in parts)]
 
 
-def _side_by_side(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
-    """Return the shape of parts that lie side by side."""
+def _concat_shapes(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
+    """Return the shape of parts that are concatenated along an axis; 0 if they have one axis."""
     rank = len(shapes[0])
     axis = axis if rank > 1 else 0
     if any(len(shape) != rank for shape in shapes) or (rank and not 0 <= axis < rank):
         raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} have no axis {axis}")
     if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
-        raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} differ beside axis {axis}")
+        raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} differ outside axis {axis}")
     if not rank:
         return ()
     return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
 
 
-def _taken_apart(
+def _unfuse(
     rule: FusionRule, tensor: StoredTensor, names: Names, sizes: Sequence[int] | None = None
 ) -> list[_Part]:
-    """Return by expert and part the shape, and which bytes of a fused tensor go there."""
+    """Return the shape and the extents of each part of a fused tensor, by expert and part."""
     block = tensor.shape[1:] if rule.stack else tensor.shape
     transpose = rule.transpose and len(block) > 1
     if transpose:
@@ -203,44 +203,44 @@ def _taken_apart(
     steps, axis = steps_of(block), rule.axis if len(block) > 1 else 0
     try:
         if (rule.stack and not tensor.shape) or axis >= len(block) > 0:
-            raise PlanError(f"shape {brief(tensor.shape)} has no such axes")
-        if rule.stack and tensor.shape[0] > _MOST_ENTRIES:
-            raise PlanError(f"more than {_MOST_ENTRIES} entries to take apart")
+            raise PlanError(f"shape {brief(tensor.shape)} has too few axes")
+        if rule.stack and tensor.shape[0] > _MAX_ENTRIES:
+            raise PlanError(f"more than {_MAX_ENTRIES} entries to unfuse")
         if transpose:
             steps[-2:] = 1, block[-2]
-            if math.prod(tensor.shape) // max(1, block[-1]) > _MOST_ROWS:
-                raise PlanError(f"more than {_MOST_ROWS} rows to transpose")
-        groups = names.value(rule.groups)
-        sizes = _sizes(rule, block[axis], groups, names, sizes) if block else [1] * len(rule.parts)
+            if math.prod(tensor.shape) // max(1, block[-1]) > _MAX_ROWS:
+                raise PlanError(f"more than {_MAX_ROWS} rows to transpose")
+        groups = names.evaluate(rule.groups)
+        sizes = _find_sizes(rule, block[axis], groups, names, sizes) if block else [1] * len(rule.parts)
         made: list[_Part] = []
         for expert, part in itertools.product(range(tensor.shape[0] if rule.stack else 1), range(len(sizes))):
             shape = (*block[:axis], sizes[part], *block[axis + 1 :]) if block else ()
             begin = expert * math.prod(block)
             walks = list(zip(shape, steps, steps_of(shape), strict=True))
             if walks:
-                count, step, apart = walks[axis]
+                count, step, target_step = walks[axis]
                 each, group = count // groups, sum(sizes) // groups
                 begin += sum(sizes[:part]) // groups * step
-                walks[axis : axis + 1] = (groups, group * step, each * apart), (each, step, apart)
-            made.append((shape, tuple(strided(tensor, begin, walks))))
+                walks[axis : axis + 1] = (groups, group * step, each * target_step), (each, step, target_step)
+            made.append((shape, tuple(iter_strided(tensor, begin, walks))))
     except SplitError as error:
         raise PlanError(f"{tensor.label}, rule {shown(rule.fused)}: {error.message}") from error
     return made
 
 
-def _sizes(
+def _find_sizes(
     rule: FusionRule, size: int, groups: int, names: Names, sizes: Sequence[int] | None
 ) -> Sequence[int]:
-    """Return the sizes of parts on an axis of a size, in so many groups; given ones are proved to fit."""
+    """Return ``sizes``, or the sizes of parts that the rule sets, checked to fit ``size`` and ``groups``."""
     count = len(rule.parts)
     if sizes is None and rule.sections is None:
         if size % count:
-            raise PlanError(f"an axis of size {size} is not {count} equal parts")
+            raise PlanError(f"an axis of size {size} cannot be divided into {count} equal parts")
         sizes = [size // count] * count
     elif sizes is None:
-        sizes = [names.value(section) for section in rule.sections or ()]
+        sizes = [names.evaluate(section) for section in rule.sections or ()]
     if min(sizes) < 0 or sum(sizes) != size:
-        raise PlanError(f"parts of {brief(sizes)} are {sum(sizes)}, and the axis has size {size}")
+        raise PlanError(f"parts of sizes {brief(sizes)} sum to {sum(sizes)}, but the axis has size {size}")
     if groups < 1 or any(each % groups for each in sizes):
-        raise PlanError(f"parts of {brief(sizes)} are not {groups} equal groups")
+        raise PlanError(f"parts of sizes {brief(sizes)} cannot be divided into {groups} equal groups")
     return sizes

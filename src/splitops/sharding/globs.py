@@ -1,4 +1,4 @@
-"""Globs of whole names: ``*`` is any text, ``?`` one character, ``{e}`` a captured part between dots."""
+"""Globs for names of tensors: ``*`` is any text, ``?`` one character, ``{e}`` captures text without dots."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _TOKEN: Final = re.compile(r"\*+|\?|\{([A-Za-z_][A-Za-z0-9_]*)\}|[^*?{}]+|[{}]")
 
 
 class Globs:
-    """Globs, of which the first one that matches a name counts: one regular expression for all of them.
+    """A list of globs as one regular expression. The first glob that matches a name wins.
 
-    Raises a PlanError for a brace that does not belong to a name, or a name that appears twice.
+    A brace that is not part of a capture, or a repeated capture, is a PlanError.
     """
 
     def __init__(self, globs: Iterable[str]) -> None:
         patterns = []
         self._keys: dict[int, tuple[int, list[str]]] = {}
-        """By the group of a glob its position, and what the groups behind it capture."""
+        """The index and the captures of each glob, by the number of its regular-expression group."""
         group = 1
         for number, glob in enumerate(globs):
-            pattern, keys = _pattern(glob)
+            pattern, keys = _compile(glob)
             patterns.append(f"({pattern})")
             self._keys[group] = number, keys
             group += 1 + len(keys)
         self._pattern = re.compile("|".join(patterns) or "(?!)", re.DOTALL)
 
-    def first(self, name: str) -> int | None:
-        """Return the position of the glob."""
+    def find_index(self, name: str) -> int | None:
+        """Return the index of the glob that matches a name, or None."""
         found = self._pattern.match(name)
         return None if found is None else self._keys[found.lastindex or 0][0]
 
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
-        """Return the position of the glob and what it captures, with the text of its last ``*``."""
+        """Return the index of the glob that matches a name, and its captures with the last ``*``, or None."""
         found = self._pattern.match(name)
         if found is None or found.lastindex is None:
             return None
@@ -44,8 +44,8 @@ class Globs:
         return number, dict(zip(keys, found.groups()[found.lastindex :], strict=False))
 
 
-def _pattern(glob: str) -> tuple[str, list[str]]:
-    """Return a regular expression that takes linear time for each ``*``, never goes back, and its groups."""
+def _compile(glob: str) -> tuple[str, list[str]]:
+    """Return a regular expression of linear time, without backtracking, and the names of its captures."""
     pieces, keys = [""], list[str]()
     for token in _TOKEN.finditer(glob):
         text, name = token[0], token[1]
@@ -57,7 +57,7 @@ def _pattern(glob: str) -> tuple[str, list[str]]:
             keys.append(name)
             pieces[-1] += "([^.]+)"
         elif text in "{}" or name is not None:
-            raise PlanError(f"glob {shown(glob)}: braces hold a name, each name once, such as {{e}}")
+            raise PlanError(f"glob {shown(glob)}: braces must contain different names such as {{e}}")
         else:
             pieces[-1] += re.escape(text)
     first, *rest = pieces
@@ -65,47 +65,47 @@ def _pattern(glob: str) -> tuple[str, list[str]]:
         return rf"{first}\Z", keys
     *middle, last = rest
     keys.insert(len(keys) - last.count("([^.]+)"), "*")
-    # The first place of a middle piece is as good as any later one: what stands between is any text.
+    # Matching a middle piece at its first place is enough, since any text may follow it.
     return first + "".join(f"(?>.*?{piece})" for piece in middle) + rf"(.*){last}\Z", keys
 
 
-_alone = lru_cache(maxsize=4096)(lambda glob: Globs([glob]))
+_make_globs = lru_cache(maxsize=4096)(lambda glob: Globs([glob]))
 
 
-def matched(glob: str, name: str) -> dict[str, str] | None:
-    """Return what a glob captures of a name; None where it does not match.
+def match_glob(glob: str, name: str) -> dict[str, str] | None:
+    """Return the captures of a glob in a name, or None if the name does not match.
 
     Examples:
-        >>> matched("*.experts.{e}.up_proj.weight", "model.layers.0.mlp.experts.17.up_proj.weight")
+        >>> match_glob("*.experts.{e}.up_proj.weight", "model.layers.0.mlp.experts.17.up_proj.weight")
         {'*': 'model.layers.0.mlp', 'e': '17'}
-        >>> matched("*.o_proj", "model.o_proj.weight") is None
+        >>> match_glob("*.o_proj", "model.o_proj.weight") is None
         True
     """
-    found = _alone(glob).find(name)
+    found = _make_globs(glob).find(name)
     return None if found is None else found[1]
 
 
 @lru_cache(maxsize=4096)
-def _words(glob: str) -> list[tuple[str, str]]:
-    """Return the tokens of a glob: the key of what each captures, or its text."""
+def _tokenise(glob: str) -> list[tuple[str, str]]:
+    """Return the tokens of a glob: the name of each one's capture, or "", and its text."""
     return [(t[1] or t[0][0] * (t[0][0] == "*"), t[0]) for t in _TOKEN.finditer(glob)]
 
 
-def filled(glob: str, captures: Mapping[str, str]) -> str:
-    """Return the name that a glob with captured texts is.
+def fill_glob(glob: str, captures: Mapping[str, str]) -> str:
+    """Replace the wildcards of a glob by captured texts.
 
     Examples:
-        >>> filled("*.mlp.up.{leaf}", {"leaf": "weight", "*": "layers.3"})
+        >>> fill_glob("*.mlp.up.{leaf}", {"leaf": "weight", "*": "layers.3"})
         'layers.3.mlp.up.weight'
     """
-    return "".join([captures[key] if key else text for key, text in _words(glob)])
+    return "".join([captures[key] if key else text for key, text in _tokenise(glob)])
 
 
-def tokens(glob: str) -> list[str]:
-    """Return the tokens of a glob that stand for texts, in their order.
+def list_wildcards(glob: str) -> list[str]:
+    """Return the wildcards of a glob, in order.
 
     Examples:
-        >>> tokens("*.mlp.{leaf}")
+        >>> list_wildcards("*.mlp.{leaf}")
         ['*', '{leaf}']
     """
-    return [text for _, text in _words(glob) if text[0] in "*?{}"]
+    return [text for _, text in _tokenise(glob) if text[0] in "*?{}"]

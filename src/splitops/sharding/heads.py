@@ -1,4 +1,4 @@
-"""Find cuts inside an attention head: transformers makes them, but attention needs whole heads."""
+"""Warnings about split attention heads: transformers splits them, although attention needs complete heads."""
 
 from __future__ import annotations
 
@@ -18,23 +18,20 @@ _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), QUERIES),
     **dict.fromkeys(("k_proj", "v_proj"), KEYS),
 }
-"""By the last name of a module, the key of ``config.json`` with the number of its heads."""
+"""The key of ``config.json`` with the number of heads, by the last name of the module."""
 _READERS: Final = ("o_proj", "dense")
-"""The modules whose inputs are heads. The outputs of the others are."""
+"""Modules whose inputs are heads. For all others, the outputs are."""
 _OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "lm_head", "classifier")
-"""Modules of BERT and models like it whose ``dense`` is not of attention, except in a module of attention."""
+"""Modules of models like BERT whose ``dense`` belongs to attention only inside of an attention module."""
 
 
-def heads_of(name: str, rank: int, axis: int) -> str:
-    """Return the key of ``config.json`` with the number of heads along an axis; "" if no heads are there.
+def find_heads(name: str, rank: int, axis: int) -> str:
+    """Return the key of ``config.json`` with the number of heads along an axis, or "" if it is not of heads.
 
-    Args:
-        name: the name of the tensor.
-        rank: its number of axes.
-        axis: the axis.
+    ``name`` and ``rank`` are the name and the number of axes of the tensor.
 
     Examples:
-        >>> heads_of("layers.0.self_attn.dense.weight", 2, 1), heads_of("layers.0.mlp.dense.weight", 2, 1)
+        >>> find_heads("layers.0.self_attn.dense.weight", 2, 1), find_heads("layers.0.mlp.dense.weight", 2, 1)
         ('num_attention_heads', '')
     """
     module, _, leaf = name.rpartition(".")
@@ -42,7 +39,7 @@ def heads_of(name: str, rank: int, axis: int) -> str:
     found = _HEADS.get(last, "")
     if last == "dense" and outer.rpartition(".")[2] in _OTHER_DENSE and "attention" not in outer:
         return ""
-    if found and leaf in ("weight", "bias"):  # packed weights are transposed, or not
+    if found and leaf in ("weight", "bias"):  # packed weights may have heads along either axis
         reads = rank > 1 and axis == rank - 1
         return found if reads == (last in _READERS) else ""
     return found
@@ -50,17 +47,17 @@ def heads_of(name: str, rank: int, axis: int) -> str:
 
 @dataclass(frozen=True)
 class HeadRule:
-    """An axis of attention heads that a rule cuts without regard to them, as transformers does.
+    """An axis of attention heads whose sharding rule does not keep heads together, as in transformers.
 
     Attributes:
-        kind: the number of the tensors' kind.
+        kind: index of the tensors' kind.
         rule: the rule.
         axis: the axis.
-        size: its positions.
-        pack: the elements in a position.
-        unit: the elements of a head.
-        alone: whether heads of zeros may be added to these: real queries then have the same keys as before.
-        shared: whether several heads of queries have one of these heads of keys.
+        size: size of the axis.
+        pack: number of elements per index of the axis.
+        unit: number of elements in a head.
+        alone: whether the axis may be padded with heads of zeros, so that queries keep their keys.
+        shared: whether several query heads use one of these key heads.
     """
 
     kind: int
@@ -72,8 +69,8 @@ class HeadRule:
     alone: bool
     shared: bool
 
-    def splits(self, cut: Cut, ranks: int) -> bool:
-        """Return whether a cut goes through a head."""
+    def has_split_head(self, cut: Cut, ranks: int) -> bool:
+        """Return whether a sharding splits a head, unless heads could be kept together."""
         held = [piece for shard in cut.shards if shard for piece in shard.pieces]
         if all(piece.begin * self.pack % self.unit == 0 for piece in held):
             return False
@@ -83,24 +80,24 @@ class HeadRule:
             return True
         return False
 
-    def told(self, ranks: int) -> str:
-        """Return in words that some ranks split heads."""
+    def format_warning(self, ranks: int) -> str:
+        """Return the sentence that this rule splits heads."""
         length = self.size * self.pack
         return (
-            f"{self.rule.label} splits attention heads: {length} elements over {ranks} ranks is "
+            f"{self.rule.label} splits attention heads: {length} elements over {ranks} ranks are "
             f"{-(-length // ranks)} each, but a head has {self.unit}."
         )
 
 
-def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) -> tuple[HeadRule, ...]:
-    """Return the axes of attention heads that rules cut.
+def find_head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) -> tuple[HeadRule, ...]:
+    """Return the sharded axes of attention heads.
 
-    Rules that gather what they cut are left out: attention gets whole heads there.
+    Rules that gather their outputs are left out, since attention gets complete heads from them.
     """
     axes = [-1 if kind.recipe is None else kind.recipe.axis for kind in matches.kinds]
     rows = zip(tensors, map(axes.__getitem__, matches.numbers.tolist()), strict=True)
-    counted = ["" if axis < 0 else heads_of(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
-    queries, keys = (_count(names, key) for key in (QUERIES, KEYS))
+    counted = ["" if axis < 0 else find_heads(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
+    queries, keys = (_evaluate(names, key) for key in (QUERIES, KEYS))
     _, firsts = number_keys(zip(matches.numbers.tolist(), counted, strict=True))
     found = []
     for index in firsts:
@@ -110,22 +107,22 @@ def head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) 
         if not key or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue
         size, pack = kind.tensor.shape[recipe.axis], recipe.pack
-        unit = _unit(size * pack, key, names)
+        unit = _find_unit(size * pack, key, names)
         if unit > 1:
             alone, shared = queries == keys or (keys == 1 and key == QUERIES), key == KEYS and keys < queries
             found.append(HeadRule(number, rule, recipe.axis, size, pack, unit, alone, shared))
     return tuple(found)
 
 
-def _count(names: Names, name: str) -> int:
-    """Return the value of a name; 0 if the configuration does not say."""
+def _evaluate(names: Names, name: str) -> int:
+    """Return the value of a name, or 0 if the configuration does not set it."""
     try:
-        return names.value(name)
+        return names.evaluate(name)
     except PlanError:
         return 0
 
 
-def _unit(elements: int, heads: str, names: Names) -> int:
-    """Return the elements of a head, which may be of fused parts; 1 where the axis is not of such heads."""
-    count, size = _count(names, heads), _count(names, "head_dim")
+def _find_unit(elements: int, heads: str, names: Names) -> int:
+    """Return the number of elements per head, fused parts included; 1 if they do not divide the axis."""
+    count, size = _evaluate(names, heads), _evaluate(names, "head_dim")
     return 1 if count < 1 or size < 1 or elements % (count * size) else elements // count

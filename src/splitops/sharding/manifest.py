@@ -1,7 +1,7 @@
-"""The manifest of a folder of ranks: what restores the whole checkpoint, byte by byte.
+"""The manifest of a folder of ranks, from which the unsharded checkpoint is restored byte by byte.
 
-It says how every tensor is cut, and not where its pieces are: the layout is laid out again, and the files of
-the ranks must have the sizes and headers that this gives.
+It has the sharding of every tensor, but no offsets. A reader computes the layout again, and the files of the
+ranks must have the computed sizes and headers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.ground.records import read_values, to_json_values
-from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
-from splitops.sharding.copies import each_once
+from splitops.sharding.checkpoint import Checkpoint, WholeFile, read_config
+from splitops.sharding.copies import deduplicate
 from splitops.sharding.cuts import MAX_RANKS, Cut
 from splitops.sharding.documents import read_inside, validate
-from splitops.sharding.layouts import layout_named
+from splitops.sharding.layouts import get_layout
 from splitops.sharding.placements import Placements, prove_cut
 
 MANIFEST: Final = "manifest.json"
 SOURCE: Final = "source"
-"""The folder of the small files of the source."""
+"""The folder of the source's sidecar files."""
 MARK: Final = "rank.json"
-"""In the folder of a rank, says of which run it is."""
+"""The file in the folder of a rank with its number, the number of ranks, and the run that wrote it."""
 _LARGEST: Final = 1 << 30
 _MAX_FILE: Final = (1 << 63) - 1
 _MAX_MODEL: Final = 1 << 31
@@ -49,17 +49,17 @@ def has_manifest(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def manifest_files(
+def make_manifest_files(
     placements: Placements, layout: str, checkpoint: Checkpoint, plan: Mapping[str, Any]
 ) -> list[TargetFile]:
-    """Return the manifest, and the marks of the ranks' folders."""
+    """Return the manifest, and the ``rank.json`` of each rank's folder, as files to write."""
     numbers, kinds = placements.kinds
     cuts = {cut: number for number, cut in enumerate(dict.fromkeys(cut for _, cut in kinds))}
     sources = (*checkpoint.sources, *(other.source for other in checkpoint.others))
     identities = json.dumps([source.read_identity() for source in sources])
     document = {
         "version": 1,
-        "source": _checksum(identities),
+        "source": _compute_checksum(identities),
         "layout": layout,
         "ranks": placements.ranks,
         "files": [
@@ -89,60 +89,60 @@ def manifest_files(
         "plan": dict(plan),
     }
     text = json.dumps(document)
-    run = _checksum(text)
-    files = [_file(MANIFEST, f'{{"run": "{run}", {text[1:]}')]
-    for rank, home in enumerate(layout_named(layout).homes(placements.ranks)):
+    run = _compute_checksum(text)
+    files = [_make_file(MANIFEST, f'{{"run": "{run}", {text[1:]}')]
+    for rank, home in enumerate(get_layout(layout).homes(placements.ranks)):
         if home:
             mark = {"run": run, "rank": rank, "ranks": placements.ranks}
-            files.append(_file(f"{home}/{MARK}", json.dumps(mark)))
+            files.append(_make_file(f"{home}/{MARK}", json.dumps(mark)))
     return files
 
 
-def _run_of(document: Mapping[str, Any]) -> str:
-    """Return the name of a run: the checksum of all else in its manifest, in its order."""
-    return _checksum(json.dumps({k: v for k, v in document.items() if k != "run"}))
+def _compute_run(document: Mapping[str, Any]) -> str:
+    """Return the id of a run: the checksum of its manifest without the id."""
+    return _compute_checksum(json.dumps({k: v for k, v in document.items() if k != "run"}))
 
 
-def _checksum(text: str) -> str:
+def _compute_checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _file(name: str, document: str) -> TargetFile:
+def _make_file(name: str, document: str) -> TargetFile:
     text = f"{document}\n".encode()
     return TargetFile(name, len(text), ((0, text),))
 
 
 def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -> Checkpoint:
-    """Return the whole checkpoint that a folder of ranks with a manifest holds.
+    """Read the unsharded checkpoint from a folder of ranks with a manifest.
 
-    Ranks are laid out one file at a time, and each file must exist before the next is laid out: a manifest
-    alone takes no memory for ranks. ``strict`` rejects a folder with other tensor files.
+    Each file must exist before the next one is laid out, so that a manifest without ranks cannot exhaust the
+    memory. ``strict`` rejects a folder with other tensor files.
     """
     name, folder = shown_path(path / MANIFEST), DataFolder(path, allow_links)
     document = read_inside(folder, MANIFEST, limit=_LARGEST)
     validate(document, "manifest", name)
-    with _of_manifest(name):
-        placements = _placements(document)
-        layout = layout_named(document["layout"])
+    with _add_name(name):
+        placements = _read_placements(document)
+        layout = get_layout(document["layout"])
     homes = layout.homes(placements.ranks)
     _prove_marks(folder, document, homes)
     raise_file_limit(placements.ranks * (len(placements.files) + 1) + len(document["others"]))
     sources: list[Source] = []
     found: list[Extents] = []
     names: set[str] = set()
-    files = layout.files(placements)
+    files = layout.iter_files(placements)
     while True:
-        with _of_manifest(name):
+        with _add_name(name):
             laid = next(files, None)
         if laid is None:
             break
-        sources.append(_proved(folder, laid[0]))
+        sources.append(_open_rank_file(folder, laid[0]))
         found.append(laid[1])
         names.add(laid[0].name)
-    held = each_once(placements.tensors, Extents.concatenate(found).invert(), sources)
-    others = tuple(_other(folder, each) for each in document["others"])
-    if document["run"] != _run_of(document):
-        raise PlanError(f"{name} is not as its run wrote it; shard the source again, or restore this file")
+    held = deduplicate(placements.tensors, Extents.concatenate(found).invert(), sources)
+    others = tuple(_open_other(folder, each) for each in document["others"])
+    if document["run"] != _compute_run(document):
+        raise PlanError(f"{name} has been changed: restore it, or shard the source again")
     return Checkpoint(
         shown_path(path),
         placements.files,
@@ -150,33 +150,33 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
         tuple(sources),
         held,
         others,
-        config_of(others),
+        read_config(others),
         MappingProxyType(document["tied"]),
         document["plan"],
-        _warnings(folder, homes, names, {tensor.name for tensor in placements.tensors}, strict=strict),
+        _find_warnings(folder, homes, names, {tensor.name for tensor in placements.tensors}, strict=strict),
     )
 
 
-def _other(folder: DataFolder, stated: Mapping[str, Any]) -> Other:
-    """Open a small file of the source. An ONNX model, which is not shared, may be as large as one can be."""
+def _open_other(folder: DataFolder, stated: Mapping[str, Any]) -> Other:
+    """Open a sidecar file of the source. Only an ONNX model, which is not shared, may be large."""
     name, shared = check_file_name(stated["name"]), stated["shared"]
     source = LocalFile(f"{SOURCE}/{name}", folder)
-    most = MAX_SMALL if shared else _MAX_MODEL
-    if source.size > most:
-        raise PlanError(f"{source.name} has {source.size} bytes, more than the {most} that are copied")
+    limit = MAX_SMALL if shared else _MAX_MODEL
+    if source.size > limit:
+        raise PlanError(f"{source.name} has {source.size} bytes: more than {limit} are not copied")
     return Other(name, source, shared)
 
 
 @contextlib.contextmanager
-def _of_manifest(name: str) -> Iterator[None]:
-    """Raise what is wrong with a manifest as an error of its file."""
+def _add_name(name: str) -> Iterator[None]:
+    """Add the name of the manifest to errors in the block."""
     try:
         yield
     except SplitError as error:
         raise PlanError(f"{name}: {error.message}") from error
 
 
-def _warnings(
+def _find_warnings(
     folder: DataFolder,
     homes: Sequence[str],
     files: Collection[str],
@@ -184,7 +184,7 @@ def _warnings(
     *,
     strict: bool,
 ) -> tuple[str, ...]:
-    """Return a warning for each tensor file in the folders of the ranks that is not theirs."""
+    """Return a warning for each tensor file in the folders of the ranks that does not belong to them."""
     strays = []
     for home in dict.fromkeys(("", *homes)):
         prefix = f"{home}/" if home else ""
@@ -194,23 +194,26 @@ def _warnings(
     return warn_of_strays(folder, strays, shown(MANIFEST), tensors, strict=strict)
 
 
-def _placements(document: Mapping[str, Any]) -> Placements:
+def _read_placements(document: Mapping[str, Any]) -> Placements:
     ranks = document["ranks"]
     if ranks > MAX_RANKS:
-        raise PlanError(f"{shown(ranks)} ranks are more than {MAX_RANKS}")
+        raise PlanError(f"{shown(ranks)} ranks: the maximum is {MAX_RANKS}")
     files = tuple(
         WholeFile(
-            check_file_name(each["name"]), _size(each), _literals(each), MappingProxyType(each["metadata"])
+            check_file_name(each["name"]),
+            _read_size(each),
+            _read_literals(each),
+            MappingProxyType(each["metadata"]),
         )
         for each in document["files"]
     )
     cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
     proved: set[tuple[int, int]] = set()
-    kinds = [_kind(each, cuts, ranks, proved) for each in document["kinds"]]
+    kinds = [_read_kind(each, cuts, ranks, proved) for each in document["kinds"]]
     columns = document["tensors"]
     rows = [columns[key] for key in ("name", "kind", "file", "offset")]
     if len({*map(len, rows)}) > 1:
-        raise PlanError(f"{len(rows[0])} tensors have columns of {brief([*map(len, rows)])} entries")
+        raise PlanError(f"the columns of tensors have different lengths: {brief([*map(len, rows)])}")
     for what, key, count in (("has", "kind", len(kinds)), ("is in", "file", len(files))):
         strange = next((i for i, at in enumerate(columns[key]) if at >= count), None)
         if strange is not None:
@@ -226,16 +229,16 @@ def _placements(document: Mapping[str, Any]) -> Placements:
     return Placements(ranks, files, tuple(tensors), tuple(kinds[kind][1] for kind in rows[1]))
 
 
-def _kind(
+def _read_kind(
     stated: Mapping[str, Any], cuts: Sequence[Cut], ranks: int, proved: set[tuple[int, int]]
 ) -> tuple[StoredTensor, Cut]:
-    """Return a tensor of a kind, without a name and a place, and its cut.
+    """Return a tensor of a kind, without a name and a place, and its sharding.
 
-    ``proved`` has the number of each checked cut with the size of its axis: many kinds share a cut, and a
-    cut has as many entries as there are ranks.
+    ``proved`` caches which shardings were checked for which sizes: many kinds share one, and it has an entry
+    for each rank.
     """
     if stated["cut"] >= len(cuts):
-        raise PlanError(f"a kind of tensors has cut {shown(stated['cut'])} of {len(cuts)}")
+        raise PlanError(f"a kind of tensors has cut {shown(stated['cut'])}, but there are {len(cuts)}")
     try:
         tensor = make_tensor("", stated["dtype"], stated["shape"], 0)
     except ValueError as error:
@@ -248,32 +251,33 @@ def _kind(
     return tensor, cut
 
 
-def _size(file: Mapping[str, Any]) -> int:
+def _read_size(file: Mapping[str, Any]) -> int:
     size: int = file["size"]
     if size > _MAX_FILE:
-        raise PlanError(f"{shown(file['name'])} would have {shown(size)} bytes, more than a file can have")
+        raise PlanError(f"{shown(file['name'])} has {shown(size)} bytes: the maximum is {_MAX_FILE}")
     return size
 
 
-def _literals(file: Mapping[str, Any]) -> tuple[tuple[int, bytes], ...]:
+def _read_literals(file: Mapping[str, Any]) -> tuple[tuple[int, bytes], ...]:
     try:
         return tuple(
             (each["offset"], base64.b64decode(each["base64"], validate=True)) for each in file["literals"]
         )
-    except ValueError as error:  # also of what is not ASCII
+    except ValueError as error:  # not base64, or not ASCII
         raise PlanError(f"the literals of {shown(file['name'])} are not base64") from error
 
 
 def _reject_overlaps(files: Sequence[WholeFile], tensors: Sequence[StoredTensor]) -> None:
-    taken = [(t.file, t.offset, t.offset + t.size, t.label) for t in tensors]
+    places = [(t.file, t.offset, t.offset + t.size, t.label) for t in tensors]
     for number, file in enumerate(files):
-        taken += [(number, offset, offset + len(data), "a literal") for offset, data in file.literals]
-    for number, _, end, label in taken:
+        places += [(number, offset, offset + len(data), "a literal") for offset, data in file.literals]
+    for number, _, end, label in places:
         if end > files[number].size:
             raise PlanError(f"{label} extends past the end of {shown(files[number].name)}")
-    for before, after in pairwise(sorted(place for place in taken if place[1] < place[2])):
+    for before, after in pairwise(sorted(place for place in places if place[1] < place[2])):
         if before[0] == after[0] and after[1] < before[2]:
-            raise PlanError(f"two things are at byte {after[1]} of {shown(files[after[0]].name)}")
+            name = shown(files[after[0]].name)
+            raise PlanError(f"{before[3]} and {after[3]} overlap at byte {after[1]} of {name}")
 
 
 def _prove_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequence[str]) -> None:
@@ -285,15 +289,15 @@ def _prove_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequenc
         found = read_inside(folder, f"{home}/{MARK}", limit=1 << 16)
         wanted = {"run": document["run"], "rank": rank, "ranks": document["ranks"]}
         if found != wanted:
-            raise PlanError(f"{shown_path(folder.path / home)} is of another run than {MANIFEST}")
+            raise PlanError(f"{shown_path(folder.path / home)} and {MANIFEST} are from different runs")
 
 
-def _proved(folder: DataFolder, wanted: TargetFile) -> LocalFile:
-    """Open a file of a rank, proved to have the size and the headers that the layout gives it."""
+def _open_rank_file(folder: DataFolder, wanted: TargetFile) -> LocalFile:
+    """Open a file of a rank, and check that it has the size and the header that the layout requires."""
     found = LocalFile(wanted.name, folder)
     if found.size != wanted.size:
-        raise PlanError(f"{found.name} has {found.size} bytes, and not {wanted.size}: it is of another run")
+        raise PlanError(f"{found.name} has {found.size} bytes, not {wanted.size}: it is from another run")
     for offset, data in wanted.literals:
         if found.read(offset, len(data)) != data:
-            raise PlanError(f"{found.name} has another header than its run wrote")
+            raise PlanError(f"{found.name} has an unexpected header: it was changed or is from another run")
     return found

@@ -1,4 +1,4 @@
-"""The configuration of padded ranks: its sizes are those that the tensors of all ranks have together."""
+"""The ``config.json`` of padded ranks, whose sizes include the padding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from splitops.errors import shown
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut
-from splitops.sharding.heads import KEYS, QUERIES, heads_of
+from splitops.sharding.heads import KEYS, QUERIES, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
 
 _NAMES: Final = {
@@ -20,19 +20,19 @@ _NAMES: Final = {
     ),
     "inner": re.compile(r"mlp|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"),
 }
-"""By what a size counts, the names of the tensors that have it."""
+"""Names of the tensors with an axis of each category of sizes."""
 _KEYS: Final = {
     "vocabulary": re.compile(r"vocab|num_embeddings"),
     "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
     "experts": re.compile(r"^(moe_)?(num|n)_((?!shared)\w+_)?experts$"),
 }
-"""By what a size counts, the keys of configurations that have it."""
+"""Keys of configurations for each category of sizes."""
 
 _ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
-"""The names of the tensors that choose among experts, which they count along axis 0."""
+"""Names of the tensors that route to experts, with one entry per expert along axis 0."""
 
 _Place = tuple[str, ...]
-"""Where a size is in a configuration: a key, or that of a part of it and one in there."""
+"""The path of a size in a configuration: one key, or ``text_config`` and a key in it."""
 
 
 @dataclass(frozen=True)
@@ -40,35 +40,35 @@ class PaddedConfig:
     """The configuration of ranks.
 
     Attributes:
-        text: the file ``config.json``; None if it is that of the source.
-        warnings: a sentence for each size that differs from the source, or that the file cannot have.
+        text: new content of ``config.json``, or None if it does not change.
+        warnings: a sentence for each size that changes, or that cannot be changed.
     """
 
     text: bytes | None = None
     warnings: tuple[str, ...] = ()
 
 
-def padded_config(
+def make_padded_config(
     matches: Matches, cuts: Sequence[Cut], config: Mapping[str, Any], layout: str
 ) -> PaddedConfig:
-    """Return the configuration of ranks whose tensors are padded.
+    """Return the configuration of ranks with padded sizes.
 
-    A distributed checkpoint has no padding. vLLM pads the vocabulary itself.
+    The layout ``dcp`` has no padding, and vLLM pads the vocabulary itself.
     """
     if not config or layout == "dcp":
         return PaddedConfig()
-    sizes = dict(_sizes(config))
+    sizes = dict(_iter_sizes(config))
     wanted: dict[_Place, dict[int, TensorKind]] = {}
     lost: list[TensorKind] = []
     for kind, cut in zip(matches.kinds, cuts, strict=True):
         recipe = kind.recipe
         if recipe is None or not cut.padded:
             continue
-        counts = _counted(kind.tensor, recipe.axis)
+        counts = _classify_axis(kind.tensor, recipe.axis)
         if layout == "vllm" and counts == "vocabulary":
             continue
         size, padded = kind.tensor.shape[recipe.axis] * recipe.pack, cut.padded * recipe.pack
-        found = list(_changes(counts, size, padded, sizes))
+        found = list(_iter_changes(counts, size, padded, sizes))
         for place, new in found:
             wanted.setdefault(place, {}).setdefault(new, kind)
         if not found:
@@ -78,12 +78,12 @@ def padded_config(
     for place, values in wanted.items():
         [(new, kind), *others] = values.items()
         key, old = ".".join(place), sizes[place]
-        other = others[0][1] if others else _unpadded(matches, cuts, kind)
+        other = others[0][1] if others else _find_unpadded(matches, cuts, kind)
         if other is not None:
             grown, name = shown(kind.tensor.name), shown(other.tensor.name)
-            unlike = f"{name} is padded otherwise" if others else f"{name} is not"
+            unlike = f"{name} to another size" if others else f"{name} is not padded"
             warnings.append(
-                f"config.json of the ranks keeps {key} = {old}: {grown} is padded for {new}, and {unlike}"
+                f"config.json of the ranks keeps {key} = {old}: {grown} is padded to {new}, but {unlike}"
             )
             continue
         part = document
@@ -94,19 +94,19 @@ def padded_config(
         warnings.append(
             f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
         )
-    warnings += _regrouped(sizes, dict(_sizes(document)))
+    warnings += _warn_of_groups(sizes, dict(_iter_sizes(document)))
     for kind in lost:
         axis = kind.recipe.axis if kind.recipe is not None else 0
         warnings.append(
             f"config.json has no size for axis {axis} of {shown(kind.tensor.name)}, which {kind.rule.label} "
-            "pads: set it where you load the ranks"
+            "pads: set it when you load the ranks"
         )
     text = f"{json.dumps(document, indent=2, ensure_ascii=False)}\n".encode() if changed else None
     return PaddedConfig(text, tuple(dict.fromkeys(warnings)))
 
 
-def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the sizes of a configuration, and of its part about text, as the expressions of plans know it."""
+def _iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
+    """Yield the paths and sizes in a configuration and its ``text_config``, with default key heads."""
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -117,19 +117,19 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
             yield (*place, KEYS), heads
 
 
-def _counted(tensor: StoredTensor, axis: int) -> str:
-    """Return what an axis of a tensor counts; "" if the name does not say."""
+def _classify_axis(tensor: StoredTensor, axis: int) -> str:
+    """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
     name, rank = tensor.name, len(tensor.shape)
     if axis == 0 and (("expert" in name and rank > 2) or _ROUTER.search(name)):
         return "experts"
     named = next((what for what, names in _NAMES.items() if names.search(name)), "")
-    return heads_of(name, rank, axis) or named
+    return find_heads(name, rank, axis) or named
 
 
-def _changes(
+def _iter_changes(
     counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
 ) -> Iterator[tuple[_Place, int]]:
-    """Yield where a configuration has a size that is padded, and what it is then."""
+    """Yield the path of each size in a configuration that padding changes, and its new value."""
     if counts in (QUERIES, KEYS):
         for place, heads in sizes.items():
             own = size // heads
@@ -141,26 +141,26 @@ def _changes(
     same = [place for place, old in found if old == size]
     if same:
         yield from ((place, padded) for place in (same if counts or len(same) == 1 else ()))
-    elif counts == "inner" and padded % 2 == 0:  # gate and up in one axis
+    elif counts == "inner" and padded % 2 == 0:  # gate and up projections fused along one axis
         yield from ((place, padded // 2) for place, old in found if 2 * old == size)
 
 
-def _unpadded(matches: Matches, cuts: Sequence[Cut], kind: TensorKind) -> TensorKind | None:
-    """Return tensors that have the same size as those of a kind, and are not padded."""
+def _find_unpadded(matches: Matches, cuts: Sequence[Cut], kind: TensorKind) -> TensorKind | None:
+    """Return a kind with an unpadded axis of the same category and size as the padded axis of ``kind``."""
     recipe = kind.recipe
-    assert recipe is not None  # it is padded
-    counts, size = _counted(kind.tensor, recipe.axis), kind.tensor.shape[recipe.axis] * recipe.pack
+    assert recipe is not None  # padded kinds have one
+    counts, size = _classify_axis(kind.tensor, recipe.axis), kind.tensor.shape[recipe.axis] * recipe.pack
     for other, cut in zip(matches.kinds, cuts, strict=True):
         tensor, own = other.tensor, other.recipe
         pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
         same = (axis for axis in axes if tensor.shape[axis] * pack == size)
-        if counts and not cut.padded and any(_counted(tensor, axis) == counts for axis in same):
+        if counts and not cut.padded and any(_classify_axis(tensor, axis) == counts for axis in same):
             return other
     return None
 
 
 def _set(part: dict[str, Any], key: str, value: int) -> None:
-    """Set a size, and first those that follow from it where they are left out, as they were."""
+    """Set a size. Omitted sizes whose defaults depend on it are set to their former values."""
     heads, hidden = part.get(QUERIES), part.get("hidden_size")
     if key == QUERIES:
         known = {KEYS: heads}
@@ -170,8 +170,8 @@ def _set(part: dict[str, Any], key: str, value: int) -> None:
     part[key] = value
 
 
-def _regrouped(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Iterator[str]:
-    """Yield a warning if heads of queries would read the keys of other heads than before."""
+def _warn_of_groups(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Iterator[str]:
+    """Yield a warning if padding changes which key heads the query heads use."""
     for place, keys in before.items():
         if place[-1] != KEYS or (queries := before.get((*place[:-1], QUERIES))) is None:
             continue
@@ -179,6 +179,6 @@ def _regrouped(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Ite
         if keys == all_keys == 1 or queries * all_keys == all_queries * keys:
             continue
         yield (
-            f"config.json of the ranks has {all_queries} heads of queries over {all_keys} of keys, not "
-            f"{queries} over {keys}: queries would read keys of other heads. Pad both alike"
+            f"config.json of the ranks has {all_queries} query heads over {all_keys} key heads, not "
+            f"{queries} over {keys}: queries would use other key heads. Pad both by the same factor"
         )

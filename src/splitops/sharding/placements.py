@@ -1,4 +1,4 @@
-"""Placements: what each rank holds of every tensor, as pure data that layouts lay out into files."""
+"""Placements: the part of every tensor on each rank, from which layouts compute the files of ranks."""
 
 from __future__ import annotations
 
@@ -20,35 +20,38 @@ from splitops.sharding.cuts import Cut, shard_extents
 
 
 class Laid(NamedTuple):
-    """Files that hold tensors, and extents to them: their sources are positions of tensors, not of files."""
+    """Files to write, and the extents to them. Their sources are indices of tensors, not of files."""
 
     files: Sequence[TargetFile]
     extents: Extents
 
     @classmethod
-    def of(cls, laid: Iterable[LaidFile]) -> Laid:
-        """Gather files that were laid out one by one."""
+    def from_files(cls, laid: Iterable[LaidFile]) -> Laid:
+        """Collect the files of a layout."""
         found = list(laid)
         return cls([file for file, _ in found], Extents.concatenate([extents for _, extents in found]))
 
 
 LaidFile = tuple[TargetFile, Extents]
-"""A file, and the extents to it; its number in them counts the files of a layout."""
+"""A file, and the extents to it. Their target is the index of the file in its layout."""
 
 
 def laid_file(
     name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]
 ) -> tuple[TargetFile, Table]:
-    """Lay out a file of safetensors; return where each tensor begins in it, too."""
+    """Lay out a safetensors file. Return the file and the offset of each tensor in it."""
     form = get_format("safetensors")
     laid = form.lay_out(tensors, Contents(form, (), (), metadata), name)
     return laid.files[0], laid.places[:, 1]
 
 
-def spread(
+def copy_extents(
     forms: Sequence[Sequence[Extent]], form: Table, sources: Table, target: Table | int, places: Table
 ) -> Extents:
-    """Return the extents of tensors, each copied to a place in a file as its form says."""
+    """Return the extents that copy tensors to offsets ``places`` in files.
+
+    ``form`` is the kind of each tensor, ``forms`` the extents of each kind, from and to offset 0.
+    """
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
     table = Extents.from_extents([extent for each in forms for extent in each]).table
@@ -61,7 +64,7 @@ def spread(
 
 @dataclass(frozen=True)
 class Placements:
-    """What each rank holds: the whole checkpoint's files, the tensors in them, and the cut of each."""
+    """The unsharded files and tensors of a checkpoint, and the sharding of each tensor."""
 
     ranks: int
     files: tuple[WholeFile, ...]
@@ -70,25 +73,25 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, Cut]]]:
-        """Of each tensor the number of its kind, and of each kind one: they share type, shape and cut."""
+        """The kind of each tensor, and one tensor of each kind. A kind shares type, shape and sharding."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
 
-    def forms(self, rank: int) -> list[Sequence[Extent]]:
-        """Return of each kind which bytes of a tensor go to that of a rank; none where it holds none."""
+    def make_extents(self, rank: int) -> list[Sequence[Extent]]:
+        """Return the extents from a tensor of each kind to a rank's part of it, which may be empty."""
         return [
             shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else ()
             for tensor, cut in self.kinds[1]
         ]
 
-    def members(self, kinds: Iterable[bool]) -> list[Table]:
-        """Return of each file the positions of its tensors that are of some kinds."""
+    def find_members(self, kinds: Iterable[bool]) -> list[Table]:
+        """Return the indices of the tensors of the selected kinds, for each file."""
         some, file = np.array([*kinds, False])[self.kinds[0]], locate_tensors(self.tensors)[:, 0]
         return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
 
-    def rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Return the bytes of tensors on each rank, padding included; None is all tensors."""
+    def sum_rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
+        """Return the bytes of tensors on each rank, including padding; by default of all tensors."""
         numbers, kinds = self.kinds
         some = numbers if members is None else numbers[[*members]]
         total = [0] * self.ranks
@@ -96,12 +99,12 @@ class Placements:
         for (tensor, cut), count in zip(kinds, counts, strict=True):
             for rank, shard in enumerate(cut.shards if count else ()):
                 if shard is not None:
-                    total[rank] += count * shard_of(tensor, cut, rank).size
+                    total[rank] += count * make_rank_tensor(tensor, cut, rank).size
         return tuple(total)
 
 
-def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
-    """Return a rank's tensor, of which it must hold some, at no place yet."""
+def make_rank_tensor(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
+    """Return a rank's part of a tensor, which must exist, without a place in a file."""
     shape = cut.shape(tensor.shape, rank)
     assert shape is not None
     if shape == tensor.shape:
@@ -109,19 +112,19 @@ def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
     elements = math.prod(shape)
     if elements % tensor.unit.elements:
         raise PlanError(
-            f"{tensor.label}: {elements} {tensor.code} elements of rank {rank} do not fill a byte"
+            f"{tensor.label}: {elements} {tensor.code} elements of rank {rank} do not fill complete bytes"
         )
     return tensor._replace(shape=shape, size=elements // tensor.unit.elements * tensor.unit.bytes)
 
 
-def named(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[StoredTensor]:
+def rename(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[StoredTensor]:
     """Return tensors with other names."""
-    new = tuple.__new__
+    new = tuple.__new__  # faster than _replace
     return [new(StoredTensor, (name, *tensor[1:])) for tensor, name in zip(tensors, names, strict=True)]
 
 
-def whole_files(checkpoint: Checkpoint) -> Laid:
-    """Lay out the files of the whole checkpoint as they were."""
+def lay_out_checkpoint(checkpoint: Checkpoint) -> Laid:
+    """Lay out the unsharded files of a checkpoint, with their original contents."""
     files = [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
     places = locate_tensors(checkpoint.tensors)
     own = places.copy()
@@ -130,17 +133,17 @@ def whole_files(checkpoint: Checkpoint) -> Laid:
 
 
 def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
-    """Reject a cut from outside that does not give every byte of a tensor of a shape exactly once."""
+    """Check that an untrusted sharding stores every element of a tensor with ``shape`` exactly once."""
     if len(cut.shards) != ranks or all(shard is None for shard in cut.shards):
-        raise PlanError(f"a cut for {len(cut.shards)} ranks, of {ranks}, of which no rank holds anything")
+        raise PlanError(f"a cut has {len(cut.shards)} shards for {ranks} ranks, or no shard at all")
     if cut.axis is None:
         return
     if not 0 <= cut.axis < len(shape):
-        raise PlanError(f"a cut along axis {shown(cut.axis)} of shape {shown(shape)}")
+        raise PlanError(f"axis {shown(cut.axis)} of a cut is out of range for shape {shown(shape)}")
     held = [shard for shard in cut.shards if shard is not None]
     largest = max((shard.size for shard in held), default=0)
     if largest >= 1 << 63:
-        raise PlanError(f"a rank would have {shown(largest)} positions of an axis: they have to fit 63 bits")
+        raise PlanError(f"a shard of size {shown(largest)} exceeds 63 bits")
     if any(piece.size < 1 for shard in held for piece in shard.pieces):
         raise PlanError("pieces of a cut overlap or are empty")
     pieces = [piece for _, piece in cut.holders if piece is not None]

@@ -1,4 +1,4 @@
-"""What users plan: a checkpoint cut into ranks, ranks cut anew, ranks merged."""
+"""Public functions that plan the sharding, resharding and merge of checkpoints."""
 
 from __future__ import annotations
 
@@ -17,63 +17,63 @@ from splitops.files.pickles import advise_on_pickles
 from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
 from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
-from splitops.sharding.assembly import file_plan
-from splitops.sharding.auto import auto_plan
+from splitops.sharding.assembly import assemble_files
+from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
 from splitops.sharding.documents import read
 from splitops.sharding.expressions import Names
-from splitops.sharding.fitting import RankFit, cuts_or_advice, fit, head_warnings
-from splitops.sharding.heads import HeadRule, head_rules
-from splitops.sharding.layouts import layout_named
-from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
-from splitops.sharding.padding import padded_config
-from splitops.sharding.placements import Placements, whole_files
-from splitops.sharding.plan_language import Matches, ShardRule, match_rules, rules_of
+from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, warn_of_heads
+from splitops.sharding.heads import HeadRule, find_head_rules
+from splitops.sharding.layouts import get_layout
+from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
+from splitops.sharding.padding import make_padded_config
+from splitops.sharding.placements import Placements, lay_out_checkpoint
+from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
 from splitops.sharding.tables import prove_known
 
 AnyPath = str | os.PathLike[str]
 
 
 class Runnable:
-    """What can be run: each kind of plan."""
+    """Base class of plans that write a folder."""
 
-    def file_plan(self, out: AnyPath) -> FilePlan:
-        """Return which bytes of which files go where."""
+    def plan_files(self, out: AnyPath) -> FilePlan:
+        """Return the plan of the files in the folder ``out``: which bytes are copied to which place."""
         raise NotImplementedError
 
     def dry_run(self, out: AnyPath, *, memory: int = MEMORY) -> DryRun:
-        """Return what a run would do; nothing is written."""
-        return self.file_plan(out).dry_run(memory=memory)
+        """Return the files and sizes that :meth:`run` would write, without writing."""
+        return self.plan_files(out).dry_run(memory=memory)
 
     def run(self, out: AnyPath, **options: Unpack[RunOptions]) -> Report:
-        """Write the folder ``out``, which appears whole or not at all.
+        """Write the folder ``out``. It appears when all of its files are complete.
 
         Args:
             out: the folder.
-            **options: those of :meth:`splitops.files.FilePlan.run`.
+            **options: options of :meth:`splitops.files.FilePlan.run`.
 
         Raises:
-            FileError: the folder exists, a file cannot be read or has changed, the disk is full.
+            FileError: the folder exists, a file cannot be read or has changed, or the disk is full.
         """
-        return self.file_plan(out).run(**options)
+        return self.plan_files(out).run(**options)
 
 
 @dataclass(frozen=True)
 class ShardPlan(Runnable):
-    """Which rank gets which bytes of every tensor: integers and names, proved to fit, nothing written yet.
+    """A valid plan to shard a checkpoint, or to reshard ranks. Nothing has been written.
 
     Attributes:
-        checkpoint: what is cut.
-        placements: what each rank holds.
-        rules: of each tensor, the rule that says so.
-        layout: how the files of the ranks are written.
-        document: the plan as it was read.
-        warnings: in words, what the ranks do not get, which tensors of rank 2 or more no rule names, so that
-            each rank has them whole, which sizes of ``config.json`` padding changes, and which rules cut
-            through heads of attention.
-        config: the ``config.json`` of the ranks; None if it is that of the checkpoint.
+        checkpoint: the unsharded checkpoint.
+        placements: the part of each tensor on each rank.
+        rules: rule of each tensor.
+        layout: name of the layout of the ranks' files.
+        document: the plan document.
+        warnings: messages on files that are not copied, on tensors of rank 2 or more that are replicated
+            because no rule names them, on sizes in ``config.json`` that padding changes, and on rules that
+            split attention heads.
+        config: ``config.json`` of the ranks, or None if it does not change.
     """
 
     checkpoint: Checkpoint
@@ -90,31 +90,31 @@ class ShardPlan(Runnable):
 
     @property
     def ranks(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks."""
         return self.placements.ranks
 
     @cached_property
     def rank_bytes(self) -> tuple[int, ...]:
-        """The bytes of each rank's tensors, padding included."""
-        return self.placements.rank_bytes()
+        """The bytes of tensors on each rank, including padding."""
+        return self.placements.sum_rank_bytes()
 
-    def file_plan(self, out: AnyPath) -> FilePlan:
-        """Return which bytes of which files go where."""
-        layout = layout_named(self.layout)
+    def plan_files(self, out: AnyPath) -> FilePlan:
+        """Return the plan of the files of all ranks, the manifest and the sidecar files."""
+        layout = get_layout(self.layout)
         homes = [(SOURCE, True), *((home, False) for home in layout.homes(self.ranks))]
         with without_collector():
-            written = manifest_files(self.placements, self.layout, self.checkpoint, self.document)
+            written = make_manifest_files(self.placements, self.layout, self.checkpoint, self.document)
             changed = {} if self.config is None else {"config.json": self.config}
             laid = layout.lay_out(self.placements)
-            return file_plan(self.checkpoint, laid, written, homes, Path(out), changed)
+            return assemble_files(self.checkpoint, laid, written, homes, Path(out), changed)
 
 
 @dataclass(frozen=True)
 class MergePlan(Runnable):
-    """Ranks merged into the files that they were cut from.
+    """A valid plan to merge ranks into the original files. Nothing has been written.
 
     Attributes:
-        checkpoint: the whole, as the ranks hold it.
+        checkpoint: the unsharded checkpoint, whose bytes are in the files of the ranks.
     """
 
     checkpoint: Checkpoint
@@ -122,18 +122,18 @@ class MergePlan(Runnable):
     def __repr__(self) -> str:
         return f"MergePlan({count_of(len(self.checkpoint.tensors), 'tensor')})"
 
-    def file_plan(self, out: AnyPath) -> FilePlan:
-        """Return which bytes of which files go where."""
+    def plan_files(self, out: AnyPath) -> FilePlan:
+        """Return the plan of the original files."""
         found = self.checkpoint
-        return file_plan(found, whole_files(found), (), [("", True)], Path(out))
+        return assemble_files(found, lay_out_checkpoint(found), (), [("", True)], Path(out))
 
 
 def open_checkpoint(
     path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
 ) -> Checkpoint:
-    """Read a checkpoint, or the one that a folder of ranks holds.
+    """Read an unsharded checkpoint, also from a folder of ranks or a distributed checkpoint.
 
-    ``strict`` rejects a folder with tensor files that do not belong to it.
+    ``strict`` rejects a folder with tensor files that do not belong to the checkpoint.
     """
     found = Path(path)
     reject_pickled(found)
@@ -141,7 +141,7 @@ def open_checkpoint(
         other = None if like is None else read_checkpoint(Path(like), allow_links=allow_links)
         return read_distributed(found, like=other, allow_links=allow_links, strict=strict)
     if like is not None:
-        raise PlanError(f"{shown_path(found)} says itself what the whole is like")
+        raise PlanError(f"like works only for distributed checkpoints, not for {shown_path(found)}")
     if has_manifest(found):
         return read_ranks(found, allow_links=allow_links, strict=strict)
     return read_checkpoint(found, allow_links=allow_links, strict=strict)
@@ -157,26 +157,26 @@ def plan(
     allow_links: bool = False,
     strict: bool = False,
 ) -> ShardPlan:
-    """Plan how a checkpoint is cut into ranks, or ranks into other ranks; nothing is written.
+    """Plan how to shard a checkpoint over ranks, or how to reshard ranks, without writing anything.
 
     Args:
         path: a folder with ``model.safetensors`` or an index and its shards, an ONNX model with external
-            data, a folder of ranks, or a distributed checkpoint that PyTorch wrote as safetensors.
-        plan: a file of rules in TOML or JSON, or what it says; ``"auto"`` goes by ``config.json``. None is
-            the plan of ranks that are cut anew, else ``"auto"``.
-        ranks: how many ranks there are to be.
-        layout: how their files are written; None is what the plan says, else ``"hf"``.
-        like: of a distributed checkpoint, the folder of another one whose files the whole is to have.
-        allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
-        strict: whether a tensor file in the folder that the checkpoint does not name is an error. Otherwise
-            it is left out, with a warning.
+            data, a folder of ranks, or a distributed checkpoint that PyTorch has written as safetensors.
+        plan: a file of rules in TOML or JSON, or its content; ``"auto"`` derives rules from ``config.json``.
+            None is the plan that is stored with ranks, otherwise ``"auto"``.
+        ranks: number of ranks.
+        layout: name of the layout of the ranks' files. None is the layout of the plan, otherwise ``"hf"``.
+        like: folder of another checkpoint, to whose files the tensors of a distributed checkpoint belong.
+        allow_links: whether links may lead out of the folder, as in the cache of a hub.
+        strict: whether a tensor file in the folder that the checkpoint does not use is an error. Otherwise
+            it is not copied, and there is a warning.
 
     Returns:
-        The plan: ``dry_run(out)`` says what it would do, ``run(out)`` does it.
+        The plan. ``dry_run(out)`` returns its files, ``run(out)`` writes them.
 
     Raises:
-        PlanError: the checkpoint or the plan is malformed, or a tensor cannot be cut so; the numbers that
-            would do are named.
+        PlanError: the checkpoint or the plan is malformed, or a tensor cannot be sharded over this number of
+            ranks. The message lists possible numbers.
         FileError: a file is missing or malformed.
 
     Examples:
@@ -194,17 +194,17 @@ def plan(
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
     if not 1 <= ranks <= MAX_RANKS:
-        raise PlanError(f"{shown(ranks)} ranks, and it must be 1 to {MAX_RANKS}")
-    found = _matched(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
+        raise PlanError(f"ranks = {shown(ranks)}: it must be 1 to {MAX_RANKS}")
+    found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
     checkpoint, matches = found.checkpoint, found.matches
     with without_collector():
-        cuts = cuts_or_advice(matches, ranks)
+        cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
     found.prove_named()
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own)
-    heads = head_warnings(matches, found.heads, ranks, cuts)
-    whole = (f'whole on every rank, as no rule but the closing "*" names them: {found.unnamed}',)
-    config = padded_config(matches, cuts, checkpoint.config, found.layout)
+    heads = warn_of_heads(matches, found.heads, ranks, cuts)
+    whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
+    config = make_padded_config(matches, cuts, checkpoint.config, found.layout)
     warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *heads)
     return ShardPlan(
         checkpoint, placements, matches.rules, found.layout, found.document, warnings, config.text
@@ -221,20 +221,20 @@ def find_ranks(
     allow_links: bool = False,
     strict: bool = False,
 ) -> tuple[RankFit, ...]:
-    """Return which numbers of ranks a plan allows for a whole checkpoint; nothing is written.
+    """Find the numbers of ranks over which a plan can shard a checkpoint, without writing anything.
 
     Args:
         path: as in :func:`plan`.
         plan: as in :func:`plan`.
-        ranks: the numbers of ranks to try.
+        ranks: numbers of ranks to try.
         layout: as in :func:`plan`.
         like: as in :func:`plan`.
         allow_links: as in :func:`plan`.
         strict: as in :func:`plan`.
 
     Returns:
-        For each number whether the plan fits, repeats units such as heads, pads, or is impossible, by all
-        rules and tensors together.
+        The result for each number: whether the plan fits, repeats units such as heads, pads, or is impossible
+        for any of the tensors.
 
     Raises:
         PlanError: the checkpoint or the plan is malformed, or no rule matches a tensor.
@@ -252,19 +252,19 @@ def find_ranks(
         >>> print(find_ranks(folder, rules, ranks=[2])[0].note)
         needs pad_to = 4 in rule 1 (6 to 8)
         >>> print(find_ranks(folder, rules, ranks=[4])[0].note)
-        leaves ranks without a part (rule 1)
+        leaves ranks without elements (rule 1)
     """
     numbers = list(ranks)
     wrong = next((each for each in numbers if not 1 <= each <= MAX_RANKS), None)
     if wrong is not None:
-        raise PlanError(f"{shown(wrong)} ranks, and it must be 1 to {MAX_RANKS}")
-    found = _matched(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
+        raise PlanError(f"ranks = {shown(wrong)}: it must be 1 to {MAX_RANKS}")
+    found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
     found.prove_named()
-    return tuple(fit(found.matches, found.heads, each) for each in numbers)
+    return tuple(fit_ranks(found.matches, found.heads, each) for each in numbers)
 
 
 class _Matched(NamedTuple):
-    """A checkpoint with the plan that matches its tensors, and what follows from both for any ranks."""
+    """A checkpoint and a plan, and the rules that match. ``unnamed`` matches only the closing rule."""
 
     checkpoint: Checkpoint
     document: Mapping[str, Any]
@@ -274,13 +274,13 @@ class _Matched(NamedTuple):
     unnamed: str
 
     def prove_named(self) -> None:
-        """Reject tensors without a rule for a layout that needs one."""
+        """Check that each tensor has a rule if the layout requires it."""
         if self.unnamed and self.layout == "vllm":
-            what = "layout vllm needs a rule for each tensor of rank 2 or more, and these have none"
-            raise PlanError(f"{what}: {self.unnamed}")
+            what = "layout vllm requires a rule for each tensor of rank 2 or more. There is none for"
+            raise PlanError(f"{what} {self.unnamed}")
 
 
-def _matched(
+def _match(
     path: AnyPath,
     plan: str | os.PathLike[str] | Mapping[str, Any] | None,
     layout: str | None,
@@ -299,24 +299,24 @@ def _matched(
         document, called = plan, "the plan"
     else:
         automatic = plan == "auto"
-        document = auto_plan(checkpoint.config, names, layout or "hf") if automatic else read(Path(plan))
+        document = make_auto_plan(checkpoint.config, names, layout or "hf") if automatic else read(Path(plan))
         called = shown_path(plan)
-    rules = rules_of(document, called)
+    rules = read_shard_rules(document, called)
     known = Names(document.get("vars", {}), checkpoint.config)
-    chosen = layout_named(layout or document.get("layout", "hf")).name
+    chosen = get_layout(layout or document.get("layout", "hf")).name
     if chosen == "vllm":
         prove_known(checkpoint.config, names)
     with without_collector():
         matches = match_rules(rules, checkpoint.tensors, known)
-    unnamed = _unnamed(rules, matches.rules, checkpoint.tensors)
-    heads = head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
+    unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
+    heads = find_head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
     return _Matched(checkpoint, document, chosen, matches, heads, unnamed)
 
 
-def _unnamed(
+def _find_unmatched(
     rules: Sequence[ShardRule], matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]
 ) -> str:
-    """Return the tensors of rank 2 or more that only a closing ``*`` matches, which leaves them whole."""
+    """List the tensors of rank 2 or more that only a closing rule ``*`` matches and replicates, as text."""
     last = rules[-1] if rules else None
     if last is None or "*" not in last.match or last.cuts:
         return ""
@@ -324,8 +324,8 @@ def _unnamed(
     if len(rules) > 1 and tensors and len(closing) == len(tensors):
         first = rules[0].match[0]
         raise PlanError(
-            f'no rule of the plan but the closing "*" matches a tensor: the plan has names such as '
-            f"{shown(first)}, and the checkpoint {shown(tensors[0].name)}"
+            f'only the closing rule "*" of the plan matches tensors: the plan has names such as '
+            f"{shown(first)}, the checkpoint has {shown(tensors[0].name)}"
         )
     counts = Counter(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", each.name) for each in closing if len(each.shape) > 1)
     return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
@@ -334,16 +334,16 @@ def _unnamed(
 def merge(
     path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
 ) -> MergePlan:
-    """Plan the merge of ranks into the files that they were cut from; nothing is written.
+    """Plan the merge of ranks into the original files, without writing anything.
 
     Args:
-        path: the folder of the ranks, with their manifest, or a distributed checkpoint of PyTorch's.
-        like: as in :func:`plan`; without it, a distributed checkpoint has files of our own choice.
+        path: a folder of ranks with a manifest, or a distributed checkpoint of PyTorch.
+        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part.
         allow_links: as in :func:`plan`.
         strict: as in :func:`plan`.
 
     Raises:
-        PlanError: the manifest is malformed, a rank is missing or is of another run, pieces of a tensor are
+        PlanError: the manifest is malformed, a rank is missing or from another run, or pieces of a tensor are
             missing or overlap.
         FileError: a file cannot be read.
     """
@@ -352,19 +352,17 @@ def merge(
 
 
 def prove_ranks(path: AnyPath) -> None:
-    """Reject what is not a folder of ranks."""
+    """Check that a path is a folder of ranks; the PlanError names the command to use instead."""
     reject_pickled(Path(path))
-    if not are_ranks(Path(path)):
-        cure = (
-            f"To cut a checkpoint, use splitops shard {path} ... To merge the parts of a tensor, give their "
-        )
-        cure += "files; to make one file of a model, end --out with .safetensors or .gguf"
+    if not is_rank_folder(Path(path)):
+        usage = f"To shard a checkpoint, use splitops shard {path} ... To merge the parts of a tensor, name "
+        usage += "their files. To merge a model into one file, use --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
         advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
-        raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or cure}")
+        raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or usage}")
 
 
-def are_ranks(path: Path) -> bool:
-    """Return whether a path is a folder of ranks, with a manifest or as PyTorch writes them."""
+def is_rank_folder(path: Path) -> bool:
+    """Return whether a path is a folder of ranks with a manifest, or a distributed checkpoint of PyTorch."""
     return has_manifest(path) or is_distributed(path)

@@ -1,4 +1,4 @@
-"""The tensors of one rank: mapped files, as arrays of NumPy, and of PyTorch if it is loaded."""
+"""Access to the tensors of one rank: memory-mapped, as NumPy arrays or PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.checkpoint import read_checkpoint
 from splitops.sharding.documents import read_inside
-from splitops.sharding.layouts.hf import folder_name
+from splitops.sharding.layouts.hf import make_folder_name
 from splitops.sharding.manifest import MARK
 
 
 class RankTensor(LazyTensor):
-    """A tensor of a rank, mapped as a whole; a box of it is a lazy tensor like those of other files.
+    """A memory-mapped tensor of a rank. Slices of it are lazy tensors.
 
     Attributes:
-        stored: its name, type and shape, and where its bytes are.
+        stored: name, type, shape and place of the tensor.
     """
 
     __slots__ = ("_mapped",)
@@ -40,13 +40,11 @@ class RankTensor(LazyTensor):
         """Return a read-only view of the mapped file.
 
         Raises:
-            FileError: no array holds its elements.
+            FileError: NumPy has no dtype for its elements.
         """
         dtype, count = self.stored.dtype, self.size
         if dtype is None:
-            raise FileError(
-                f"{self.stored.label} is of type {self.stored.code}, whose elements no array holds"
-            )
+            raise FileError(f"NumPy has no dtype for {self.stored.label} of type {self.stored.code}")
         if not count:
             return np.empty(self.shape, dtype)
         found = np.frombuffer(self._mapped, dtype, count, self.stored.offset).reshape(self.shape)
@@ -59,17 +57,17 @@ class RankTensor(LazyTensor):
         return found.astype(dtype or found.dtype, copy=bool(copy))
 
     def torch(self) -> Any:
-        """Return a ``torch.Tensor`` of the mapped file; what is written to it stays in memory.
+        """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, not the file.
 
         Raises:
-            ArrayError: PyTorch is not loaded, or has no such type.
+            ArrayError: PyTorch has not been imported, or has no such type.
         """
         library = sys.modules.get("torch")
         if library is None:
-            raise ArrayError("torch is not loaded: import it first")
+            raise ArrayError("torch has not been imported: import it first")
         dtype = getattr(library, str(self.stored.element_type), None)
         if dtype is None:
-            raise ArrayError(f"{self.stored.label} is of type {self.stored.code}, which torch does not have")
+            raise ArrayError(f"torch has no dtype for {self.stored.label} of type {self.stored.code}")
         count = self.size
         if not count:
             return library.empty(self.shape, dtype=dtype)
@@ -82,15 +80,15 @@ class Rank(TensorFile):
     """The tensors of a rank by name.
 
     Attributes:
-        folder: where they are.
-        config: what its ``config.json`` says.
+        folder: folder of the rank.
+        config: content of its ``config.json``.
     """
 
     def __init__(self, folder: Path, *, allow_links: bool = False) -> None:
         found = read_checkpoint(folder, allow_links=allow_links)
         super().__init__(Contents(get_format("safetensors"), found.tensors, found.sources))
         self.folder, self.config = folder, found.config
-        self._maps = [_mapped(source.find_local()) for source in found.sources]
+        self._maps = [_map(source.find_local()) for source in found.sources]
 
     def __getitem__(self, name: str) -> RankTensor:
         stored = self._stored[name]
@@ -100,8 +98,8 @@ class Rank(TensorFile):
         return f"Rank({self.folder.name!r}, {len(self)} tensors)"
 
 
-def _mapped(file: LocalFile | None) -> mmap.mmap:
-    assert file is not None  # safetensors of a folder
+def _map(file: LocalFile | None) -> mmap.mmap:
+    assert file is not None  # the files of a rank are local
     try:
         return mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_COPY)
     except OSError as error:
@@ -109,23 +107,23 @@ def _mapped(file: LocalFile | None) -> mmap.mmap:
 
 
 def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False) -> Rank:
-    """Open one rank of a folder that ``splitops shard`` wrote with the layout ``hf``.
+    """Open one rank in a folder that ``splitops shard`` has written with the layout ``hf``.
 
-    It does not read the files of the other ranks, which may be on other machines. As long as tensors are in
-    use, the files must stay as they are.
+    The files of other ranks are not read, and may be on other machines. The files must not change while
+    tensors are in use.
 
     Args:
-        path: the folder of the ranks.
-        number: the rank, from 0 on.
-        allow_links: whether links in the folder may lead out of it.
+        path: folder of the ranks.
+        number: number of the rank, from 0.
+        allow_links: whether links may lead out of the folder.
 
     Returns:
-        A mapping of names to tensors, which map the rank's files: ``numpy()`` gives a read-only view,
-        ``torch()`` a tensor.
+        A mapping of names to memory-mapped tensors. ``numpy()`` returns a read-only view, ``torch()`` a
+        tensor.
 
     Raises:
         PlanError: there is no such rank.
-        FileError: a file of it is missing or malformed.
+        FileError: a file of the rank is missing or malformed.
 
     Examples:
         >>> import pathlib, tempfile
@@ -144,9 +142,9 @@ def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False
     if len(found) != 1:
         what = "no folder" if not found else "more than one folder"
         raise PlanError(
-            f"{shown_path(folder)} holds {what} of rank {number}, such as {folder_name(number, 8)}"
+            f"{shown_path(folder)} contains {what} of rank {number}, such as {make_folder_name(number, 8)}"
         )
     mark = read_inside(DataFolder(found[0], allow_links), MARK, limit=1 << 16)
     if not isinstance(mark, dict) or mark.get("rank") != number:
-        raise PlanError(f"{shown_path(found[0])} is not of rank {number} by its {MARK}")
+        raise PlanError(f"{shown_path(found[0])} does not belong to rank {number}, according to its {MARK}")
     return Rank(found[0], allow_links=allow_links)

@@ -1,4 +1,4 @@
-"""Fused tensors taken apart inside a checkpoint, and put together again."""
+"""Public function that plans to unfuse or fuse the tensors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from splitops.files.folders import INDEX
 from splitops.files.formats import TargetFile
 from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, number_keys, without_collector
-from splitops.sharding.assembly import file_plan
+from splitops.sharding.assembly import assemble_files
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.copies import prove_equal
 from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import Copied, Form, Fusions, rules_of
-from splitops.sharding.globs import matched
-from splitops.sharding.placements import Laid, laid_file, spread
+from splitops.sharding.fusing import Copied, Form, Fusions, read_fusion_rules
+from splitops.sharding.globs import match_glob
+from splitops.sharding.placements import Laid, copy_extents, laid_file
 from splitops.sharding.planning import Runnable, open_checkpoint
-from splitops.sharding.tables import known_fusions
+from splitops.sharding.tables import find_fusions
 
 AnyPath = str | os.PathLike[str]
 
@@ -37,8 +37,8 @@ class Refitted(NamedTuple):
     """A tensor of the new checkpoint.
 
     Attributes:
-        stored: its name, type, shape and size; ``file`` is that of the first tensor that it is made from.
-        copied: of each tensor that it is made from, the position and which bytes go where.
+        stored: name, type, shape and size. ``file`` is the index of the file of its first source.
+        copied: index of each source tensor, and the extents from it.
     """
 
     stored: StoredTensor
@@ -47,12 +47,12 @@ class Refitted(NamedTuple):
 
 @dataclass(frozen=True)
 class RefitPlan(Runnable):
-    """A checkpoint with other tensors of the same bytes: proved to fit, nothing written yet.
+    """A valid plan to unfuse or fuse the tensors of a checkpoint. Nothing has been written.
 
     Attributes:
-        checkpoint: what is read.
-        tensors: those of the new checkpoint, in the order of the old one.
-        changed: of each rule that was used, its fused name, how many tensors it replaced, and by how many.
+        checkpoint: the checkpoint to read.
+        tensors: tensors of the new checkpoint, in the order of the old one.
+        changed: for each rule that matches, its fused name, and the number of tensors before and after.
     """
 
     checkpoint: Checkpoint
@@ -65,8 +65,8 @@ class RefitPlan(Runnable):
         )
 
     @without_collector()
-    def file_plan(self, out: AnyPath) -> FilePlan:
-        """Return which bytes of which files go where."""
+    def plan_files(self, out: AnyPath) -> FilePlan:
+        """Return the plan of the files with the new tensors, and of the sidecar files."""
         source = self.checkpoint
         files: list[TargetFile] = []
         where: dict[str, str] = {}
@@ -81,20 +81,20 @@ class RefitPlan(Runnable):
         copied = [(made, *each) for made, tensor in enumerate(self.tensors) for each in tensor.copied]
         form, firsts = number_keys(id(each) for _, _, each in copied)
         made, index = np.array([each[:2] for each in copied], np.int64).reshape(-1, 2).T
-        extents = spread([copied[i][2] for i in firsts], form, index, file_of[made], places[made])
+        extents = copy_extents([copied[i][2] for i in firsts], form, index, file_of[made], places[made])
         written = [
-            _index(other.name, other.source.read(0, other.source.size), where)
+            _make_index(other.name, other.source.read(0, other.source.size), where)
             for other in source.others
             if other.name.endswith(INDEX)
         ]
         others = tuple(other for other in source.others if not other.name.endswith(INDEX))
-        return file_plan(
+        return assemble_files(
             replace(source, others=others), Laid(files, extents), written, [("", True)], Path(out)
         )
 
 
-def _index(name: str, text: bytes, where: Mapping[str, str]) -> TargetFile:
-    """Return an index of other tensors, which says all else that it said, written as transformers does."""
+def _make_index(name: str, text: bytes, where: Mapping[str, str]) -> TargetFile:
+    """Return an index with a new map of tensors to files, formatted as transformers does."""
     document = {**parse(text, name), "weight_map": where}
     new = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False).encode()
     new += b"\n" if text.endswith(b"\n") else b""
@@ -109,47 +109,47 @@ def refit(
     allow_links: bool = False,
     strict: bool = False,
 ) -> RefitPlan:
-    """Plan a checkpoint whose fused tensors are taken apart, or whose parts are fused; nothing is written.
+    """Plan to unfuse or fuse the tensors of a checkpoint, without writing anything.
 
     Args:
-        path: a model's folder of safetensors.
-        plan: ``"unfuse"`` or ``"fuse"``, which go by ``config.json``; or a file of rules in TOML or JSON, or
-            what it says, which takes the fused tensors apart.
-        invert: whether the rules of a file are applied the other way round: they fuse the parts.
-        allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
+        path: a model's folder with safetensors files.
+        plan: ``"unfuse"`` or ``"fuse"`` by ``config.json``; or a file of rules in TOML or JSON, or its
+            content, which unfuses.
+        invert: whether the rules of a file fuse.
+        allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: as in :func:`plan`.
 
     Returns:
-        The plan: ``dry_run(out)`` says what it would do, ``run(out)`` does it.
+        The plan. ``dry_run(out)`` returns its files, ``run(out)`` writes them.
 
     Raises:
-        PlanError: the rules are not known for such a model, are malformed, or do not fit a tensor; a part is
-            missing.
+        PlanError: there are no rules for this model, the rules are malformed or do not match the shape of a
+            tensor, or a part is missing.
         FileError: a file is missing or malformed.
     """
     checkpoint = open_checkpoint(path, allow_links=allow_links, strict=strict)
     strange = next((file.name for file in checkpoint.files if not file.name.endswith(".safetensors")), None)
     if strange is not None:
-        raise PlanError(f"{shown(strange)} is not a file of safetensors, of which refit makes others")
+        raise PlanError(f"{shown(strange)} is not a safetensors file, which refit requires")
     if plan in ("unfuse", "fuse"):
         if invert:
-            raise PlanError(f"invert is for a plan of your own: choose fuse or unfuse, not {plan} inverted")
-        document: Any = {"version": 1, "rule": known_fusions(checkpoint.config)}
+            raise PlanError(f"invert works only with your own rules. Instead of {plan}, use fuse or unfuse")
+        document: Any = {"version": 1, "rule": find_fusions(checkpoint.config)}
     else:
         document = plan if isinstance(plan, Mapping) else read(Path(plan))
     name = "the plan" if isinstance(plan, Mapping) else shown_path(plan)
-    rules = rules_of(document, name)
+    rules = read_fusion_rules(document, name)
     fusions = Fusions(rules, Names(document.get("vars", {}), checkpoint.config))
     fuse = plan == "fuse" or invert
     if plan == "fuse" and "quantization_config" in checkpoint.config:
         lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
-        scale = next((tensor for tensor in lone if fusions.grouped([tensor.name]) != [0]), None)
+        scale = next((tensor for tensor in lone if fusions.group_parts([tensor.name]) != [0]), None)
         if scale is not None:
-            raise PlanError(f"{scale.label} may be of a row or of all: write a plan (--plan FILE)")
+            raise PlanError(f"{scale.label} may be the scale of a row or of all: write a plan (--plan FILE)")
     tensors: list[Refitted] = []
     counts: dict[int, tuple[int, int]] = {}
     with without_collector():
-        for rule, before, made in (_fused if fuse else _unfused)(fusions, checkpoint):
+        for rule, before, made in (_iter_fused if fuse else _iter_unfused)(fusions, checkpoint):
             tensors += made
             if rule is not None:
                 replaced, by = counts.get(rule, (0, 0))
@@ -157,10 +157,10 @@ def refit(
     if not counts:
         ways = [[each for rule in rules for each in rule.parts], [rule.fused for rule in rules]]
         globs, others = ways if fuse else ways[::-1]
-        done = any(matched(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
+        done = any(match_glob(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
         raise PlanError(
-            f"no tensor of {checkpoint.name} has a name of the plan, such as {shown(globs[0])}"
-            + (f": it is {'fused' if fuse else 'unfused'} already" if done else "")
+            f"no tensor of {checkpoint.name} matches the plan, which has names such as {shown(globs[0])}"
+            + (f": it is already {'fused' if fuse else 'unfused'}" if done else "")
         )
     doubled = Counter(tensor.stored.name for tensor in tensors).most_common(1)[0]
     if doubled[1] > 1:
@@ -170,19 +170,19 @@ def refit(
 
 
 _Change = tuple[int | None, int, list[Refitted]]
-"""The rule that was used, how many tensors were replaced, and by what."""
+"""The index of the rule or None, the number of tensors that it replaces, and the new tensors."""
 
 
-def _unfused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
+def _iter_unfused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
     for index, tensor in enumerate(checkpoint.tensors):
-        found = fusions.unfused(tensor)
+        found = fusions.unfuse(tensor)
         if found is None:
-            yield None, 1, [Refitted(tensor, [(index, _whole(tensor.size))])]
+            yield None, 1, [Refitted(tensor, [(index, _copy_all(tensor.size))])]
         else:
             yield found[0], 1, [Refitted(stored, [(index, form)]) for stored, form in found[1]]
 
 
-def _fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
+def _iter_fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
     tensors = checkpoint.tensors
 
     def prove(one: int, other: int) -> None:
@@ -191,13 +191,13 @@ def _fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
             tensors[one].label, checkpoint.sources[kept.source], kept, checkpoint.sources[copy.source], copy
         )
 
-    for group in fusions.grouped([tensor.name for tensor in tensors]):
+    for group in fusions.group_parts([tensor.name for tensor in tensors]):
         if isinstance(group, int):
-            yield None, 1, [Refitted(tensors[group], [(group, _whole(tensors[group].size))])]
+            yield None, 1, [Refitted(tensors[group], [(group, _copy_all(tensors[group].size))])]
         else:
-            yield group.rule, len(group.members), [Refitted(*fusions.fused(group, tensors, prove))]
+            yield group.rule, len(group.members), [Refitted(*fusions.fuse(group, tensors, prove))]
 
 
 @lru_cache(maxsize=4096)
-def _whole(size: int) -> Form:
+def _copy_all(size: int) -> Form:
     return (make_contiguous(0, 0, 0, 0, size),) if size else ()

@@ -1,4 +1,4 @@
-"""What the operators are: one row of data for each version, element types, and the only size arithmetic."""
+"""The specification: the schema of every operator version, element types, and all size arithmetic."""
 
 from __future__ import annotations
 

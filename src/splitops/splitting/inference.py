@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.spec.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
+from splitops.spec.sizes.ranges import bound_chunk, bound_count, bound_part, fitting, free_lengths, hull
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
 from splitops.splitting.planning import MAX_PARTS, make_parts_error
@@ -141,7 +141,7 @@ def _fill(lengths: Iterable[int | None], free: Dim) -> tuple[Dim, ...]:
 
 
 def _infer_part_size(division: Division, size: Dim, index: int) -> Dim:
-    return _add_name(part_range(division, size, index), make_part_name(division, size, index))
+    return _add_name(bound_part(division, size, index), make_part_name(division, size, index))
 
 
 def _make_bounded(size: Dim) -> Dim:
@@ -165,9 +165,9 @@ def make_part_name(division: Division, size: Dim, index: int) -> str | int | Non
         case SizeRule.EVEN:
             return symbols.divide(name, division.count)
         case SizeRule.CEIL if index == 0:
-            return symbols.ceil_divide(name, division.count)
+            return symbols.divide_up(name, division.count)
         case SizeRule.CEIL if division.count == 2:
-            first = symbols.ceil_divide(name, 2)
+            first = symbols.divide_up(name, 2)
             return None if first is None else symbols.subtract(name, first)
         case _:
             return None
@@ -185,7 +185,7 @@ def _infer_element_size(binding: Binding, size: Dim) -> Dim:
     """Infer a size that contains those of all parts. Without parts, it is that of the rule."""
     division, lengths = binding.division, binding.lengths
     if division is not None and division.rule is SizeRule.CHUNK:
-        found = element_range(division, size)
+        found = bound_chunk(division, size)
         return division.chunk if found is None else found
     known = lengths if division is None else division.lengths
     if known is not None:
@@ -214,8 +214,8 @@ def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
         return UNKNOWN
     counts = [
         _add_name(
-            count_range(division, shape[axis]),
-            symbols.ceil_divide(name, division.chunk) if (name := _name(shape[axis])) else None,
+            bound_count(division, shape[axis]),
+            symbols.divide_up(name, division.chunk) if (name := _name(shape[axis])) else None,
         )
         for axis in axes
     ]

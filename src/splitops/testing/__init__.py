@@ -1,6 +1,6 @@
-"""The tests that every backend passes, for packages that bring one of their own (needs pytest).
+"""Test suite for backends, which packages with their own backends can run. It needs pytest.
 
-Describe the library once and inherit the suite in a test module::
+Describe the array library, and inherit the suite in a test module::
 
     import pytest
     from splitops.testing import BackendSuite, Library
@@ -21,8 +21,8 @@ Describe the library once and inherit the suite in a test module::
         def library(self):
             return MyLibrary()
 
-The suite tests what the backend's ``capabilities`` declare. What they do not declare has to be rejected: a
-backend that returns a wrong part, copies where it promises views or fills buffers that overlap fails.
+The suite tests everything that the backend's ``capabilities`` declare, and that everything else is rejected.
+A backend fails if it returns a wrong part, copies instead of returning views, or fills overlapping buffers.
 """
 
 from __future__ import annotations

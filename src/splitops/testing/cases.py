@@ -1,4 +1,4 @@
-"""The operator matrix: calls of every operator version with the sizes that the specification gives them."""
+"""Valid calls of all operator versions with the expected sizes, and invalid calls with the broken rules."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Operator = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call and its parts.
+    """A valid call with the expected sizes.
 
     Attributes:
         operator: the function.
         shape: shape of the data.
-        axis: the split axis as the caller passes it.
-        sizes: the sizes of the parts on that axis.
-        keywords: the other arguments.
-        squeeze: whether the parts lose the axis.
+        axis: argument ``axis``.
+        sizes: expected sizes of the parts along the axis.
+        keywords: other arguments.
+        squeeze: whether the parts do not have the axis.
     """
 
     operator: Operator
@@ -38,7 +38,7 @@ class Call:
         return f"{dialect}.{self.operator.__name__}({self.shape}, axis={self.axis}, {', '.join(words)})"
 
     def __call__(self, data: Any, **more: Any) -> Sequence[Any]:
-        """Make the call on an array of the shape."""
+        """Call the function with an array of shape ``self.shape``."""
         return self.operator(data, axis=self.axis, **self.keywords, **more)
 
 
@@ -56,45 +56,45 @@ class Fault:
         return f"{self.rule}: {Call(self.operator, self.shape, self.axis, (), self.keywords)}"
 
     def __call__(self, data: Any) -> Sequence[Any]:
-        """Make the call on an array of the shape."""
+        """Call the function with an array of shape ``self.shape``."""
         return self.operator(data, axis=self.axis, **self.keywords)
 
 
-def _split(shape: tuple[int, ...], axis: int, sizes: Sequence[int], **keywords: Any) -> Call:
+def _make_split(shape: tuple[int, ...], axis: int, sizes: Sequence[int], **keywords: Any) -> Call:
     return Call(onnx.split, shape, axis, tuple(sizes), keywords)
 
 
-def _sequence(
+def _make_sequence(
     shape: tuple[int, ...], axis: int, sizes: Sequence[int], *, squeeze: bool = False, **keywords: Any
 ) -> Call:
     return Call(onnx.split_to_sequence, shape, axis, tuple(sizes), keywords, squeeze)
 
 
 CASES: Final = (
-    *(_split((6, 4), 0, [2, 4], split=[2, 4], opset=opset) for opset in (1, 2, 11, 13, 18)),
-    *(_split((2, 6, 3), -2, [3, 3], num_outputs=2, opset=opset) for opset in (2, 11, 13, 18)),
-    _split((5, 3), 0, [2, 0, 3], split=[2, 0, 3]),
-    _split((2, 7), 1, [2, 2, 2, 1], num_outputs=4),
-    _split((2, 9), -1, [3, 3, 3, 0], num_outputs=4),
-    _split((5,), 0, [2, 2, 1, 0], num_outputs=4),
-    _split((0, 3), 0, [0, 0], num_outputs=2),
-    _split((4, 0), 0, [1, 3], split=[1, 3]),
-    _split((3, 2), 0, [3], split=[3]),
-    _split((2, 130, 2), 1, [1] * 130, num_outputs=130),
-    *(_sequence((7, 2), 0, [3, 3, 1], split=3, opset=opset) for opset in (11, 24)),
-    _sequence((2, 5), 1, [1, 4], split=[1, 4]),
-    _sequence((2, 3), 1, [1, 1, 1]),
-    _sequence((2, 3), 1, [1, 1, 1], keepdims=0, squeeze=True),
-    _sequence((3, 2, 2), -3, [1, 1, 1], keepdims=0, squeeze=True, opset=11),
-    _sequence((0, 2), 0, []),
-    _sequence((4,), 0, [4], split=9),
+    *(_make_split((6, 4), 0, [2, 4], split=[2, 4], opset=opset) for opset in (1, 2, 11, 13, 18)),
+    *(_make_split((2, 6, 3), -2, [3, 3], num_outputs=2, opset=opset) for opset in (2, 11, 13, 18)),
+    _make_split((5, 3), 0, [2, 0, 3], split=[2, 0, 3]),
+    _make_split((2, 7), 1, [2, 2, 2, 1], num_outputs=4),
+    _make_split((2, 9), -1, [3, 3, 3, 0], num_outputs=4),
+    _make_split((5,), 0, [2, 2, 1, 0], num_outputs=4),
+    _make_split((0, 3), 0, [0, 0], num_outputs=2),
+    _make_split((4, 0), 0, [1, 3], split=[1, 3]),
+    _make_split((3, 2), 0, [3], split=[3]),
+    _make_split((2, 130, 2), 1, [1] * 130, num_outputs=130),
+    *(_make_sequence((7, 2), 0, [3, 3, 1], split=3, opset=opset) for opset in (11, 24)),
+    _make_sequence((2, 5), 1, [1, 4], split=[1, 4]),
+    _make_sequence((2, 3), 1, [1, 1, 1]),
+    _make_sequence((2, 3), 1, [1, 1, 1], keepdims=0, squeeze=True),
+    _make_sequence((3, 2, 2), -3, [1, 1, 1], keepdims=0, squeeze=True, opset=11),
+    _make_sequence((0, 2), 0, []),
+    _make_sequence((4,), 0, [4], split=9),
     Call(openvino.split, (6, 12, 10), 1, (4, 4, 4), {"num_splits": 3}),
     Call(openvino.split, (2, 0), -1, (0, 0), {"num_splits": 2}),
     Call(openvino.variadic_split, (6, 12), 0, (1, 2, 3), {"split_lengths": [1, 2, 3]}),
     Call(openvino.variadic_split, (6, 12), 0, (4, 2), {"split_lengths": [-1, 2]}),
     Call(openvino.variadic_split, (6, 2), -2, (4, 0, 2), {"split_lengths": [4, -1, 2]}),
 )
-"""Every operator version and every size rule, on leading, inner and trailing axes, empty parts included."""
+"""Calls of all operator versions with all size rules, on first, inner and last axes, and with empty parts."""
 
 FAULTS: Final = (
     Fault(onnx.split, (4, 6), 2, Rule.AXIS_RANGE, {"num_outputs": 2}),
@@ -111,4 +111,4 @@ FAULTS: Final = (
     Fault(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_NEGATIVE, {"split_lengths": [7, -1]}),
     Fault(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_REPEATED, {"split_lengths": [-1, -1]}),
 )
-"""Calls that must fail on every library, and by which rule."""
+"""Calls that must fail with every library."""

@@ -1,4 +1,4 @@
-"""How the suite makes, reads and observes the arrays of one library."""
+"""Base class that describes an array library to the test suite."""
 
 from __future__ import annotations
 
@@ -17,77 +17,77 @@ Function = Callable[[Any], Sequence[Any]]
 
 
 class Library:
-    """One array library, as the suite sees it. Override what the library has; the rest is not tested."""
+    """Description of an array library. Override the methods for the capabilities of the backend."""
 
     name: str = ""
-    """Shown in reports."""
+    """Name in reports."""
     element_types: Sequence[str] = ("float32", "float64", "int8", "int32", "int64", "bool")
-    """Names in ``splitops.spec.elements.types.ELEMENT_TYPES`` of the types that its arrays can have."""
+    """Element types of its arrays, as names in ``splitops.spec.elements.types.ELEMENT_TYPES``."""
 
     def make(self, array: Array) -> Any:
-        """Return an array of the library with these values, in memory of its own."""
+        """Return an array of the library with the values of ``array``, in separate memory."""
         raise NotImplementedError
 
     def read(self, array: Any) -> Array:
-        """Return an array's values, computed where the library is lazy."""
+        """Return the values of an array. If the library is lazy, compute them."""
         raise NotImplementedError
 
-    def part_type(self, data: Any) -> type:
-        """Return the type that the parts of an array have: its own."""
+    def get_part_type(self, data: Any) -> type:
+        """Return the type of the parts of an array, by default the type of the array."""
         return type(data)
 
-    def layouts(self, array: Array) -> Sequence[Any]:
-        """Return arrays of the same values in other layouts: transposed, strided; none by default."""
+    def make_layouts(self, array: Array) -> Sequence[Any]:
+        """Return arrays with the same values in other layouts, such as transposed or strided ones."""
         return ()
 
-    def shares_memory(self, one: Any, other: Any) -> bool:
-        """Return whether two arrays share memory; asked where views are declared."""
+    def may_share_memory(self, one: Any, other: Any) -> bool:
+        """Return whether two arrays share memory. Needed if the backend declares views."""
         raise NotImplementedError
 
     def is_contiguous(self, array: Any) -> bool:
         """Return whether an array is contiguous in C order."""
         return True
 
-    def buffer(self, array: Array) -> Any:
-        """Return an array of the library to be filled by ``out=``."""
+    def make_buffer(self, array: Array) -> Any:
+        """Return an array for ``out=``, with the shape and dtype of ``array``."""
         return self.make(array)
 
-    def overlapping(self, data: Any, part: Any) -> Any | None:
-        """Return a buffer of a part's shape on the memory of the data; None where the library has none."""
+    def make_overlapping(self, data: Any, part: Any) -> Any | None:
+        """Return a buffer like ``part`` in the memory of ``data``, or None if that is impossible."""
         return part
 
-    def read_only(self, array: Array) -> Any:
-        """Return an array that cannot be written."""
+    def make_read_only(self, array: Array) -> Any:
+        """Return a read-only array with the values of ``array``. Needed if the backend declares them."""
         raise NotImplementedError
 
     def is_writeable(self, array: Any) -> bool:
         """Return whether an array can be written."""
         raise NotImplementedError
 
-    def no_computing(self) -> AbstractContextManager[Any]:
+    def forbid_computing(self) -> AbstractContextManager[Any]:
         """Return a context in which computing a lazy array fails."""
         return nullcontext()
 
-    def gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
-        """Return the gradient of a scalar function; asked where gradients are declared."""
+    def compute_gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
+        """Return the gradient of a scalar function. Needed if the backend declares gradients."""
         raise NotImplementedError
 
-    def weighted_sum(self, parts: Sequence[Any]) -> Any:
-        """Return the sum over the parts of (index + 1) times the sum of the part, as a library's scalar."""
+    def sum_weighted(self, parts: Sequence[Any]) -> Any:
+        """Return the sum over the parts of (index + 1) times the sum of the part, as a scalar array."""
         total: Any = 0
         for index, part in enumerate(parts):
             total = total + (index + 1) * part.sum()
         return total
 
-    def compilers(self) -> Mapping[str, Callable[[Function, Any], Sequence[Any]]]:
-        """Return, for each name that is declared as ``compiled``, how to run a function of one array so."""
+    def get_compilers(self) -> Mapping[str, Callable[[Function, Any], Sequence[Any]]]:
+        """Return, by the name of each compiler, a function that compiles and runs another one."""
         return {}
 
     @property
     def backend(self) -> Backend:
-        """The backend under test, found as a user's call finds it."""
-        return get_backend(self.make(np.zeros(1, self.numpy_dtype(self.element_types[0]))))
+        """The backend under test, which is found in the same way as in calls."""
+        return get_backend(self.make(np.zeros(1, self.get_numpy_dtype(self.element_types[0]))))
 
-    def numpy_dtype(self, name: str) -> np.dtype[Any]:
-        """Return the NumPy dtype in which the suite writes an element type."""
+    def get_numpy_dtype(self, name: str) -> np.dtype[Any]:
+        """Return the NumPy dtype of the suite's values for an element type."""
         return ELEMENT_TYPES[name].numpy

@@ -18,7 +18,7 @@ import pytest
 from splitops.models.formats import openvino as ir
 from splitops.models.running.openvino.evaluator import Prepared
 from splitops.spec import ELEMENT_TYPES, ElementType
-from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import from_openvino
 
 Array = np.ndarray[Any, Any]
@@ -56,7 +56,7 @@ def data_of(element_type: ElementType, shape: Sequence[int]) -> Array:
         return (numbers % 3 == 1).reshape(shape)
     if element_type.bits < 8:
         rng = np.random.default_rng(count)
-        size = packed_size(element_type, count)
+        size = compute_packed_size(element_type, count)
         return unpack(_without_padding(rng.bytes(size), element_type, count), element_type, shape)
     if element_type.bits == 8 and not element_type.integer:
         return numbers.astype(np.uint8).view(element_type.numpy).reshape(shape)
@@ -105,7 +105,7 @@ def array_of(tensor: dict[str, Any]) -> Array:
         array = np.empty(prod(tensor["shape"]), object)
         array[:] = tensor["value"]
         return array.reshape(tensor["shape"])
-    size = packed_size(element_type, prod(tensor["shape"]))
+    size = compute_packed_size(element_type, prod(tensor["shape"]))
     return unpack(bytes.fromhex(tensor["value"])[:size], element_type, tensor["shape"]).copy()
 
 

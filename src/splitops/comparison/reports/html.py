@@ -27,7 +27,7 @@ from splitops.comparison.reports.verdicts import (
     written,
 )
 from splitops.errors import count_of
-from splitops.explain.pages import page_file, policy
+from splitops.explain.pages import make_policy, read_page_file
 
 
 def require_jinja() -> None:
@@ -88,7 +88,7 @@ def to_html(report: Report, version: str, home: str | None = None) -> str:
     }
     return page.get_template("page.html").render(
         _facts(report),
-        policy=Markup(policy(style, script=script)),  # noqa: S704 - ours
+        policy=Markup(make_policy(style, script=script)),  # noqa: S704 - ours
         style=Markup(style),  # noqa: S704 - ours, and pictures as addresses of data
         script=Markup(script),  # noqa: S704 - ours
         version=version,
@@ -177,4 +177,4 @@ def _plain(value: Any) -> str:
 
 
 def _file(name: str) -> str:
-    return page_file("splitops.comparison.reports", name)
+    return read_page_file("splitops.comparison.reports", name)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from splitops.comparison.cases import request_of
 from splitops.comparison.records import Record
 from splitops.errors import SplitError
-from splitops.explain import explain, svg
+from splitops.explain import explain, to_svg
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.splitting.planning import plan_request
@@ -42,7 +42,7 @@ class Pictures:
         if found is None:
             return None
         layout = explain(found, ELEMENT_TYPES.get(record.dtype))
-        name = self.drawn.setdefault((svg(layout), svg(layout, width=_NARROW)), f"p{len(self.drawn)}")
+        name = self.drawn.setdefault((to_svg(layout), to_svg(layout, width=_NARROW)), f"p{len(self.drawn)}")
         sizes = ", ".join(map(str, found.sizes[:16])) + (", ..." if len(found.sizes) > 16 else "")
         words = f"Data {list(found.shape)} split along axis {found.axis} into parts of {sizes or 'nothing'}"
         return name, words

@@ -24,7 +24,7 @@ from splitops.comparison.reports.verdicts import (
 )
 from splitops.errors import one_line, shown
 from splitops.ground.writing import StagedFiles
-from splitops.spec.elements.types import is_numpys_own
+from splitops.spec.elements.types import is_builtin
 
 _FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
 _PACKAGES: Final = {"opencv": "opencv-python-headless"}
@@ -100,7 +100,7 @@ def _npy(case: Case, name: str) -> bytes:
     array = case.inputs[name]
     if array.dtype.kind == "O":
         array = array.astype(np.str_)
-    if array.dtype.kind not in "biufcU" or not is_numpys_own(array.dtype):
+    if array.dtype.kind not in "biufcU" or not is_builtin(array.dtype):
         raise CompareError(f"there is no reproduction of IR with an input of type {case.types[name]}")
     file = BytesIO()
     np.save(file, array, allow_pickle=False)

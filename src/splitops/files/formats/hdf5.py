@@ -25,7 +25,7 @@ from splitops.files.boxes import Box, BoxedArray
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import Source, reading, writing
 from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
-from splitops.spec.elements.types import is_numpys_own
+from splitops.spec.elements.types import is_builtin
 
 _BLOCK: Final = 1 << 20
 """Approximate bytes that are read at a time from a dataset without chunks."""
@@ -62,7 +62,7 @@ class _Hdf5:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
-        named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_numpys_own(dtype)
+        named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_builtin(dtype)
         return to_row_major(
             tensor, _format_code(dtype) if dtype is not None and named else None, "HDF5", swapped=True
         )

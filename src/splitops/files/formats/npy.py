@@ -27,7 +27,7 @@ from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import read_beginning, resolve_size
 from splitops.files.tensors import StoredTensor, make_array_tensor
 from splitops.ground.documents import MAX_RANK
-from splitops.spec.elements.types import is_numpys_own
+from splitops.spec.elements.types import is_builtin
 
 _MAGIC: Final = b"\x93NUMPY"
 _MAX_HEADER: Final = 10_000
@@ -213,7 +213,7 @@ def make_tensor(name: str, header: Header, offset: int, file: int = 0) -> Stored
 
 def taken(tensor: StoredTensor) -> StoredTensor:
     """Convert a tensor of any format. A type that .npy does not have is an error."""
-    if tensor.dtype is None or not is_numpys_own(tensor.dtype):
+    if tensor.dtype is None or not is_builtin(tensor.dtype):
         raise FileError(f"{tensor.label} has type {tensor.code}, which .npy does not support")
     return tensor._replace(code=str(npy.dtype_to_descr(tensor.dtype)))
 

@@ -12,7 +12,7 @@ from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import Source
 from splitops.files.streams import Stream, resolve_size
 from splitops.files.tensors import StoredTensor, make_packed_tensor
-from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.packing import compute_packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 
@@ -39,7 +39,7 @@ class RawFormat:
             raise FileError(f"{source.name}: the size of a compressed file is unknown: set all sizes, not -1")
         shape = self._shape_in(source)
         try:
-            size = packed_size(self.element_type, math.prod(shape))
+            size = compute_packed_size(self.element_type, math.prod(shape))
         except ArrayError as error:
             raise FileError(f"{source.name}: {error.message}") from error
         if self.offset < 0 or self.offset + size > resolve_size(source, self.offset + size, exact=False):

@@ -37,7 +37,7 @@ from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
 from splitops.ground.reading import DataFolder
 from splitops.ground.signals import uninterrupted
-from splitops.spec.elements.types import is_numpys_own
+from splitops.spec.elements.types import is_builtin
 
 _MAX_RESTORED: Final = 1 << 31
 """Maximum bytes of a chunk that a merge restores: attributes are not trusted, and it is in memory."""
@@ -82,7 +82,7 @@ class _Zarr:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
-        named = dtype is not None and dtype.kind in "biufc" and is_numpys_own(dtype)
+        named = dtype is not None and dtype.kind in "biufc" and is_builtin(dtype)
         code = dtype.str if dtype is not None and named else None
         return to_row_major(tensor, code, "zarr", swapped=True)._replace(name="", chunks=None)
 

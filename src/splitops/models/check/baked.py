@@ -59,7 +59,7 @@ class OpenSizes(NamedTuple):
         lengths, size = baked_lengths(site), _axis_size(site)
         if lengths is None or not isinstance(size, Range) or size.name is None:
             return None
-        if not names.symbols(size.name) & self.symbols:
+        if not names.find_symbols(size.name) & self.symbols:
             return None  # a size that an operator of the model makes: it may always be the same
         axis, data = site.bind().axis, shown(site.inputs[0]) if site.inputs else "the data"
         text = f"axis {axis} of {data} has the open size {size.name}, but the lengths {brief(lengths)} are"

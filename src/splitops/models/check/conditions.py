@@ -29,7 +29,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.arithmetic import Division, part_sizes
 from splitops.spec.sizes.dims import Dim, Range, Shape
-from splitops.spec.sizes.ranges import hull, part_range
+from splitops.spec.sizes.ranges import bound_part, hull
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
 
@@ -112,7 +112,7 @@ class Vocabulary:
     def _last(self) -> Dim | None:
         """The size of the last part that num_outputs asks for, declared or not."""
         division, size = self._ceil, self._size
-        return None if division is None or size is None else part_range(division, size, division.count - 1)
+        return None if division is None or size is None else bound_part(division, size, division.count - 1)
 
     @property
     def _num_outputs(self) -> int:
@@ -340,7 +340,7 @@ class Vocabulary:
                 return len(set(part_sizes(division, size, len(division.lengths)))) > 1
             case SizeRule.CEIL if isinstance(size, int):
                 # Later parts are never larger, so two of any number of parts decide.
-                return self._last != part_range(division, size, 0)
+                return self._last != bound_part(division, size, 0)
         one = division.count == 1 or division.chunk == 1 or len(division.lengths) == 1
         return False if one else None
 

@@ -16,7 +16,7 @@ import numpy as np
 from splitops.errors import ModelError, Where, shown
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
-from splitops.spec.elements.types import ElementType, element_type_of, from_onnx, is_numpys_own
+from splitops.spec.elements.types import ElementType, element_type_of, from_onnx, is_builtin
 
 _OPTIONS: Final = ("providers", "provider_options", "session_options")
 _SILENT: Final = 4
@@ -96,7 +96,7 @@ class OnnxRuntime:
         """Return an OrtValue that shares the memory of an array."""
         kind = element_type_of(array.dtype)
         make = self._library.OrtValue
-        if kind is None or is_numpys_own(array.dtype):
+        if kind is None or is_builtin(array.dtype):
             return make.ortvalue_from_numpy(array)
         words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
         return make.ortvalue_from_numpy_with_onnx_type(words, kind.onnx_number)
@@ -167,7 +167,7 @@ _FLOAT8: Final = ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
 def _array(value: Any) -> Any:
     """Return an array that shares the memory of an OrtValue, which it keeps."""
     kind = from_onnx(value.element_type())
-    if kind is None or is_numpys_own(kind.numpy):
+    if kind is None or is_builtin(kind.numpy):
         return value.numpy()
     memory = (ctypes.c_ubyte * value.tensor_size_in_bytes()).from_address(value.data_ptr())
     memory.owner = value

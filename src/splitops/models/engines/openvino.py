@@ -25,13 +25,13 @@ from splitops.models.engines.forks import kept_in_forks
 from splitops.models.engines.openvino_process import Extension, Inferred, to_ir
 from splitops.models.formats.onnx.structure import located_graphs, model_tensors
 from splitops.models.formats.onnx.tensors import load_external
-from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import (
     ElementType,
     element_type_of,
     from_onnx,
     from_openvino,
-    is_numpys_own,
+    is_builtin,
 )
 
 _OPTIONS: Final = ("device_name", "config")
@@ -42,7 +42,7 @@ _LACKS: Final = re.compile(r"No conversion rule found for operations: (?:\w+::)?
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
     """Return whether arrays of a dtype are tensors as they are."""
-    return dtype.kind in "biuf" and is_numpys_own(dtype)
+    return dtype.kind in "biuf" and is_builtin(dtype)
 
 
 class OpenVINO:
@@ -355,7 +355,7 @@ def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
             ]
         return array
     content = _bytes(tensor).tobytes()
-    size = packed_size(kind, int(np.prod(shape, dtype=np.int64)))
+    size = compute_packed_size(kind, int(np.prod(shape, dtype=np.int64)))
     return unpack(content[:size], kind, shape).copy()
 
 

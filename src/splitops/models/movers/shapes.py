@@ -304,7 +304,7 @@ def _ceil_divided(size: Dim, step: int) -> Dim:
         return size
     if isinstance(size, int):
         return -(-size // step)
-    name = None if size.name is None else symbols.ceil_divide(size.name, step)
+    name = None if size.name is None else symbols.divide_up(size.name, step)
     hi = None if size.hi is None else -(-size.hi // step)
     return dimension(-(-size.lo // step), hi, name if isinstance(name, str) else None)
 

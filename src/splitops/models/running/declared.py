@@ -11,7 +11,7 @@ from splitops.errors import ModelError, Where, shown
 from splitops.models.formats.openvino import OpenVINOModel, input_names
 from splitops.models.formats.openvino.shapes import matches
 from splitops.models.known import NOTHING, SequenceOf, Tensor
-from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
+from splitops.spec.elements.types import ElementType, element_type_of, is_builtin
 from splitops.spec.sizes.dims import Shape
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Declared:
 
 
 def _has_own_npy_type(element_type: ElementType) -> bool:
-    own = is_numpys_own(element_type.numpy) and element_type.numpy.kind in "biufc"
+    own = is_builtin(element_type.numpy) and element_type.numpy.kind in "biufc"
     return own and element_type_of(element_type.numpy) is element_type
 
 

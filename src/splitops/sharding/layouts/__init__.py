@@ -1,4 +1,4 @@
-"""Layouts: which files the ranks get, and where each tensor lies in them. A layout copies nothing."""
+"""Layouts: the names and contents of the files of ranks."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from splitops.errors import PlanError, shown
 from splitops.sharding.placements import Laid, LaidFile, Placements
 
 LAYOUTS: Final = ("hf", "dcp", "vllm")
-"""One module each, with the functions of the layout."""
+"""Names of the layouts. Each is a module of this package."""
 
 
 class CheckpointLayout(NamedTuple):
-    """How the files of ranks are written. A manifest has no places: they are laid out again to be read.
+    """The functions of a layout. A manifest does not contain offsets: readers lay the files out again.
 
-    ``homes`` returns the folders of so many ranks that get the small files; ``""`` is that of all ranks.
-    ``files`` yields the files one by one, so that a reader can stop at the first that is missing.
+    ``homes`` returns the folders for sidecar files, given the number of ranks; ``""`` is the common folder.
+    ``iter_files`` yields one file at a time, so that a reader can stop at the first missing one.
     """
 
     name: str
     homes: Callable[[int], tuple[str, ...]]
-    files: Callable[[Placements], Iterator[LaidFile]]
+    iter_files: Callable[[Placements], Iterator[LaidFile]]
 
     def lay_out(self, placements: Placements) -> Laid:
         """Lay out the files of all ranks."""
-        return Laid.of(self.files(placements))
+        return Laid.from_files(self.iter_files(placements))
 
 
-def layout_named(name: str) -> CheckpointLayout:
-    """Return a layout by its module's name."""
+def get_layout(name: str) -> CheckpointLayout:
+    """Return the layout with a name, or raise a PlanError."""
     if name not in LAYOUTS:
-        raise PlanError(f"layout {shown(name)} is none of {', '.join(LAYOUTS)}")
+        raise PlanError(f"unknown layout {shown(name)}: use {', '.join(LAYOUTS)}")
     module = import_module(f"{__name__}.{name}")
-    return CheckpointLayout(name, module.homes, module.files)
+    return CheckpointLayout(name, module.homes, module.iter_files)

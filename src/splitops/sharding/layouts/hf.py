@@ -1,4 +1,4 @@
-"""``hf``: a folder for each rank, with safetensors of the source's file and tensor names, and their index."""
+"""``hf``: one folder per rank, with safetensors files and an index. Files and tensors keep their names."""
 
 from __future__ import annotations
 
@@ -11,50 +11,57 @@ import numpy as np
 from splitops.files.extents import Table
 from splitops.files.folders import INDEX, format_index
 from splitops.files.formats import TargetFile
-from splitops.sharding.placements import LaidFile, Placements, laid_file, named, shard_of, spread
+from splitops.sharding.placements import (
+    LaidFile,
+    Placements,
+    copy_extents,
+    laid_file,
+    make_rank_tensor,
+    rename,
+)
 
 _SUFFIX: Final = ".safetensors"
 
 
-def folder_name(rank: int, ranks: int) -> str:
+def make_folder_name(rank: int, ranks: int) -> str:
     """Return the name of a rank's folder.
 
     Examples:
-        >>> folder_name(0, 8)
+        >>> make_folder_name(0, 8)
         'rank-00000-of-00008'
     """
     return f"rank-{rank:05}-of-{ranks:05}"
 
 
 def homes(ranks: int) -> tuple[str, ...]:
-    """Return the folder of each rank."""
-    return tuple(folder_name(rank, ranks) for rank in range(ranks))
+    """Return one folder per rank."""
+    return tuple(make_folder_name(rank, ranks) for rank in range(ranks))
 
 
-def files(placements: Placements) -> Iterator[LaidFile]:
-    """Yield the files of all ranks."""
+def iter_files(placements: Placements) -> Iterator[LaidFile]:
+    """Lay out the files of all ranks, one at a time."""
     numbers, kinds = placements.kinds
     count = 0
     known: dict[tuple[object, ...], list[tuple[TargetFile, Table, Table]]] = {}
     for rank, folder in enumerate(homes(placements.ranks)):
         shapes = tuple(cut.shape(tensor.shape, rank) for tensor, cut in kinds)
-        if shapes not in known:  # the files of ranks with the same shapes differ in no name and no place
-            known[shapes] = _files_of(placements, rank)
-        forms = placements.forms(rank)
+        if shapes not in known:  # ranks with equal shapes have equal files
+            known[shapes] = _lay_out_rank(placements, rank)
+        forms = placements.make_extents(rank)
         for file, members, places in known[shapes]:
             yield (
                 replace(file, name=f"{folder}/{file.name}"),
-                spread(forms, numbers[members], members, count, places),
+                copy_extents(forms, numbers[members], members, count, places),
             )
             count += 1
 
 
-def _files_of(placements: Placements, rank: int) -> list[tuple[TargetFile, Table, Table]]:
-    """Return the files of a rank, the positions of the tensors in each, and where they begin there."""
+def _lay_out_rank(placements: Placements, rank: int) -> list[tuple[TargetFile, Table, Table]]:
+    """Return the files of a rank, with the indices and the offsets of the tensors in each."""
     numbers, kinds = placements.kinds
-    shards = [shard_of(*kind, rank) if kind[1].shards[rank] is not None else None for kind in kinds]
+    shards = [make_rank_tensor(*kind, rank) if kind[1].shards[rank] is not None else None for kind in kinds]
     every, some = (
-        placements.members(keep) for keep in ([True] * len(kinds), [s is not None for s in shards])
+        placements.find_members(keep) for keep in ([True] * len(kinds), [s is not None for s in shards])
     )
     names = [tensor.name for tensor in placements.tensors]
     made: list[tuple[TargetFile, Table, Table]] = []
@@ -64,7 +71,7 @@ def _files_of(placements: Placements, rank: int) -> list[tuple[TargetFile, Table
         if not len(members) and len(own):
             continue
         found = [shard for i in numbers[members].tolist() if (shard := shards[i]) is not None]
-        tensors = named(found, [names[i] for i in members.tolist()])
+        tensors = rename(found, [names[i] for i in members.tolist()])
         name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
         target, places = laid_file(name, tensors, file.metadata)
         made.append((target, members, places))

@@ -1,1 +1,1 @@
-"""Element types and how files store their elements."""
+"""Element types, and the storage of their elements."""

@@ -1,6 +1,6 @@
-"""Sub-byte elements in bytes: the storage of OpenVINO and ONNX, bit for bit.
+"""Packing of elements of less than a byte, in the storage formats of OpenVINO and ONNX.
 
-Arrays hold one element per item (``ElementType.numpy``); files hold several elements in a byte:
+Arrays have one element per item (``ElementType.numpy``). Files store several elements in a byte:
 
 - 2-bit and 4-bit types (u2, u4, i4, nf4, f4e2m1 in OpenVINO; uint2, int2, uint4, int4, float4e2m1 in ONNX):
   the first element in the low bits of the first byte. Both dialects agree.
@@ -11,7 +11,7 @@ Arrays hold one element per item (``ElementType.numpy``); files hold several ele
 - float6 (ONNX): four elements in three bytes, a stream of bits that begins with the low bits of the first
   byte.
 
-Bits behind the last element are written as zero and ignored when read.
+Bits after the last element are written as zero and ignored when read.
 
 Source: OpenVINO's ``openvino/core/type/element_iterator.hpp`` and ``get_memory_size`` as released up to
 2026.4; ONNX's ``TensorProto.raw_data`` in ``onnx.proto``.
@@ -35,9 +35,9 @@ _Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Some bits of each element: ``width`` bits that begin at bit ``low`` of the element's code.
+    """``width`` bits of each element in a group, from bit ``low`` of its code on.
 
-    The fields of a group follow one another byte by byte, those of one byte from its low or its high end.
+    The fields of the elements fill consecutive bytes, each from its low or from its high end.
     """
 
     low: int
@@ -47,13 +47,13 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """A group of ``count`` elements in ``size`` bytes: fields or, without any, a stream of bits."""
+    """Storage of a group of ``count`` elements in ``size`` bytes: by fields, or as a stream of bits."""
 
     count: int
     size: int
     fields: tuple[_Field, ...] = ()
     whole: bool = False
-    """Whether a last group that is not full takes all its bytes."""
+    """Whether a last group with fewer elements is stored in all ``size`` bytes."""
 
 
 _BY_BITS: Final = {
@@ -66,29 +66,30 @@ _UINT6: Final = _Layout(4, 3, (_Field(0, 4, high_first=True), _Field(4, 2, high_
 _FLOAT6: Final = _Layout(4, 3)
 
 
-def _layout(element_type: ElementType) -> _Layout:
+def _get_layout(element_type: ElementType) -> _Layout:
     if element_type.bits == 6:
         return _UINT6 if element_type.openvino else _FLOAT6
     return _BY_BITS[element_type.bits]
 
 
-def packed_size(element_type: ElementType, count: int) -> int:
-    """Return how many bytes the storage of ``count`` elements takes.
+def compute_packed_size(element_type: ElementType, count: int) -> int:
+    """Return the number of bytes that store ``count`` elements.
 
-    Strings, whose storage follows from their contents, and a negative count are an ArrayError.
+    Raises:
+        ArrayError: the type is string, whose size depends on the contents, or ``count`` is negative.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
-        >>> [packed_size(ELEMENT_TYPES[name], 9) for name in ("uint1", "uint3", "uint4", "float32")]
+        >>> [compute_packed_size(ELEMENT_TYPES[name], 9) for name in ("uint1", "uint3", "uint4", "float32")]
         [2, 6, 5, 36]
     """
     if element_type.bits == 0:
-        raise ArrayError(f"the storage of {element_type} elements has no size before they are known")
+        raise ArrayError(f"the size of {element_type} elements depends on their contents")
     if count < 0:
-        raise ArrayError(f"{count} elements of type {element_type}: a number of elements is at least 0")
+        raise ArrayError(f"{count} elements of type {element_type}: the number of elements is negative")
     if not element_type.packed:
         return count * (element_type.bits // 8)
-    layout = _layout(element_type)
+    layout = _get_layout(element_type)
     if layout.whole:
         return -(-count // layout.count) * layout.size
     return -(-count * element_type.bits // 8)
@@ -97,10 +98,13 @@ def packed_size(element_type: ElementType, count: int) -> int:
 def unpack(
     data: bytes | memoryview | _Bytes, element_type: ElementType, shape: Sequence[int]
 ) -> npt.NDArray[Any]:
-    """Read elements from their storage.
+    """Return stored elements as an array with one element per item.
 
-    There is one element per item. Types of at least 8 bits give a read-only view of the bytes; those
-    without a NumPy dtype (u1, u3, u6, nf4) their codes as uint8.
+    Types of at least 8 bits are a read-only view of the bytes. Types without a NumPy dtype (u1, u3, u6, nf4)
+    are returned as their codes in uint8.
+
+    Raises:
+        ArrayError: ``data`` does not have the number of bytes of ``shape``.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
@@ -113,22 +117,22 @@ def unpack(
         raise ArrayError(f"shape {tuple(shape)} has a negative dimension")
     count = math.prod(shape)
     raw = np.frombuffer(data, np.uint8)
-    expected = packed_size(element_type, count)
+    expected = compute_packed_size(element_type, count)
     if raw.size != expected:
         raise ArrayError(
-            f"{raw.size} bytes for {count} elements of type {element_type}, which take {expected} bytes"
+            f"{count} elements of type {element_type} have {expected} bytes, but there are {raw.size} bytes"
         )
     if not element_type.packed:
         return raw.view(element_type.numpy).reshape(shape)
-    codes = _unpack_codes(raw, _layout(element_type), element_type.bits)[:count]
+    codes = _unpack_codes(raw, _get_layout(element_type), element_type.bits)[:count]
     return codes.view(element_type.numpy).reshape(shape)
 
 
 def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
-    """Write elements into their storage; the inverse of :func:`unpack`.
+    """Return the storage of an array with any shape and strides; the inverse of :func:`unpack`.
 
-    The array is of dtype ``element_type.numpy``, of any shape and strides; a code of uint8 that does not
-    fit the bits is an ArrayError.
+    Raises:
+        ArrayError: the dtype is not ``element_type.numpy``, or a code in uint8 has too many bits.
 
     Examples:
         >>> import numpy as np
@@ -136,10 +140,10 @@ def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
         >>> pack(np.array([1, 0, 1], np.uint8), ELEMENT_TYPES["uint1"]).hex()
         'a0'
     """
-    size = packed_size(element_type, array.size)
+    size = compute_packed_size(element_type, array.size)
     if array.dtype != element_type.numpy:
         raise ArrayError(
-            f"dtype {array.dtype} for elements of type {element_type}, stored as {element_type.numpy}"
+            f"an array of {element_type} elements must have dtype {element_type.numpy}, not {array.dtype}"
         )
     flat = np.ascontiguousarray(array).ravel()
     if not element_type.packed:
@@ -148,35 +152,35 @@ def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
     mask = (1 << element_type.bits) - 1
     if element_type.storage is not None and codes.size and int(codes.max()) > mask:
         raise ArrayError(
-            f"code {int(codes.max())} does not fit the {element_type.bits} bits of {element_type}"
+            f"code {int(codes.max())} does not fit into the {element_type.bits} bits of {element_type}"
         )
-    return _pack_codes(codes & np.uint8(mask), _layout(element_type), element_type.bits)[:size].tobytes()
+    return _pack_codes(codes & np.uint8(mask), _get_layout(element_type), element_type.bits)[:size].tobytes()
 
 
 def _unpack_codes(raw: _Bytes, layout: _Layout, bits: int) -> _Bytes:
-    groups = _whole_groups(raw, layout.size)
+    groups = _pad_groups(raw, layout.size)
     if not layout.fields:
         stream = np.unpackbits(groups, bitorder="little").reshape(-1, bits)
         return np.packbits(stream, axis=1, bitorder="little")
     codes = np.zeros((groups.shape[0], layout.count), np.uint8)
-    for field, index, byte, shift in _pieces(layout):
+    for field, index, byte, shift in _iter_fields(layout):
         codes[:, index] |= ((groups[:, byte] >> shift) & ((1 << field.width) - 1)) << field.low
     return codes.ravel()
 
 
 def _pack_codes(codes: _Bytes, layout: _Layout, bits: int) -> _Bytes:
-    groups = _whole_groups(codes, layout.count)
+    groups = _pad_groups(codes, layout.count)
     if not layout.fields:
         stream = np.unpackbits(groups.reshape(-1, 1), axis=1, bitorder="little", count=bits)
         return np.packbits(stream, bitorder="little")
     raw = np.zeros((groups.shape[0], layout.size), np.uint8)
-    for field, index, byte, shift in _pieces(layout):
+    for field, index, byte, shift in _iter_fields(layout):
         raw[:, byte] |= ((groups[:, index] >> field.low) & ((1 << field.width) - 1)) << shift
     return raw.ravel()
 
 
-def _pieces(layout: _Layout) -> Iterator[tuple[_Field, int, int, int]]:
-    """Yield each field of each element of a group, the byte that holds it and its shift in there."""
+def _iter_fields(layout: _Layout) -> Iterator[tuple[_Field, int, int, int]]:
+    """Yield each field of each element in a group, with the element's index, the byte and the shift in it."""
     position = 0
     for field in layout.fields:
         for index in range(layout.count):
@@ -185,8 +189,8 @@ def _pieces(layout: _Layout) -> Iterator[tuple[_Field, int, int, int]]:
             position += field.width
 
 
-def _whole_groups(items: _Bytes, size: int) -> _Bytes:
-    """Return the items in rows of ``size``, the last row filled up with zeros."""
+def _pad_groups(items: _Bytes, size: int) -> _Bytes:
+    """Return the items in rows of ``size``. The last row is padded with zeros."""
     missing = -items.size % size
     if missing:
         items = np.concatenate([items, np.zeros(missing, np.uint8)])

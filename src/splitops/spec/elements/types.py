@@ -1,6 +1,6 @@
-"""Element types: one row for each, with its name in ONNX, in OpenVINO and in NumPy.
+"""Table of element types, with their names in ONNX, OpenVINO and NumPy, and lookups by these names.
 
-The rows are the only place where a type's names, width and packing are written down.
+Names, widths and packing of types are defined only here.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """One element type.
+    """An element type of tensors.
 
     Attributes:
-        name: NumPy's or ml_dtypes' name where there is one, for example ``"float32"``.
-        bits: width of one element in bits; 0 for strings, whose width varies.
-        onnx: the name of the ``TensorProto.DataType`` value, or None where ONNX lacks the type.
+        name: name in NumPy or ml_dtypes, if it has one, for example ``"float32"``.
+        bits: width of an element in bits; 0 for strings, whose width varies.
+        onnx: name of the ``TensorProto.DataType`` value, or None if ONNX lacks the type.
         onnx_number: that value.
-        onnx_tensor: the type as ONNX schemas write it, for example ``"tensor(float)"``.
-        openvino: the ``element_type`` of OpenVINO IR, or None where OpenVINO lacks the type.
-        precision: the upper-case ``precision`` of a port in OpenVINO IR.
+        onnx_tensor: name in ONNX schemas, for example ``"tensor(float)"``.
+        openvino: ``element_type`` in OpenVINO IR, or None if OpenVINO lacks the type.
+        precision: upper-case ``precision`` of a port in OpenVINO IR.
         integer: whether axis and lengths may have this type.
-        storage: NumPy's name of the type that holds the bits of one element, one element per item,
-            when NumPy and ml_dtypes have no type of their own for it.
+        storage: NumPy's name of the type whose items hold the bits of one element each, if NumPy and
+            ml_dtypes lack the element type.
     """
 
     TEXT: ClassVar = True
@@ -50,20 +50,20 @@ class ElementType:
         return f"ElementType({self.name})"
 
     def __hash__(self) -> int:
-        return hash(self.name)  # every call asks whether its version takes a type
+        return hash(self.name)  # fast, since every call looks up its type
 
     @property
     def packed(self) -> bool:
-        """Whether files store more than one element in a byte."""
+        """Whether files store several elements in a byte."""
         return 0 < self.bits < 8
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that arrays of this type have (imports ml_dtypes for its types)."""
-        return _numpy_dtype(self)
+        """The NumPy dtype of arrays of this type. Types of ml_dtypes import it."""
+        return _get_numpy_dtype(self)
 
 
-def _row(
+def _make_type(
     name: str,
     bits: int,
     onnx: tuple[int, str] | None = None,
@@ -88,76 +88,76 @@ def _row(
 
 
 # Sources: onnx.proto (TensorProto.DataType), OpenVINO's element_type names as its serialiser writes them.
-_ROWS: Final = (
-    _row("bool", 8, (9, "BOOL"), "boolean", "BOOL"),
-    _row("int8", 8, (3, "INT8"), "i8", integer=True),
-    _row("int16", 16, (5, "INT16"), "i16", integer=True),
-    _row("int32", 32, (6, "INT32"), "i32", integer=True),
-    _row("int64", 64, (7, "INT64"), "i64", integer=True),
-    _row("uint8", 8, (2, "UINT8"), "u8", integer=True),
-    _row("uint16", 16, (4, "UINT16"), "u16", integer=True),
-    _row("uint32", 32, (12, "UINT32"), "u32", integer=True),
-    _row("uint64", 64, (13, "UINT64"), "u64", integer=True),
-    _row("float16", 16, (10, "FLOAT16"), "f16", "FP16"),
-    _row("float32", 32, (1, "FLOAT"), "f32", "FP32"),
-    _row("float64", 64, (11, "DOUBLE"), "f64", "FP64"),
-    _row("complex64", 64, (14, "COMPLEX64")),
-    _row("complex128", 128, (15, "COMPLEX128")),
-    _row("string", 0, (8, "STRING"), "string"),
-    _row("bfloat16", 16, (16, "BFLOAT16"), "bf16"),
-    _row("float8_e4m3fn", 8, (17, "FLOAT8E4M3FN"), "f8e4m3"),
-    _row("float8_e4m3fnuz", 8, (18, "FLOAT8E4M3FNUZ")),
-    _row("float8_e5m2", 8, (19, "FLOAT8E5M2"), "f8e5m2"),
-    _row("float8_e5m2fnuz", 8, (20, "FLOAT8E5M2FNUZ")),
-    _row("float8_e8m0fnu", 8, (24, "FLOAT8E8M0"), "f8e8m0"),
-    _row("float6_e2m3fn", 6, (27, "FLOAT6E2M3")),
-    _row("float6_e3m2fn", 6, (28, "FLOAT6E3M2")),
-    _row("float4_e2m1fn", 4, (23, "FLOAT4E2M1"), "f4e2m1"),
-    _row("int4", 4, (22, "INT4"), "i4", integer=True),
-    _row("uint4", 4, (21, "UINT4"), "u4", integer=True),
-    _row("int2", 2, (26, "INT2"), integer=True),
-    _row("uint2", 2, (25, "UINT2"), "u2", integer=True),
-    _row("nf4", 4, None, "nf4", storage="uint8"),
-    _row("uint1", 1, None, "u1", "BIN", integer=True, storage="uint8"),
-    _row("uint3", 3, None, "u3", integer=True, storage="uint8"),
-    _row("uint6", 6, None, "u6", integer=True, storage="uint8"),
+_TYPES: Final = (
+    _make_type("bool", 8, (9, "BOOL"), "boolean", "BOOL"),
+    _make_type("int8", 8, (3, "INT8"), "i8", integer=True),
+    _make_type("int16", 16, (5, "INT16"), "i16", integer=True),
+    _make_type("int32", 32, (6, "INT32"), "i32", integer=True),
+    _make_type("int64", 64, (7, "INT64"), "i64", integer=True),
+    _make_type("uint8", 8, (2, "UINT8"), "u8", integer=True),
+    _make_type("uint16", 16, (4, "UINT16"), "u16", integer=True),
+    _make_type("uint32", 32, (12, "UINT32"), "u32", integer=True),
+    _make_type("uint64", 64, (13, "UINT64"), "u64", integer=True),
+    _make_type("float16", 16, (10, "FLOAT16"), "f16", "FP16"),
+    _make_type("float32", 32, (1, "FLOAT"), "f32", "FP32"),
+    _make_type("float64", 64, (11, "DOUBLE"), "f64", "FP64"),
+    _make_type("complex64", 64, (14, "COMPLEX64")),
+    _make_type("complex128", 128, (15, "COMPLEX128")),
+    _make_type("string", 0, (8, "STRING"), "string"),
+    _make_type("bfloat16", 16, (16, "BFLOAT16"), "bf16"),
+    _make_type("float8_e4m3fn", 8, (17, "FLOAT8E4M3FN"), "f8e4m3"),
+    _make_type("float8_e4m3fnuz", 8, (18, "FLOAT8E4M3FNUZ")),
+    _make_type("float8_e5m2", 8, (19, "FLOAT8E5M2"), "f8e5m2"),
+    _make_type("float8_e5m2fnuz", 8, (20, "FLOAT8E5M2FNUZ")),
+    _make_type("float8_e8m0fnu", 8, (24, "FLOAT8E8M0"), "f8e8m0"),
+    _make_type("float6_e2m3fn", 6, (27, "FLOAT6E2M3")),
+    _make_type("float6_e3m2fn", 6, (28, "FLOAT6E3M2")),
+    _make_type("float4_e2m1fn", 4, (23, "FLOAT4E2M1"), "f4e2m1"),
+    _make_type("int4", 4, (22, "INT4"), "i4", integer=True),
+    _make_type("uint4", 4, (21, "UINT4"), "u4", integer=True),
+    _make_type("int2", 2, (26, "INT2"), integer=True),
+    _make_type("uint2", 2, (25, "UINT2"), "u2", integer=True),
+    _make_type("nf4", 4, None, "nf4", storage="uint8"),
+    _make_type("uint1", 1, None, "u1", "BIN", integer=True, storage="uint8"),
+    _make_type("uint3", 3, None, "u3", integer=True, storage="uint8"),
+    _make_type("uint6", 6, None, "u6", integer=True, storage="uint8"),
 )
 
-ELEMENT_TYPES: Final = MappingProxyType({row.name: row for row in _ROWS})
+ELEMENT_TYPES: Final = MappingProxyType({row.name: row for row in _TYPES})
 """Every element type by name."""
 
-_BY_ONNX = {row.onnx_number: row for row in _ROWS if row.onnx_number is not None}
-_BY_ONNX_TENSOR = {row.onnx_tensor: row for row in _ROWS if row.onnx_tensor is not None}
-_BY_OPENVINO = {row.openvino: row for row in _ROWS if row.openvino is not None}
-_BY_PRECISION = {row.precision: row for row in _ROWS if row.precision is not None}
+_BY_ONNX = {row.onnx_number: row for row in _TYPES if row.onnx_number is not None}
+_BY_ONNX_TENSOR = {row.onnx_tensor: row for row in _TYPES if row.onnx_tensor is not None}
+_BY_OPENVINO = {row.openvino: row for row in _TYPES if row.openvino is not None}
+_BY_PRECISION = {row.precision: row for row in _TYPES if row.precision is not None}
 
 
 def from_onnx(number: int) -> ElementType | None:
-    """Return the type of a ``TensorProto.DataType`` value; None where it is unknown or undefined."""
+    """Return the type of a ``TensorProto.DataType`` value, or None if it is unknown or undefined."""
     return _BY_ONNX.get(number)
 
 
 def from_onnx_name(tensor: str) -> ElementType | None:
-    """Return the type that an ONNX schema writes as, for example, ``"tensor(float)"``."""
+    """Return the type with a name in ONNX schemas such as ``"tensor(float)"``, or None."""
     return _BY_ONNX_TENSOR.get(tensor)
 
 
 def from_openvino(name: str) -> ElementType | None:
-    """Return the type of an ``element_type`` attribute of OpenVINO IR."""
+    """Return the type of an ``element_type`` attribute of OpenVINO IR, or None if it is unknown."""
     return _BY_OPENVINO.get(name)
 
 
 def from_precision(name: str) -> ElementType | None:
-    """Return the type of a port's ``precision`` in OpenVINO IR."""
+    """Return the type of a port's ``precision`` in OpenVINO IR, or None if it is unknown."""
     return _BY_PRECISION.get(name.upper())
 
 
-# By dtype instance, since equal dtypes hash alike; a big-endian dtype is the same element type.
+# Cache of element_type_of. Dtypes of both byte orders have the same element type.
 _OF_DTYPE: dict[np.dtype[Any], ElementType | None] = {}
 
 
 def element_type_of(dtype: np.dtype[Any]) -> ElementType | None:
-    """Return the element type of a NumPy dtype, in either byte order; None where there is none.
+    """Return the element type of a NumPy dtype in either byte order, or None if there is none.
 
     Object, fixed-width (``U``, ``S``) and variable-width (``StringDType``) strings are all ``string``.
 
@@ -172,30 +172,30 @@ def element_type_of(dtype: np.dtype[Any]) -> ElementType | None:
         return _OF_DTYPE[dtype]
     except KeyError:
         found = ELEMENT_TYPES["string"] if dtype.kind in "OUST" else ELEMENT_TYPES.get(dtype.name)
-        if len(_OF_DTYPE) < 4096:  # fixed-width strings make dtypes without end
+        if len(_OF_DTYPE) < 4096:  # there is no limit to dtypes of fixed-width strings
             _OF_DTYPE[dtype] = found
         return found
 
 
-def is_numpys_own(dtype: np.dtype[Any]) -> bool:
-    """Return whether NumPy itself has a dtype, and not another library on top of it.
+def is_builtin(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is NumPy's, not registered by another library.
 
-    The kind of a dtype does not tell: ml_dtypes gives its float8_e5m2 the kind of float32.
+    ``dtype.kind`` does not show this: float8_e5m2 of ml_dtypes has the kind of float32.
 
     Examples:
         >>> import numpy as np
-        >>> is_numpys_own(np.dtype(">f4")), is_numpys_own(ELEMENT_TYPES["float8_e5m2"].numpy)
+        >>> is_builtin(np.dtype(">f4")), is_builtin(ELEMENT_TYPES["float8_e5m2"].numpy)
         (True, False)
     """
     return dtype.isbuiltin != _REGISTERED
 
 
 _REGISTERED: Final = 2
-"""What NumPy says of a dtype that another library has registered."""
+"""``isbuiltin`` of a dtype that another library has registered."""
 
 
 @cache
-def _numpy_dtype(element_type: ElementType) -> np.dtype[Any]:
+def _get_numpy_dtype(element_type: ElementType) -> np.dtype[Any]:
     if element_type.name == "string":
         return np.dtype(object)
     name = element_type.storage or element_type.name

@@ -1,4 +1,4 @@
-"""The specification as data: one :class:`OperatorSchema` per version, looked up and compared."""
+"""Lookup and comparison of the schemas of all operator versions."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
 FAMILY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {rows[0].domain: tuple(dict.fromkeys(row.name for row in rows)) for rows in (onnx.ROWS, openvino.ROWS)}
 )
-"""The names of the operators of each domain, in the order of their rows."""
+"""The names of the operators by domain."""
 
 _DOMAINS: Final = {"": ("",), "ai.onnx": ("",), "openvino": ("openvino",), None: ("", "openvino")}
 
 
 def schema(name: str, opset: int | None = None, domain: str | None = None) -> OperatorSchema:
-    """Return the version of an operator that an opset selects: the newest one at or below it.
+    """Return the version of an operator that an opset selects: the newest one up to this opset.
 
     Args:
-        name: the operator, for example ``"Split"`` or ``"VariadicSplit"``.
-        opset: the opset number that a model imports; None is the newest.
+        name: name of the operator, for example ``"Split"`` or ``"VariadicSplit"``.
+        opset: number of the opset that a model imports; None is the newest.
         domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
-        OperatorError: ``op.unknown`` where the domain has no such operator, ``op.version`` where it came
-            later than the opset.
+        OperatorError: ``op.unknown``, the domain has no such operator; ``op.version``, the opset is older
+            than the operator.
 
     Examples:
         >>> str(schema("Split", opset=17)), str(schema("SplitToSequence"))
@@ -59,37 +59,37 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
     raise rule_error(
         name,
         Rule.OPERATOR_VERSION,
-        f"opset {shown(number)} is asked for",
-        f"{name} exists from opset {versions[0].since_version} on",
+        f"opset = {shown(number)}",
+        f"{name} requires opset {versions[0].since_version} or later",
         opset=opset,
     )
 
 
 def versions(domain: str, opset: int | None = None) -> tuple[OperatorSchema, ...]:
-    """Return the version of every operator of a domain that an opset selects, of those that it has.
+    """Return the versions of all operators in an opset of a domain.
 
     Args:
         domain: ``""`` or ``"openvino"``.
-        opset: the opset; None is the newest.
+        opset: number of the opset; None is the newest.
 
     Examples:
         >>> [str(row) for row in versions("", 10)], [str(row) for row in versions("openvino")]
         (['Split-2'], ['Split-1', 'VariadicSplit-1'])
     """
     rows = (_HISTORIES[domain, name] for name in FAMILY[domain])
-    known = ([row for row in each if opset is None or row.since_version <= opset] for each in rows)
-    return tuple(each[-1] for each in known if each)
+    available = ([row for row in each if opset is None or row.since_version <= opset] for each in rows)
+    return tuple(each[-1] for each in available if each)
 
 
 def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
-    """Return every version of an operator, the oldest first.
+    """Return all versions of an operator, the oldest first.
 
     Args:
-        name: the operator, for example ``"Split"`` or ``"VariadicSplit"``.
+        name: name of the operator, for example ``"Split"`` or ``"VariadicSplit"``.
         domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
-        OperatorError: ``op.unknown`` where the domain has no such operator.
+        OperatorError: ``op.unknown``, the domain has no such operator.
 
     Examples:
         >>> [row.since_version for row in history("Split")]
@@ -109,7 +109,7 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
     raise rule_error(
         name if isinstance(name, str) and name.isidentifier() else shown(name),
         Rule.OPERATOR_UNKNOWN,
-        f"operator {shown(name)}{place} is asked for",
+        f"operator {shown(name)}{place} is unknown",
         f"the split operators are {known}",
         name=name,
         domain=domain,
@@ -117,7 +117,7 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
 
 
 def display_name(row: OperatorSchema) -> str:
-    """Return the shortest name of one row alone: ``Split-18``, ``openvino:Split-1``, ``VariadicSplit-1``.
+    """Return the shortest unique name of a version: ``Split-18``, ``openvino:Split-1``, ``VariadicSplit-1``.
 
     Examples:
         >>> display_name(schema("Split", domain="openvino"))
@@ -127,12 +127,12 @@ def display_name(row: OperatorSchema) -> str:
 
 
 def difference(name: str, old: int, new: int, domain: str | None = None) -> Difference:
-    """Return what changed between the versions that two opsets select, item by item.
+    """Return the changes between the versions of an operator that two opsets select.
 
     Args:
-        name: the operator, for example ``"Split"``.
-        old: an opset; the version that it selects is compared.
-        new: another opset.
+        name: name of the operator, for example ``"Split"``.
+        old: number of the first opset.
+        new: number of the second opset.
         domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
@@ -147,7 +147,7 @@ def difference(name: str, old: int, new: int, domain: str | None = None) -> Diff
     return compare(schema(name, old, domain), schema(name, new, domain))
 
 
-def _histories() -> dict[tuple[str, str], tuple[OperatorSchema, ...]]:
+def _group_versions() -> dict[tuple[str, str], tuple[OperatorSchema, ...]]:
     found: dict[tuple[str, str], tuple[OperatorSchema, ...]] = {}
     for row in sorted(SCHEMAS, key=lambda row: row.since_version):
         key = row.domain, row.name
@@ -155,7 +155,7 @@ def _histories() -> dict[tuple[str, str], tuple[OperatorSchema, ...]]:
     return found
 
 
-_HISTORIES: Final = _histories()
+_HISTORIES: Final = _group_versions()
 _NEWEST: Final = {
     (domain, name): _HISTORIES[key, name][-1]
     for domain, keys in reversed(_DOMAINS.items())

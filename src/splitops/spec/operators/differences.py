@@ -1,4 +1,4 @@
-"""What changed between two versions of an operator, item by item."""
+"""Comparison of two versions of an operator."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from splitops.spec.operators.schemas import (
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """One change.
+    """A change between two versions.
 
     Attributes:
         kind: ``"attribute"``, ``"input"``, ``"output"``, ``"type"`` or ``"rule"``.
-        name: of the attribute, input, output or type, or the rule's subject.
-        before: what it was; None where it is new.
-        after: what it became; None where it is gone.
-        text: the change in words.
+        name: name of the attribute, input, output or type, or the subject of the rule.
+        before: old value, or None if it was added.
+        after: new value, or None if it was removed.
+        text: the change as text.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes from one version to another, in the order attributes, inputs, outputs, types, rules."""
+    """All changes between two versions, in the order attributes, inputs, outputs, types, rules."""
 
     old: OperatorSchema
     new: OperatorSchema
@@ -59,7 +59,7 @@ class Difference:
         return format_html_table(f"{self.old} -> {self.new}", ("", "name", "change"), rows)
 
 
-# Fields of a row that say what it means, each with the words that a reader looks for.
+# Fields of a schema that define its meaning, with their names for readers.
 _RULES = {
     "axis": "axis from",
     "default_axis": "default axis",
@@ -79,42 +79,42 @@ _RULES = {
 
 
 def compare(old: OperatorSchema, new: OperatorSchema) -> Difference:
-    """List what changed from one version to another."""
+    """Return the changes from one version to another."""
     changes = (
-        *_named("attribute", old.attributes, new.attributes),
-        *_named("input", old.inputs, new.inputs),
-        *_outputs(old.outputs, new.outputs),
-        *_types(old.type_constraints, new.type_constraints),
-        *_rules(old, new),
+        *_compare_named("attribute", old.attributes, new.attributes),
+        *_compare_named("input", old.inputs, new.inputs),
+        *_compare_outputs(old.outputs, new.outputs),
+        *_compare_types(old.type_constraints, new.type_constraints),
+        *_compare_rules(old, new),
     )
     return Difference(old, new, changes)
 
 
-def _named(
+def _compare_named(
     kind: str, old: Sequence[Attribute | Parameter], new: Sequence[Attribute | Parameter]
 ) -> Iterator[VersionChange]:
     before = {item.name: item for item in old}
     after = {item.name: item for item in new}
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
-            yield VersionChange(kind, name, before[name], None, "is gone")
+            yield VersionChange(kind, name, before[name], None, "is removed")
         elif name not in before:
             text = f"is new ({after[name].type}, {describe_item(after[name])})"
             yield VersionChange(kind, name, None, after[name], text)
         elif before[name] != after[name]:
             yield VersionChange(
-                kind, name, before[name], after[name], _changed_fields(before[name], after[name])
+                kind, name, before[name], after[name], _describe_fields(before[name], after[name])
             )
 
 
-def _outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[VersionChange]:
-    # Outputs are compared by position: their names are labels only, and Split-1's is "outputs...".
+def _compare_outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[VersionChange]:
+    # Outputs are compared by position, since their names have no meaning: that of Split-1 is "outputs...".
     for before, after in zip(old, new, strict=True):
         if before != after:
-            yield VersionChange("output", after.name, before, after, _changed_fields(before, after))
+            yield VersionChange("output", after.name, before, after, _describe_fields(before, after))
 
 
-def _types(old: Sequence[TypeConstraint], new: Sequence[TypeConstraint]) -> Iterator[VersionChange]:
+def _compare_types(old: Sequence[TypeConstraint], new: Sequence[TypeConstraint]) -> Iterator[VersionChange]:
     before = {constraint.name: constraint for constraint in old}
     for constraint in new:
         known = before.pop(constraint.name, None)
@@ -126,14 +126,15 @@ def _types(old: Sequence[TypeConstraint], new: Sequence[TypeConstraint]) -> Iter
             text = "; ".join(f"{verb} {', '.join(sorted(map(str, types)))}" for verb, types in parts if types)
             yield VersionChange("type", constraint.name, known, constraint, text)
     for name, constraint in before.items():
-        yield VersionChange("type", name, constraint, None, "is gone")
+        yield VersionChange("type", name, constraint, None, "is removed")
 
 
-def _rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[VersionChange]:
+def _compare_rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[VersionChange]:
     for field, words in _RULES.items():
         before, after = getattr(old, field), getattr(new, field)
         if before != after:
-            yield VersionChange("rule", words, before, after, f"{_write(before)} -> {_write(after)}")
+            text = f"{_format_value(before)} -> {_format_value(after)}"
+            yield VersionChange("rule", words, before, after, text)
     for note in (*old.notes, *new.notes):
         if note not in old.notes:
             yield VersionChange("rule", "note", None, note, note)
@@ -141,20 +142,20 @@ def _rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[VersionChange]:
             yield VersionChange("rule", "note", note, None, f"no longer: {note}")
 
 
-def _changed_fields(before: Attribute | Parameter, after: Attribute | Parameter) -> str:
+def _describe_fields(before: Attribute | Parameter, after: Attribute | Parameter) -> str:
     changed = []
     for field in fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if old != new:
-            changed.append(f"{field.name} {_write(old)} -> {_write(new)}")
+            changed.append(f"{field.name} {_format_value(old)} -> {_format_value(new)}")
     return ", ".join(changed)
 
 
-def _write(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return " or ".join(map(_write, value)) or "nowhere"
+        return " or ".join(map(_format_value, value)) or "nowhere"
     return str(getattr(value, "value", value))

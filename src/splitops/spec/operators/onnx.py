@@ -1,7 +1,6 @@
-"""The ONNX rows: Split 1, 2, 11, 13, 18 and SplitToSequence 11, 24.
+"""Schemas of ONNX: Split 1, 2, 11, 13, 18 and SplitToSequence 11, 24.
 
-Each row sets only what its version changed from the one before. A test holds all of them against
-``onnx.defs``.
+Each schema sets only the changes from the version before. A test compares all of them with ``onnx.defs``.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ SPLIT_1: Final = OperatorSchema(
     support_level="COMMON",
     source=_CHANGELOG + "Split-1",
     notes=(
-        "The schema gives axis no default; a node without it splits axis 0.",
-        "The summary says that lengths come from 'axis'; they come from 'split'.",
-        "Lengths as input have the data's own floating-point type; they must be finite and integral.",
-        "Precedence of attribute and input 'split' is undefined; giving both is an error.",
-        "Negative axes are accepted: the text is silent and models rely on it.",
+        "The schema has no default for axis. A node without it splits axis 0.",
+        "The summary reads the lengths from 'axis'. They are in 'split'.",
+        "The input 'split' has the floating-point type of the data. Its lengths must be finite and integral.",
+        "Precedence of attribute and input 'split' is undefined. Setting both is an error.",
+        "Negative axes are not specified. They are accepted, since models rely on them.",
     ),
 )
 
@@ -85,14 +84,14 @@ SPLIT_2: Final = replace(
     lengths=(_SPLIT_ATTRIBUTE,),
     shape_inference=True,
     source=_CHANGELOG + "Split-2",
-    notes=("Negative axes are accepted: the text is silent and models rely on it.",),
+    notes=("Negative axes are not specified. They are accepted, since models rely on them.",),
 )
 
 SPLIT_11: Final = replace(
     SPLIT_2,
     since_version=11,
     source=_CHANGELOG + "Split-11",
-    notes=("New in the text alone: negative axes, and lengths that must be >= 0.",),
+    notes=("Only the text changed: it adds negative axes, and lengths that must be >= 0.",),
 )
 
 SPLIT_13: Final = replace(
@@ -132,10 +131,10 @@ SPLIT_18: Final = replace(
     source=_CHANGELOG + "Split-18",
     notes=(
         "The rank of 'split' is not specified; a scalar or 2-D tensor is an error.",
-        "'The last chunk will be smaller' has no reading for 5 into 4 (onnx/onnx issue 5766): parts have "
-        "ceil(D / num_outputs) as long as the axis lasts, then what is left, then 0.",
-        "The schema makes neither 'split' nor num_outputs required; exactly one must be given.",
-        "Declaring fewer outputs than num_outputs keeps the first ones.",
+        "'The last chunk will be smaller' is undefined for 5 into 4 (onnx/onnx issue 5766). Parts have size "
+        "ceil(D / num_outputs) until the axis ends: then one part has the rest, and others have size 0.",
+        "In the schema, neither 'split' nor num_outputs is required. Exactly one of them must be set.",
+        "If a node declares fewer outputs than num_outputs, they are the first parts.",
     ),
 )
 
@@ -172,10 +171,10 @@ SPLIT_TO_SEQUENCE_11: Final = OperatorSchema(
     support_level="COMMON",
     source=_CHANGELOG + "SplitToSequence-11",
     notes=(
-        "'Only positive numbers' in the summary contradicts the input's own '>= 0': 1-D lengths may be 0, "
-        "a scalar may not.",
-        "Empty 1-D lengths are legal only for an axis of size 0 and give an empty sequence.",
-        "keepdims is ignored when 'split' is given.",
+        "'Only positive numbers' in the summary contradicts '>= 0' of the input. 1-D lengths may be 0, a "
+        "scalar may not.",
+        "Empty 1-D lengths are valid only for an axis of size 0. The result is an empty sequence.",
+        "keepdims is ignored if 'split' is set.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The OpenVINO rows: Split-1 and VariadicSplit-1, both in opset1 and every later opset."""
+"""Schemas of OpenVINO: Split-1 and VariadicSplit-1, which are in all opsets from opset1 on."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SPLIT_1: Final = OperatorSchema(
     category="Data movement",
     source=_SPECIFICATION + "split-1.html",
     notes=(
-        "num_splits is said to be at most the size of the axis; an axis of size 0 gives empty parts.",
-        "An axis of shape [1] is an error here, as the text says scalar; VariadicSplit takes it.",
+        "num_splits is specified to be at most the size of the axis. An axis of size 0 has empty parts.",
+        "An axis of shape [1] is an error, since a scalar is specified. VariadicSplit accepts it.",
     ),
 )
 
@@ -66,8 +66,8 @@ VARIADIC_SPLIT_1: Final = OperatorSchema(
     category="Data movement",
     source=_SPECIFICATION + "variadic-split-1.html",
     notes=(
-        "T2 is written for both axis and split_lengths; each may be an integer type of its own.",
-        "What -1 takes may be 0; where it would be negative, the lengths are an error.",
+        "T2 is the type of both axis and split_lengths. They may have different integer types.",
+        "The part of -1 may have size 0. If its size would be negative, the lengths are an error.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The form of a row: what one version of one operator takes, gives and means."""
+"""Classes of operator schemas: attributes, inputs, outputs, types and rules of one operator version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 class AttributeType(StrEnum):
-    """The type of an attribute."""
+    """An integer or a list of integers."""
 
     INT = "INT"
     INTS = "INTS"
@@ -28,14 +28,14 @@ class Option(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """One attribute.
+    """An attribute of an operator.
 
     Attributes:
-        name: its name in a node.
+        name: name in a node.
         type: INT or INTS.
-        required: whether a node must have it.
-        default: the value that the published schema gives to a node without it; None where there is none.
-        minimum: the least value that each integer may have, where the operator bounds it.
+        required: whether a node must set it.
+        default: default value in the published schema, or None if it has none.
+        minimum: minimum of each integer, or None if the operator has none.
     """
 
     name: str
@@ -47,15 +47,15 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One input or output.
+    """An input or output of an operator.
 
     Attributes:
-        name: its name in the specification.
-        type: the name of a type constraint, or a type such as ``"tensor(int64)"``.
+        name: name in the specification.
+        type: name of a type constraint, or a type such as ``"tensor(int64)"``.
         option: single, optional or variadic.
-        ranks: the ranks that it may have; None is any.
-        minimum: the least value that each integer of it may have, where the operator bounds it.
-        differentiable: whether ONNX says that it is differentiable; None if it says nothing.
+        ranks: permitted ranks, or None for any rank.
+        minimum: minimum of each integer, or None if the operator has none.
+        differentiable: whether ONNX declares it differentiable; None if ONNX declares nothing.
     """
 
     name: str
@@ -68,13 +68,13 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeConstraint:
-    """The element types that a type name of the specification stands for.
+    """The permitted element types of a type name in the specification.
 
     Attributes:
-        name: for example ``"T"``.
-        types: the element types.
-        sequence: whether it is a sequence of such tensors.
-        description: the specification's own sentence, where it is held against the published schema.
+        name: type name, for example ``"T"``.
+        types: permitted element types.
+        sequence: whether the type is a sequence of such tensors.
+        description: description in the published schema, against which a test compares it.
     """
 
     name: str
@@ -84,7 +84,7 @@ class TypeConstraint:
 
 
 def describe_item(item: Attribute | Parameter) -> str:
-    """Describe what an attribute, input or output must be, except for its type.
+    """Return the constraints on an attribute, input or output as text, without its type.
 
     Examples:
         >>> describe_item(Attribute(name="axis", default=0))
@@ -105,7 +105,7 @@ def describe_item(item: Attribute | Parameter) -> str:
 
 
 class Given(Enum):
-    """Where a node sets something."""
+    """Where a node sets a value."""
 
     ATTRIBUTE = "attribute"
     INPUT = "input"
@@ -114,11 +114,11 @@ class Given(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where axis, lengths, number of parts or keepdims come from.
+    """Where a node sets axis, lengths, number of parts or keepdims.
 
     Attributes:
-        given: an attribute, an input, or the number of declared outputs.
-        name: of the attribute or input; of the argument by which a call says how many outputs are declared.
+        given: whether it is an attribute, an input, or the number of declared outputs.
+        name: name of the attribute or input, or of the argument with the number of outputs in calls.
     """
 
     given: Given
@@ -130,32 +130,32 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorSchema:
-    """One version of one operator, as data. Everything else in splitops reads this row.
+    """The definition of one operator version. Everything else in splitops follows from it.
 
     Attributes:
-        name: the operator's name, for example ``"Split"``.
+        name: name of the operator, for example ``"Split"``.
         domain: ``""`` (ai.onnx) or ``"openvino"``.
-        since_version: the opset that introduced this version.
-        attributes: the attributes of a node.
-        inputs: the inputs, in order.
-        outputs: the outputs, in order.
-        type_constraints: what the type names of inputs and outputs stand for.
-        axis: where the axis comes from.
-        default_axis: the axis of a node that sets none; None if the node has to set it.
-        lengths: where a 1-D list of lengths may be given; at most one of these places.
-        lengths_rule: the size rule of such a list.
-        scalar_rule: the size rule of a scalar in its place; None where a scalar is an error.
-        count: where the number of parts is given, for a node without lengths.
-        count_rule: the size rule of that number.
-        default_chunk: chunk size of a node that gives neither; None where one must be given.
+        since_version: opset that introduced this version.
+        attributes: attributes of a node.
+        inputs: inputs, in order.
+        outputs: outputs, in order.
+        type_constraints: permitted types by type name.
+        axis: where a node sets the axis.
+        default_axis: axis of a node that does not set it; None if the node must set it.
+        lengths: where a node may set a 1-D list of lengths. It may use only one of them.
+        lengths_rule: size rule of a list of lengths.
+        scalar_rule: size rule of a scalar instead of a list, or None if a scalar is an error.
+        count: where a node without lengths sets the number of parts.
+        count_rule: size rule of the number of parts.
+        default_chunk: chunk size of a node that sets neither; None if it must set one of them.
         exclusive: whether lengths and the number of parts exclude each other.
-        keepdims: where it is given that parts of size 1 lose the axis; None if they never do.
-        category: OpenVINO's category of the operator.
-        shape_inference: whether the published operator infers its output types and shapes.
-        support_level: ONNX's support level.
+        keepdims: where a node sets that parts of size 1 lose the axis, or None if they never do.
+        category: category of the operator in OpenVINO.
+        shape_inference: whether the published operator infers output types and shapes.
+        support_level: support level in ONNX.
         deprecated: whether ONNX has deprecated it.
-        source: the document that defines it.
-        notes: where that document is silent or contradicts itself, and what splitops does.
+        source: address of the document that defines it.
+        notes: cases in which that document is silent or contradicts itself, with the decisions of splitops.
     """
 
     name: str
@@ -200,24 +200,24 @@ class OperatorSchema:
             *(("output", each.name, each.type, describe_item(each)) for each in self.outputs),
         ]
         title = f"{self.domain or 'ai.onnx'} {self}, since opset {self.since_version}"
-        return format_html_table(title, ("", "name", "type", "what"), rows)
+        return format_html_table(title, ("", "name", "type", "description"), rows)
 
     def __hash__(self) -> int:
-        return hash((self.domain, self.name, self.since_version))  # rows are asked for with every call
+        return hash((self.domain, self.name, self.since_version))  # fast, since every call looks up a schema
 
     @cached_property
     def gives_sequence(self) -> bool:
-        """Whether the parts are the elements of one sequence, instead of outputs of their own."""
+        """Whether the parts are the elements of one sequence, not separate outputs."""
         return self.outputs[0].option is not Option.VARIADIC
 
     @property
     def count_attribute(self) -> str | None:
-        """The attribute that holds the number of parts; None if it is given elsewhere."""
+        """The name of the attribute with the number of parts, or None if it is set elsewhere."""
         return self.count.name if self.count is not None and self.count.given is Given.ATTRIBUTE else None
 
     @property
     def size_rules(self) -> tuple[SizeRule, ...]:
-        """The size rules that a node of this version can ask for."""
+        """The size rules that a node of this version can use."""
         rules = [self.lengths_rule] if self.lengths else []
         if self.lengths_rule is SizeRule.REMAINDER:
             rules.insert(0, SizeRule.EXPLICIT)
@@ -225,13 +225,13 @@ class OperatorSchema:
         return tuple(dict.fromkeys(rules))
 
     def attribute(self, name: str) -> Attribute | None:
-        """Return the attribute of this name; None where the version has none."""
+        """Return the attribute with a name, or None."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
     def input_index(self, name: str) -> int:
-        """Return the position of an input."""
+        """Return the index of the input with a name."""
         return next(i for i, parameter in enumerate(self.inputs) if parameter.name == name)
 
     def types_of(self, parameter: Parameter) -> frozenset[ElementType]:
-        """Return the element types that an input or output may have."""
+        """Return the permitted element types of an input or output."""
         return next(c.types for c in self.type_constraints if c.name == parameter.type)

@@ -1,7 +1,7 @@
-"""The size rules and their arithmetic: how an axis of some size is divided. The only one there is.
+"""Arithmetic of the size rules: the number and sizes of parts of an axis.
 
-Execution, inference, checking and conversion all ask this module. Everything is exact Python-integer
-arithmetic, and nothing here is proportional to a size, only to the number of parts that are asked for.
+Execution, inference, checks and conversions all use this module. It computes with exact Python integers, in
+time proportional to the number of requested parts, not to sizes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from splitops.spec.sizes.rules import SizeRule
 
 @record
 class Division:
-    """How an axis of any size is to be divided: a size rule with its numbers.
+    """A size rule with its numbers, which can divide axes of different sizes.
 
     Attributes:
-        rule: the size rule.
-        count: the number of parts (EVEN, CEIL), at least 1.
-        lengths: the sizes (EXPLICIT), or the sizes with one -1 (REMAINDER).
-        chunk: the size of a chunk (CHUNK), at least 1.
+        rule: size rule.
+        count: number of parts (EVEN, CEIL), at least 1.
+        lengths: sizes of the parts (EXPLICIT), or sizes with one -1 (REMAINDER).
+        chunk: size of a chunk (CHUNK), at least 1.
     """
 
     rule: SizeRule
@@ -33,7 +33,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Why an axis size does not fit a division: the rule with what was got and expected, in words."""
+    """Why a division cannot divide an axis: the broken rule, and the two clauses of its message."""
 
     rule: Rule
     got: str
@@ -41,9 +41,9 @@ class Violation:
 
 
 def violation(division: Division, size: int) -> Violation | None:
-    """Return why an axis of this size cannot be divided so, or None where it can.
+    """Return why an axis of a size cannot be divided, or None if it can.
 
-    ``got`` goes on after :func:`describe`, ``expected`` after the name of the axis.
+    ``got`` continues a clause that begins with :func:`describe`, ``expected`` one with the name of the axis.
     """
     match division.rule:
         case SizeRule.EXPLICIT:
@@ -59,7 +59,7 @@ def violation(division: Division, size: int) -> Violation | None:
         case SizeRule.EVEN:
             if size % division.count:
                 expected = f"has size {size}, which {division.count} does not divide"
-                return Violation(Rule.PARTS_DIVISIBLE, "asks for equal parts", expected)
+                return Violation(Rule.PARTS_DIVISIBLE, "requires equal parts", expected)
         case SizeRule.CEIL | SizeRule.CHUNK:
             pass
         case _:
@@ -68,20 +68,20 @@ def violation(division: Division, size: int) -> Violation | None:
 
 
 def part_count(division: Division, size: int) -> int:
-    """Return the number of parts of an axis of this size."""
+    """Return the number of parts of an axis of a size."""
     match division.rule:
         case SizeRule.EXPLICIT | SizeRule.REMAINDER:
             return len(division.lengths)
         case SizeRule.EVEN | SizeRule.CEIL:
             return division.count
         case SizeRule.CHUNK:
-            return _ceil_div(size, division.chunk)
+            return _divide_up(size, division.chunk)
         case _:
             assert_never(division.rule)
 
 
 def part_size(division: Division, size: int, index: int) -> int:
-    """Return the size of one part of an axis of this size, which must fit the division.
+    """Return the size of one part of an axis of a size, which the division must accept.
 
     Examples:
         >>> [part_size(Division(SizeRule.CEIL, count=4), 5, i) for i in range(4)]
@@ -96,14 +96,14 @@ def part_size(division: Division, size: int, index: int) -> int:
         case SizeRule.EVEN:
             return size // division.count
         case SizeRule.CEIL | SizeRule.CHUNK:
-            chunk = _uniform_chunk(division, size)
+            chunk = _compute_chunk(division, size)
             return max(0, min(chunk, size - index * chunk))
         case _:
             assert_never(division.rule)
 
 
 def part_sizes(division: Division, size: int, count: int) -> tuple[int, ...]:
-    """Return the sizes of the first ``count`` parts, as :func:`part_size` gives them."""
+    """Return the sizes of the first ``count`` parts; see :func:`part_size`."""
     match division.rule:
         case SizeRule.EXPLICIT:
             return division.lengths[:count]
@@ -112,8 +112,8 @@ def part_sizes(division: Division, size: int, count: int) -> tuple[int, ...]:
             whole = (*division.lengths[:at], part_size(division, size, at), *division.lengths[at + 1 :])
             return whole[:count]
         case SizeRule.EVEN | SizeRule.CEIL | SizeRule.CHUNK:
-            # Equal parts as long as the axis lasts, one part of what is left, then empty ones.
-            chunk = _uniform_chunk(division, size)
+            # Full parts, then one part with the rest of the axis, then empty parts.
+            chunk = _compute_chunk(division, size)
             full = min(count, size // max(chunk, 1))
             if full == count:
                 return (chunk,) * count
@@ -122,17 +122,17 @@ def part_sizes(division: Division, size: int, count: int) -> tuple[int, ...]:
             assert_never(division.rule)
 
 
-def _uniform_chunk(division: Division, size: int) -> int:
-    return division.chunk if division.rule is SizeRule.CHUNK else _ceil_div(size, division.count)
+def _compute_chunk(division: Division, size: int) -> int:
+    return division.chunk if division.rule is SizeRule.CHUNK else _divide_up(size, division.count)
 
 
-def _ceil_div(dividend: int, divisor: int) -> int:
-    # No negative number in between: a symbolic size may end in a runtime whose division truncates.
+def _divide_up(dividend: int, divisor: int) -> int:
+    # Without negative numbers: a symbolic size may be computed by a runtime whose division truncates.
     return (dividend + divisor - 1) // divisor
 
 
 def describe(division: Division, name: str) -> str:
-    """Write a division for a message, for example ``split = [2, 3]`` or ``num_outputs = 4``."""
+    """Return a division as text, for example ``split = [2, 3]`` or ``num_outputs = 4``."""
     match division.rule:
         case SizeRule.EXPLICIT | SizeRule.REMAINDER:
             return f"{name} = {brief(division.lengths)}"

@@ -1,7 +1,7 @@
-"""Dimensions: exact sizes and ranges of sizes.
+"""Dimensions of shapes: exact sizes, and ranges of sizes.
 
-A dimension is a Python int when it is known exactly, otherwise a :class:`Range`. An unknown dimension is
-the range of every size, and a symbol (ONNX ``dim_param``) is such a range with a name.
+A dimension is an int if it is exact, otherwise a :class:`Range`. An unknown dimension is the range of all
+sizes, and a symbol (ONNX ``dim_param``) is a range with a name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Sizes from ``lo`` to ``hi``, both included; ``hi`` None is unbounded."""
+    """The sizes from ``lo`` to ``hi``, inclusive; unbounded if ``hi`` is None."""
 
     lo: int = 0
     hi: int | None = None
     name: str | None = None
-    """Equal names in one model stand for equal sizes."""
+    """Name of the size. Equal names in a model are equal sizes."""
 
     def __str__(self) -> str:
         if self.name is not None:
@@ -32,14 +32,14 @@ class Range:
 
 
 UNKNOWN = Range()
-"""The dimension of which nothing is known."""
+"""An unknown dimension."""
 
 Dim = int | Range
 Shape = tuple[Dim, ...]
 
 
 def dimension(lo: int, hi: int | None, name: str | None = None) -> Dim:
-    """Return the dimension of sizes from ``lo`` to ``hi``: an integer where they are the same.
+    """Return the dimension of sizes from ``lo`` to ``hi``: an integer if they are equal.
 
     Examples:
         >>> dimension(2, 2, "N"), dimension(0, None) == UNKNOWN
@@ -49,8 +49,8 @@ def dimension(lo: int, hi: int | None, name: str | None = None) -> Dim:
 
 
 def exact_integer(value: Any) -> int | None:
-    """Return an exact integer, NumPy's included, or None for anything else; a boolean is not one."""
-    if type(value) is int:  # nearly always, and every call asks
+    """Return an integer of Python or NumPy as an int, or None for any other value, including booleans."""
+    if type(value) is int:  # fast path of every call
         return value
     if isinstance(value, bool | np.bool_):
         return None
@@ -61,7 +61,7 @@ def exact_integer(value: Any) -> int | None:
 
 
 def entries(value: Any) -> tuple[Any, ...] | None:
-    """Return the entries of a sequence or array; None for texts and what has no entries to list.
+    """Return the entries of a sequence or an array, or None for any other value, including strings.
 
     Examples:
         >>> entries([2, "N"]), entries("N"), entries(np.array(2))
@@ -71,5 +71,5 @@ def entries(value: Any) -> tuple[Any, ...] | None:
         return None
     try:
         return tuple(value)
-    except (TypeError, NotImplementedError):  # of rank 0, or a buffer of a rank that Python does not index
+    except (TypeError, NotImplementedError):  # an array of rank 0, or a buffer that Python cannot index
         return None

@@ -1,7 +1,7 @@
-"""Names of sizes that are not known: a symbol, or an expression in symbols such as ``N/2`` or ``N - 3``.
+"""Arithmetic with symbolic sizes: symbols, and expressions such as ``N/2`` or ``N - 3``.
 
-ONNX writes both as ``dim_param``. Expressions are kept as sums with rational coefficients, written in one
-canonical form: equal ones get equal names, and the parts of a symbol add up to it again.
+Both can be a ``dim_param`` of ONNX. Expressions are sums with rational coefficients in a canonical form:
+equal expressions have equal names, and the sizes of the parts of ``N`` add up to ``N``.
 """
 
 from __future__ import annotations
@@ -13,89 +13,89 @@ from functools import lru_cache
 from typing import Final
 
 MAX_LENGTH: Final = 200
-"""A longer expression loses its name; the size it stands for is then merely a range."""
+"""Maximum length of an expression. A size with a longer one becomes an unnamed range."""
 
 _CEIL: Final = re.compile(r"ceil\((.+)/([1-9][0-9]*)\)")
 _SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
 _TERM: Final = re.compile(r"(?:([0-9]+)\*)?(.+?)(?:/([1-9][0-9]*))?")
 
 Sum = Mapping[str, Fraction]
-"""Coefficients by symbol or ``ceil(...)``; that of ``""`` is the constant."""
+"""Coefficients by symbol or ``ceil(...)``. The key ``""`` is the constant."""
 
 
 def add(*names: str | int) -> str | int | None:
-    """Return the sum of sizes; an integer where the symbols cancel, None where it has no short name.
+    """Return the sum of sizes: an integer if the symbols cancel out, or None if the expression is too long.
 
     Examples:
         >>> add("N/2", "N/2"), add("N - 3", 3), add("ceil(N/2)", "N - ceil(N/2)"), add("N", "M", 1)
         ('N', 'N', 'N', 'M + N + 1')
     """
-    return _write(_total((name, 1) for name in names))
+    return _format(_sum((name, 1) for name in names))
 
 
 def subtract(name: str | int, other: str | int) -> str | int | None:
-    """Return the difference of two sizes, as :func:`add` returns sums.
+    """Return the difference of two sizes; see :func:`add`.
 
     Examples:
         >>> subtract("N", 3), subtract("N + 2", "N")
         ('N - 3', 2)
     """
-    return _write(_total([(name, 1), (other, -1)]))
+    return _format(_sum([(name, 1), (other, -1)]))
 
 
 def multiply(name: str | int, factor: int) -> str | int | None:
-    """Return a multiple of a size, as :func:`add` returns sums.
+    """Return a multiple of a size; see :func:`add`.
 
     Examples:
         >>> multiply("N/2 + 1", 4)
         '2*N + 4'
     """
-    return _write(_total([(name, factor)]))
+    return _format(_sum([(name, factor)]))
 
 
 def divide(name: str | int, divisor: int) -> str | int | None:
-    """Return an exact quotient: the size is known to be divisible.
+    """Return the quotient of a size that is divisible by ``divisor``; see :func:`add`.
 
     Examples:
         >>> divide("N", 2), divide("2*N", 2), divide("N", 1)
         ('N/2', 'N', 'N')
     """
-    return _write({atom: coefficient / divisor for atom, coefficient in _read(name).items()})
+    return _format({atom: coefficient / divisor for atom, coefficient in _parse_cached(name).items()})
 
 
-def ceil_divide(name: str | int, divisor: int) -> str | int | None:
-    """Return a quotient that is rounded up.
+def divide_up(name: str | int, divisor: int) -> str | int | None:
+    """Return the quotient of a size, rounded up; see :func:`add`.
 
     Examples:
-        >>> ceil_divide("N", 2), ceil_divide("4*N", 2)
+        >>> divide_up("N", 2), divide_up("4*N", 2)
         ('ceil(N/2)', '2*N')
     """
-    terms = _read(name)
+    terms = _parse_cached(name)
     quotient = {atom: coefficient / divisor for atom, coefficient in terms.items()}
     if all(coefficient.denominator == 1 for coefficient in quotient.values()):
-        return _write(quotient)
-    whole = _write(terms)
+        return _format(quotient)
+    whole = _format(terms)
     if isinstance(whole, int):
         return -(-whole // divisor)
     if whole is None or (whole in terms and not _is_atom(whole)):
         return None
     operand = f"({whole})" if re.search(r"[ */]", whole) else whole
-    return _bounded(f"ceil({operand}/{divisor})")
+    return _limit_length(f"ceil({operand}/{divisor})")
 
 
 def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
-    """Return the value of an expression, None where a symbol has no size or the value is not an integer.
+    """Return the value of an expression, or None if a symbol is not in ``sizes`` or the value is fractional.
 
     Examples:
         >>> evaluate("N - ceil(N/2)", {"N": 7}), evaluate("N/2", {"N": 7}), evaluate("N", {})
         (3, None, None)
     """
     total = Fraction(0)
-    for atom, coefficient in _read(name).items():
+    for atom, coefficient in _parse_cached(name).items():
         match = _CEIL.fullmatch(atom)
         value: int | None
         if match:
-            inner = evaluate(_operand(match), sizes)
+            inner = evaluate(_get_operand(match), sizes)
             value = None if inner is None else -(-inner // int(match[2]))
         else:
             value = sizes.get(atom) if atom else 1
@@ -105,49 +105,49 @@ def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
     return int(total) if total.denominator == 1 else None
 
 
-def symbols(name: str) -> frozenset[str]:
+def find_symbols(name: str) -> frozenset[str]:
     """Return the symbols of an expression.
 
     Examples:
-        >>> sorted(symbols("N - ceil((M + 1)/2)")), sorted(symbols("N"))
+        >>> sorted(find_symbols("N - ceil((M + 1)/2)")), sorted(find_symbols("N"))
         (['M', 'N'], ['N'])
     """
     found: set[str] = set()
-    for atom in _read(name):
+    for atom in _parse_cached(name):
         match = _CEIL.fullmatch(atom)
-        found |= symbols(_operand(match)) if match else {atom} - {""}
+        found |= find_symbols(_get_operand(match)) if match else {atom} - {""}
     return frozenset(found)
 
 
-def _total(names: Iterable[tuple[str | int, int]]) -> Sum:
+def _sum(names: Iterable[tuple[str | int, int]]) -> Sum:
     total: dict[str, Fraction] = {}
     for name, factor in names:
-        for atom, coefficient in _read(name).items():
+        for atom, coefficient in _parse_cached(name).items():
             total[atom] = total.get(atom, Fraction(0)) + factor * coefficient
     return total
 
 
-def _operand(match: re.Match[str]) -> str:
-    """Return what a ``ceil`` divides, without its parentheses."""
+def _get_operand(match: re.Match[str]) -> str:
+    """Return the dividend of a ``ceil``, without its parentheses."""
     text = match[1]
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
 
 def _parse(name: str | int) -> Sum:
-    """Read an expression in the form that :func:`_write` gives it; any other text is one symbol."""
+    """Parse an expression in canonical form. Any other text is one symbol."""
     if isinstance(name, int):
         return {"": Fraction(name)}
     if len(name) > MAX_LENGTH:
         return {name: Fraction(1)}
     terms: dict[str, Fraction] = {}
     sign = 1
-    for index, token in enumerate(_tokens(name)):
+    for index, token in enumerate(_tokenise(name)):
         if index % 2:
             if token not in ("+", "-"):
                 return {name: Fraction(1)}
             sign = 1 if token == "+" else -1  # noqa: S105 - an operator
             continue
-        term = _read_term(token)
+        term = _parse_term(token)
         if term is None:
             return {name: Fraction(1)}
         atom, coefficient = term
@@ -155,11 +155,11 @@ def _parse(name: str | int) -> Sum:
     return terms
 
 
-_read = lru_cache(maxsize=4096)(_parse)
+_parse_cached = lru_cache(maxsize=4096)(_parse)
 
 
-def _tokens(text: str) -> list[str]:
-    """Cut at spaces outside parentheses; one token, the whole, where that gives no sum."""
+def _tokenise(text: str) -> list[str]:
+    """Split an expression at spaces outside of parentheses. A text that is not a sum is one token."""
     tokens = [""]
     for character in text:
         if character == " " and tokens[-1].count("(") == tokens[-1].count(")"):
@@ -169,7 +169,7 @@ def _tokens(text: str) -> list[str]:
     return tokens if len(tokens) % 2 else [text]
 
 
-def _read_term(text: str) -> tuple[str, Fraction] | None:
+def _parse_term(text: str) -> tuple[str, Fraction] | None:
     match = _TERM.fullmatch(text.removeprefix("-"))
     if match is None:
         return None
@@ -186,8 +186,8 @@ def _is_atom(text: str) -> bool:
     return bool(_SYMBOL.fullmatch(text) or _CEIL.fullmatch(text)) and text.count("(") == text.count(")")
 
 
-def _write(terms: Sum) -> str | int | None:
-    """Write a sum: symbols in order, then the constant."""
+def _format(terms: Sum) -> str | int | None:
+    """Return the canonical form of a sum: symbols in order, then the constant."""
     constant = terms.get("", Fraction(0))
     # Positive terms first, so that an expression does not begin with a sign.
     named = sorted((c < 0, atom, c) for atom, c in terms.items() if atom and c)
@@ -197,19 +197,19 @@ def _write(terms: Sum) -> str | int | None:
     if len(named) == 1 and coefficient == 1 and not constant:
         return first
     if not all(_is_atom(atom) for _, atom, _ in named):
-        return None  # a name of any other form could not be told from its surroundings
+        return None  # a symbol with operators in its name would be ambiguous
     if constant:
         named.append((constant < 0, "", constant))
-    text = "".join(f" {'-' if minus else '+'} {_write_term(atom, abs(c))}" for minus, atom, c in named)
-    return _bounded(f"-{text[3:]}" if text.startswith(" -") else text[3:])
+    text = "".join(f" {'-' if minus else '+'} {_format_term(atom, abs(c))}" for minus, atom, c in named)
+    return _limit_length(f"-{text[3:]}" if text.startswith(" -") else text[3:])
 
 
-def _write_term(atom: str, coefficient: Fraction) -> str:
+def _format_term(atom: str, coefficient: Fraction) -> str:
     if not atom:
         return str(coefficient)
     factor = "" if coefficient.numerator == 1 else f"{coefficient.numerator}*"
     return f"{factor}{atom}" + ("" if coefficient.denominator == 1 else f"/{coefficient.denominator}")
 
 
-def _bounded(text: str) -> str | None:
+def _limit_length(text: str) -> str | None:
     return text if len(text) <= MAX_LENGTH else None

@@ -1,7 +1,7 @@
-"""The size rules over ranges of axis sizes, and over lengths of which only some are known.
+"""Bounds of part sizes and counts over ranges of axis sizes.
 
-No rule is repeated here: :mod:`splitops.spec.sizes.arithmetic` is asked at the sizes where a bound can be
-reached, the ends of the range and the ends of the blocks in which part sizes grow steadily.
+:mod:`splitops.spec.sizes.arithmetic` is evaluated only at axis sizes at which an extreme value can occur: at
+the ends of the range, and at the ends of the periods in which part sizes grow monotonically.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def fitting(division: Division, size: Dim) -> Dim | None:
-    """Return the axis sizes that a division takes, as far as a range tells; None where it takes none.
+    """Return the range of the axis sizes in ``size`` that a division accepts, or None if it accepts none.
 
     Examples:
         >>> fitting(Division(SizeRule.EVEN, count=3), Range(2, 7))
@@ -23,60 +23,60 @@ def fitting(division: Division, size: Dim) -> Dim | None:
         >>> fitting(Division(SizeRule.EXPLICIT, lengths=(2, 3)), Range())
         5
     """
-    return _bounds(division, size, lambda at: at)
+    return _bound(division, size, lambda at: at)
 
 
-def part_range(division: Division, size: Dim, index: int) -> Dim:
-    """Return the sizes that one part can have; ``size`` must hold one that fits.
+def bound_part(division: Division, size: Dim, index: int) -> Dim:
+    """Return the range of sizes of a part. The division must accept at least one axis size in ``size``.
 
     Examples:
-        >>> part_range(Division(SizeRule.CEIL, count=2), Range(4, 6), 1)
+        >>> bound_part(Division(SizeRule.CEIL, count=2), Range(4, 6), 1)
         Range(lo=2, hi=3, name=None)
     """
-    found = _bounds(division, size, lambda at: part_size(division, at, index), index)
+    found = _bound(division, size, lambda at: part_size(division, at, index), index)
     assert found is not None
     return found
 
 
-def count_range(division: Division, size: Dim) -> Dim:
-    """Return the numbers of parts that there can be.
+def bound_count(division: Division, size: Dim) -> Dim:
+    """Return the range of numbers of parts. The division must accept at least one axis size in ``size``.
 
     Examples:
-        >>> count_range(Division(SizeRule.CHUNK, chunk=2), Range(3, 5))
+        >>> bound_count(Division(SizeRule.CHUNK, chunk=2), Range(3, 5))
         Range(lo=2, hi=3, name=None)
     """
-    found = _bounds(division, size, lambda at: part_count(division, at))
+    found = _bound(division, size, lambda at: part_count(division, at))
     assert found is not None
     return found
 
 
-def element_range(division: Division, size: Dim) -> Dim | None:
-    """Return the sizes that any chunk can have; None where there are never any.
+def bound_chunk(division: Division, size: Dim) -> Dim | None:
+    """Return the range of sizes of all chunks, or None if the axis is always empty, so that there are none.
 
     Examples:
-        >>> element_range(Division(SizeRule.CHUNK, chunk=4), Range(9, 11))
+        >>> bound_chunk(Division(SizeRule.CHUNK, chunk=4), Range(9, 11))
         Range(lo=1, hi=4, name=None)
     """
-    # No part of an axis of size 0 says anything of the others.
+    # An axis of size 0 has no parts, so it does not contribute to the range.
     span = dimension(1, size.hi) if isinstance(size, Range) and size.lo == 0 != size.hi else size
     if span == 0:
         return None
-    first = part_range(division, span, 0)
-    last = _bounds(division, span, lambda at: part_size(division, at, part_count(division, at) - 1))
+    first = bound_part(division, span, 0)
+    last = _bound(division, span, lambda at: part_size(division, at, part_count(division, at) - 1))
     return hull(first, last)
 
 
 def free_lengths(lengths: tuple[int | None, ...]) -> Division:
-    """Return the division in which one part takes all that partly known lengths leave open.
+    """Return the division with one -1 instead of all unknown lengths.
 
-    The known part of ``[2, None, 3, None]`` takes 5 of the axis; the others share the rest.
+    ``[2, None, 3, None]`` becomes ``[2, 3, -1]``: the unknown lengths share the rest of the axis.
     """
     known = tuple(length for length in lengths if length is not None and length >= 0)
     return Division(SizeRule.REMAINDER, lengths=(*known, -1))
 
 
 def hull(*dims: Dim | None) -> Dim | None:
-    """Return the least range that holds all of them, leaving out None; None of none.
+    """Return the smallest range that contains all dimensions except None, or None if there are no others.
 
     Examples:
         >>> hull(2, Range(4, 5)), hull(Range(2, None, "N"), Range(2, None, "N"))
@@ -93,24 +93,25 @@ def hull(*dims: Dim | None) -> Dim | None:
     return dimension(min(lows), max(bounded) if len(bounded) == len(highs) else None, name if same else None)
 
 
-def _bounds(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
-    """Return the range of a quantity over all axis sizes that fit."""
+def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
+    """Return the range of ``of`` over the accepted axis sizes in ``size``, or None if there are none."""
     if isinstance(size, int):
         return of(size) if violation(division, size) is None else None
-    # Beyond the horizon nothing changes any more, except that what grows with the axis goes on growing.
-    horizon = _block(division) * (size.lo + index + 3)
-    values = [of(at) for at in _critical(division, size.lo, horizon if size.hi is None else size.hi)]
+    # Beyond the horizon, values that are bounded no longer change.
+    horizon = _compute_period(division) * (size.lo + index + 3)
+    end = horizon if size.hi is None else size.hi
+    values = [of(at) for at in _iter_critical_sizes(division, size.lo, end)]
     if not values:
         return None
     if size.hi is None:
-        further = (of(at) for at in _critical(division, horizon, 4 * horizon))
+        further = (of(at) for at in _iter_critical_sizes(division, horizon, 4 * horizon))
         if max(further, default=0) > max(values):
             return Range(min(values))
     return dimension(min(values), max(values))
 
 
-def _block(division: Division) -> int:
-    """Return the length of the blocks of axis sizes in which every part size rises from end to end."""
+def _compute_period(division: Division) -> int:
+    """Return the period of a division: between its multiples, part sizes never shrink as the axis grows."""
     match division.rule:
         case SizeRule.EXPLICIT:
             return sum(division.lengths) or 1
@@ -124,13 +125,13 @@ def _block(division: Division) -> int:
             assert_never(division.rule)
 
 
-def _critical(division: Division, lo: int, hi: int) -> Iterator[int]:
-    """Yield the axis sizes in [lo, hi] where a bound can be reached, of those that fit.
+def _iter_critical_sizes(division: Division, lo: int, hi: int) -> Iterator[int]:
+    """Yield the accepted axis sizes in [lo, hi] at which an extreme value can occur.
 
-    These are both ends, and beside each the nearest ends of blocks and the sizes after them.
+    These are both ends, and the multiples of the period next to them, with their successors.
     """
-    block = _block(division)
-    candidates = {lo, hi, block}  # of explicit lengths, a block is the one size that fits
+    block = _compute_period(division)
+    candidates = {lo, hi, block}  # the period of explicit lengths is the only size that they accept
     for end in (lo, hi):
         whole = end // block * block
         candidates |= {whole, whole + 1, whole + block, whole + block + 1}

@@ -1,4 +1,4 @@
-"""The size rules, as a closed set."""
+"""The enumeration of size rules."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import Enum
 
 
 class SizeRule(Enum):
-    """How the sizes of the parts follow from the size D of the split axis. A closed set."""
+    """A rule that sets the sizes of the parts of an axis of size D."""
 
     EXPLICIT = "explicit"
-    """Sizes are given; their sum is D."""
+    """The node sets all sizes. Their sum is D."""
     EVEN = "even"
-    """n parts of D / n; n divides D."""
+    """n parts of D / n. n must divide D."""
     CEIL = "ceil"
-    """n parts of ceil(D / n), the last ones smaller or empty."""
+    """n parts of ceil(D / n). The last ones may be smaller or empty."""
     CHUNK = "chunk"
-    """As many parts of a given size as it takes, the last one smaller."""
+    """Parts of a size that the node sets. The last one may be smaller."""
     REMAINDER = "remainder"
-    """Sizes are given but one, which takes what is left of D."""
+    """The node sets all sizes except one, which is the rest of D."""

@@ -19,7 +19,7 @@ from splitops.errors import ModelError, Where
 from splitops.ground.documents import MAX_RANK
 from splitops.ground.reading import read_range
 from splitops.models.formats.openvino.shapes import checked_count
-from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import ElementType
 
 _INT32_MAX: Final = (1 << 31) - 1
@@ -88,7 +88,9 @@ class Constant:
                 f"but the weights have {self.weights.size}",
                 where,
             )
-        expected = 4 * (count + 2) if self.element_type.bits == 0 else packed_size(self.element_type, count)
+        expected = (
+            4 * (count + 2) if self.element_type.bits == 0 else compute_packed_size(self.element_type, count)
+        )
         # Of no elements, OpenVINO writes one byte.
         exact = self.element_type.bits and (self.size, expected) != (1, 0)
         if self.size < expected or (self.size > expected and exact):

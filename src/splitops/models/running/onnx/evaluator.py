@@ -45,10 +45,10 @@ from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import SLICE_WITH_STEPS, Flatten, Slice, flattening, with_defaults
 from splitops.models.running.onnx.regions import GraphView, Partition, RegionCall, reads
-from splitops.onnx.reference import node_label, reference_ops
+from splitops.onnx.reference import get_reference_ops, node_label
 from splitops.spec.elements.types import element_type_of
 
-_FAMILY: Final = {operator.__name__: operator for operator in reference_ops()}
+_FAMILY: Final = {operator.__name__: operator for operator in get_reference_ops()}
 _MAX_BODIES: Final = 10_000
 """Functions times different attributes: calls inside calls can ask for exponentially many."""
 
