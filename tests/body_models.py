@@ -40,7 +40,7 @@ def port(number: int) -> str:
     return f'external_port_id="{number}"'
 
 
-def slice_parts(number: int, size: int = 1, *, axis: int = 0, reverse: bool = False) -> str:
+def slices(number: int, size: int = 1, *, axis: int = 0, reverse: bool = False) -> str:
     ends = f'start="-1" end="0" stride="-{size}"' if reverse else f'start="0" end="-1" stride="{size}"'
     return f'{port(number)} axis="{axis}" {ends} part_size="{size}"'
 
@@ -110,16 +110,16 @@ def loop_model(
         builder.result(value, name)
     body = Body()
     number = body.takes("number", "i64", (1,), COUNTER)
-    x = body.takes("part", "f32", (size, 2, 3), slice_parts(2, size, reverse=reverse))
+    x = body.takes("part", "f32", (size, 2, 3), slices(2, size, reverse=reverse))
     body.takes("carried", "f32", "?,1,3", port(3))
-    check = body.takes("check", "boolean", (1,), slice_parts(4))
+    check = body.takes("check", "boolean", (1,), slices(4))
     first, second = body.builder.layer(
         "Split", [x, body.builder.const(np.array(1))], {"num_splits": 2}, outputs=2, name="cut",
         shapes=[(size, 1, 3)] * 2,
     )  # fmt: skip
-    body.gives("joined", second, slice_parts(5, size, reverse=reverse))
+    body.gives("joined", second, slices(5, size, reverse=reverse))
     body.gives("last", first, port(6))
-    body.gives("numbers", number, slice_parts(7))
+    body.gives("numbers", number, slices(7))
     body.gives("ok", check if condition is None else condition(body, check), CONDITION)
     return reread(fill(builder.model(), "loop", {"": body}, ["last>carried"]))
 
@@ -131,9 +131,9 @@ def parts_model(size: int, axis: int, *, reverse: bool, back: bool) -> ir.OpenVI
     builder.result(outputs[0], "joined")
     builder.result(outputs[1], "last")
     body = Body()
-    part = body.takes("part", "i64", "?,?,?", slice_parts(0, size, axis=axis, reverse=reverse))
+    part = body.takes("part", "i64", "?,?,?", slices(0, size, axis=axis, reverse=reverse))
     (kept,) = body.builder.layer("Split", [part, body.builder.const(np.array(0))], {"num_splits": 1})
-    body.gives("joined", kept, slice_parts(1, size, axis=axis, reverse=back))
+    body.gives("joined", kept, slices(1, size, axis=axis, reverse=back))
     body.gives("last", part, port(2))
     return reread(fill(builder.model(), "ti", {"": body}))
 
@@ -154,12 +154,12 @@ def nested_model() -> ir.OpenVINOModel:
     builder.result(outputs[0], "y")
     body = Body()
     values = [
-        body.takes("c", "boolean", (1,), slice_parts(2)),
+        body.takes("c", "boolean", (1,), slices(2)),
         body.takes("x", "f32", "?", port(3)),
         body.takes("lengths", "i64", (2,), port(4)),
     ]
     chosen = body.builder.layer("If", values, version="opset8", name="gate", element_type="f32")
-    body.gives("y", chosen[0], slice_parts(5, 2))
+    body.gives("y", chosen[0], slices(5, 2))
     body.gives("ok", body.builder.const(np.array(True)), CONDITION)
     model = fill(builder.model(), "loop", {"": body})
     (loop,) = (layer for layer in model.graph.layers if layer.name == "loop")

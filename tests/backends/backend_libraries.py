@@ -151,7 +151,7 @@ class Torch(Library):
         def exported(function: Any, data: Any) -> Any:
             return torch.export.export(Module(function), (data,)).module()(data)
 
-        def map_array(function: Any, data: Any) -> Any:
+        def mapped(function: Any, data: Any) -> Any:
             return [part[1] for part in torch.vmap(lambda x: function(x))(torch.stack([data, data]))]
 
         def differentiated(function: Any, data: Any) -> Any:
@@ -171,7 +171,7 @@ class Torch(Library):
         return {
             "torch.compile": compiled,
             "torch.export": exported,
-            "torch.vmap": map_array,
+            "torch.vmap": mapped,
             "torch.func": differentiated,
             "torch.onnx.export": to_onnx,
         }

@@ -25,7 +25,7 @@ from body_models import (
     parts_model,
     port,
     reread,
-    slice_parts,
+    slices,
 )
 from splitops.models.formats import openvino as ir
 
@@ -78,7 +78,7 @@ def _last_and_number(body: Body, x: ir.Output, number: ir.Output, after: ir.Outp
 def _twice(body: Body, x: ir.Output, number: ir.Output, after: ir.Output) -> None:
     """One value twice: of the last iteration, and of all of them."""
     body.gives("r", after, port(3))
-    body.gives("s", after, slice_parts(4, 2))
+    body.gives("s", after, slices(4, 2))
 
 
 _X = np.arange(4, dtype=np.float32).reshape(2, 2)
@@ -210,9 +210,7 @@ def _open(model: ir.OpenVINOModel, name: str, **data: str) -> ir.OpenVINOModel:
     return model.with_graph(replace(model.graph, layers=layers))
 
 
-_ONE_LONGER = _open(
-    _open(iterator([slice_parts(0), slice_parts(1)], slice_parts(2, 2)), "x", shape="3,2"), "z", shape="4,2"
-)
+_ONE_LONGER = _open(_open(iterator([slices(0), slices(1)], slices(2, 2)), "x", shape="3,2"), "z", shape="4,2")
 _LOST = [
     ('external_port_id="3"', 'external_port_id="9"', "port 9, which it lacks"),
     (

@@ -138,7 +138,7 @@ def test_parts_of_a_buffer_are_views_of_it() -> None:
         (["a", 1, 2], "1 would become '1'"),
         (["a", b"b", "c"], "would become"),
         (["a\0", "b", "c"], "would become 'a'"),
-        ([1, None, 2], "no element type in common"),
+        ([1, None, 2], "no common element type"),
         ([[1], [1, 2], [3]], "cannot convert data to an array"),
         (range(2**64, 2**64 + 3), "object of int"),
         (Rejecting(), "cannot convert data to an array: the values are elsewhere"),

@@ -30,7 +30,7 @@ def loaded(path: Path) -> Any:
 
 
 @pytest.fixture
-def make_tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = loaded(ROOT / "tasks.py")
     monkeypatch.setattr(made, "python", lambda *_: Path(sys.executable))  # makes no environment
     return made

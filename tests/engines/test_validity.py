@@ -36,7 +36,7 @@ def engines(*, ir: bool = False) -> list[Any]:
     ]
 
 
-def get_exit_code(model: Any, feeds: dict[str, Any], engine: str) -> str:
+def code_of(model: Any, feeds: dict[str, Any], engine: str) -> str:
     with pytest.raises(RuleError) as caught:
         splitops.run(model, feeds, engine=engine)
     assert caught.value.where.node

@@ -165,7 +165,7 @@ def test_rotary_halves_in_steps_that_openvino_folds(name: str) -> None:
     assert difference(splitops.run(model, feeds), wanted) is None
 
 
-def slice_parts(spans: list[tuple[int, int]], size: int, *, ir: bool) -> Any:
+def slices(spans: list[tuple[int, int]], size: int, *, ir: bool) -> Any:
     """Slices of one axis, each read by a layer."""
     if not ir:
         names = ", ".join(f"float[a{i},2] y{i}" for i in range(len(spans)))
@@ -201,7 +201,7 @@ def drawn() -> list[tuple[int, list[tuple[int, int]]]]:
 def test_backward_slices_counted_from_either_end(*, ir: bool) -> None:
     counts = {True: 0, False: 0}
     for size, spans in drawn():
-        model = slice_parts(spans, size, ir=ir)
+        model = slices(spans, size, ir=ir)
         feeds = {"x": np.arange(2 * size, dtype=np.float32).reshape(size, 2)}
         wanted = [len(range(size)[begin:end]) for begin, end in spans]
         kind, found = on("openvino", model, feeds)

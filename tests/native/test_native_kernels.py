@@ -25,7 +25,7 @@ ROWS = (1, 2, 63, 64, 65, 200, 1100)
 
 
 @pytest.fixture(params=["default"] if _core is None else _core.instruction_sets())
-def get_instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     _core.use_instruction_set(request.param)
     yield request.param
     _core.use_instruction_set(_core.instruction_sets()[0])

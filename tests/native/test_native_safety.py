@@ -449,7 +449,7 @@ def test_the_pool_is_bounded() -> None:
 
 def test_public_settings() -> None:
     threads, limit = native.get_num_threads(), native.pool_limit()
-    assert threads == resources.thread_count()
+    assert threads == resources.count_threads()
     try:
         native.set_num_threads(3)
         assert native.get_num_threads() == 3
@@ -475,14 +475,14 @@ def test_public_settings() -> None:
 @pytest.mark.parametrize(("text", "count"), [("3", 3), ("1", 1)])
 def test_threads_from_the_environment(monkeypatch: pytest.MonkeyPatch, text: str, count: int) -> None:
     monkeypatch.setenv("SPLITOPS_NUM_THREADS", text)
-    assert resources.thread_count() == count
+    assert resources.count_threads() == count
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", " "])
 def test_bad_threads_in_the_environment(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SPLITOPS_NUM_THREADS", text)
     with pytest.warns(UserWarning, match="SPLITOPS_NUM_THREADS"):
-        assert resources.thread_count() == resources.processor_count()
+        assert resources.count_threads() == resources.count_processors()
 
 
 def test_control_groups_bound_the_resources(tmp_path: Path) -> None:
@@ -493,13 +493,13 @@ def test_control_groups_bound_the_resources(tmp_path: Path) -> None:
     (inner / "cpu.max").write_text("max 100000\n")
     (inner.parent / "cpu.max").write_text("50000 100000\n")
     (inner / "memory.max").write_text("1048576\n")
-    assert resources.processor_count(tmp_path / "root", own) == 1
-    assert resources.memory_bytes(tmp_path / "root", own) == 1048576
-    assert resources.processor_count(tmp_path / "root", tmp_path / "none") >= 1
+    assert resources.count_processors(tmp_path / "root", own) == 1
+    assert resources.read_memory_limit(tmp_path / "root", own) == 1048576
+    assert resources.count_processors(tmp_path / "root", tmp_path / "none") >= 1
     own.write_text("1:name=systemd:/x\n")  # no version 2
-    assert resources.memory_bytes(tmp_path / "root", own) > 1 << 26
+    assert resources.read_memory_limit(tmp_path / "root", own) > 1 << 26
     own.write_text("0::/\n")
-    assert resources.memory_bytes(tmp_path / "root", own) > 1 << 26
+    assert resources.read_memory_limit(tmp_path / "root", own) > 1 << 26
 
 
 @pytest.mark.parametrize(("value", "native_in_use"), [("0", False), ("1", _core is not None)])

@@ -12,7 +12,7 @@ from splitops.models.simplify import simplify
 END = 9223372036854775807
 
 
-def slice_parts(
+def slices(
     bounds: list[tuple[int, int]],
     *,
     data: str = "float[4, 6] x",
@@ -45,13 +45,13 @@ def slice_parts(
     ],
 )
 def test_slices_of_a_whole_axis(opset: int, bounds: list[tuple[int, int]]) -> None:
-    found = simplified(slice_parts(bounds, opset=opset))
+    found = simplified(slices(bounds, opset=opset))
     assert operators(found.model) == ["Split"] + ["Neg"] * len(bounds)
     assert found.counts == {"slices": 1}
 
 
 def test_a_slice_that_overlaps_the_parts_stays() -> None:
-    found = simplified(slice_parts([(0, 3), (3, 6), (1, 4)]))
+    found = simplified(slices([(0, 3), (3, 6), (1, 4)]))
     assert sorted(operators(found.model)) == ["Neg", "Neg", "Neg", "Slice", "Split"]
 
 
@@ -60,15 +60,15 @@ def test_a_slice_that_overlaps_the_parts_stays() -> None:
     [[(0, 2), (3, 6)], [(0, 3), (2, 6)], [(0, 2), (2, 5)], [(0, 0), (0, 5)], [(1, 3), (3, 6)]],
 )
 def test_slices_that_do_not_cover_the_axis_stay(bounds: list[tuple[int, int]]) -> None:
-    assert not simplified(slice_parts(bounds)).changes
+    assert not simplified(slices(bounds)).changes
 
 
 def test_slices_of_a_dynamic_axis_stay() -> None:
-    assert not simplified(slice_parts([(0, 3), (3, 6)], data="float[4, N] x"), N=7).changes
+    assert not simplified(slices([(0, 3), (3, 6)], data="float[4, N] x"), N=7).changes
 
 
 def test_slices_of_spans_in_steps_stay() -> None:
-    assert not simplified(slice_parts([(0, 3), (3, 6)], step=2)).changes
+    assert not simplified(slices([(0, 3), (3, 6)], step=2)).changes
 
 
 def test_slices_stay_where_split_does_not_take_the_type() -> None:

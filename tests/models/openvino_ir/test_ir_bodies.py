@@ -26,7 +26,7 @@ from body_models import (
     parts_model,
     port,
     reread,
-    slice_parts,
+    slices,
 )
 from splitops.errors import ModelError, RuleError
 from splitops.models.engines.engine import Event
@@ -158,7 +158,7 @@ def test_slices_of_a_part_of_the_axis(ends: str, expected: list[int]) -> None:
         "Split", [part, body.builder.const(np.array(0))], {"num_splits": 2}, outputs=2
     )
     (whole,) = body.builder.layer("Concat", halves, {"axis": 0}, shapes=[(2,)])
-    body.gives("y", whole, slice_parts(1, 2))
+    body.gives("y", whole, slices(1, 2))
     assert (
         run_ir(reread(fill(builder.model(), "ti", {"": body})), {"x": np.arange(6)})["y"].tolist() == expected
     )
@@ -209,7 +209,7 @@ def test_what_is_joined_is_held_against_the_memory(monkeypatch: pytest.MonkeyPat
     builder.result(builder.layer("Loop", inputs, version="opset5", name="loop", element_type="f32")[0], "y")
     body = Body()
     x = body.takes("x", "f32", "?", port(2))
-    body.gives("y", x, slice_parts(3, 1000))
+    body.gives("y", x, slices(3, 1000))
     body.gives("ok", body.builder.const(np.array(True)), CONDITION)
     model = reread(fill(builder.model(), "loop", {"": body}))
     with pytest.raises(ModelError, match="larger than the memory"):
@@ -324,10 +324,10 @@ def test_loops_that_do_not_fit(pattern: str, new: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "joined", "back", "axis", "what"),
     [
-        ([slice_parts(0), slice_parts(1)], slice_parts(2, 2), [], 0, r"different numbers of parts: \[3, 4\]"),
+        ([slices(0), slices(1)], slices(2, 2), [], 0, r"different numbers of parts: \[3, 4\]"),
         ([port(0), port(1)], port(2), [], 0, "slices no input, so nothing tells its iterations"),
-        ([slice_parts(0), COUNTER], port(2), [], 0, "has ports of a Loop"),
-        ([slice_parts(0), port(1)], slice_parts(2, 2, axis=1), ["r>z"], 0,
+        ([slices(0), COUNTER], port(2), [], 0, "has ports of a Loop"),
+        ([slices(0), port(1)], slices(2, 2, axis=1), ["r>z"], 0,
          r"float32 \[5\] and float32 \[6\] beside axis 1"),
     ],
 )  # fmt: skip
@@ -340,7 +340,7 @@ def test_iterators_that_do_not_fit(
 
 
 def test_no_iterations_give_what_their_result_states() -> None:
-    content, weights = ir.to_bytes(iterator([slice_parts(0), slice_parts(1)], slice_parts(2, 2)))
+    content, weights = ir.to_bytes(iterator([slices(0), slices(1)], slices(2, 2)))
     nothing = {name: np.empty((0, 2), np.float32) for name in "xz"}
     with pytest.raises(ModelError, match="declares no type and shape"):
         run_ir(ir.from_bytes(content, weights), nothing)
@@ -390,7 +390,7 @@ def test_forms_that_are_not_supported_are_left_to_openvino_only_without_a_split(
         part = body.takes("part", "f32", "?", f'{port(0)} axis="0" start="0" end="4" part_size="1"')
         if split:
             (part,) = body.builder.layer("Split", [part, body.builder.const(np.array(0))], {"num_splits": 1})
-        body.gives("joined", part, slice_parts(1))
+        body.gives("joined", part, slices(1))
         model = reread(fill(builder.model(), "ti", {"": body}))
         what = "have no one meaning" if split else "run by OpenVINO, which is not installed"
         with pytest.raises(ModelError, match=what):
