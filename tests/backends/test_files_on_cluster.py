@@ -81,7 +81,7 @@ def submitted(cluster, monkeypatch):
     real = type(cluster).submit
 
     def submit(self, function, *args, **options):
-        if function is by_cluster._done:
+        if function is by_cluster._run_task:
             tasks.append("read_back" if args[3] else "copy")
         return real(self, function, *args, **options)
 
@@ -272,7 +272,7 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
         splitops.files.split(tmp_path / "x.h5", tmp_path / "out", num_outputs=2, cluster=cluster)
     (tmp_path / "x.h5").unlink()
     monkeypatch.setattr(by_cluster, "_MAX_WAIT", 1)
-    monkeypatch.setattr(by_cluster, "_SAID", 0.5)
+    monkeypatch.setattr(by_cluster, "_WARNING_DELAY", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         with pytest.raises(FileError, match="cannot reach the cluster at"):
             plan(source, tmp_path / "out").run(cluster=address)
@@ -287,7 +287,7 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
 def test_a_cluster_without_workers_says_so_and_ends(source, tmp_path, monkeypatch, caplog):
     """None from the beginning, and none from the middle on."""
     monkeypatch.setattr(by_cluster, "_MAX_WAIT", 1.5)
-    monkeypatch.setattr(by_cluster, "_SAID", 0.5)
+    monkeypatch.setattr(by_cluster, "_WARNING_DELAY", 0.5)
     said = "no worker of the cluster has responded for 0.5 seconds; the run fails after 1.5"
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
 

@@ -22,7 +22,7 @@ from splitops.comparison.reports.earlier import differences, expectations, read_
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.worker import storage
-from splitops.ground.schemas import problem
+from splitops.ground.schemas import find_problem
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
 
@@ -150,7 +150,7 @@ def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
     )
     document, schema = data.draw(edited(start)), protocol.schema(what)
     part = schema if definition is None else schema["$defs"][definition]
-    assert (problem(document, part, root=schema) is None) == fits(document, schema, definition)
+    assert (find_problem(document, part, root=schema) is None) == fits(document, schema, definition)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
 )
 def test_a_reply_that_does_not_fit_says_where(document: Any, wrong: tuple[str, str]) -> None:
     schema = protocol.schema("messages")
-    assert problem(document, schema["$defs"]["reply"], root=schema) == wrong
+    assert find_problem(document, schema["$defs"]["reply"], root=schema) == wrong
 
 
 FOUND = {"a size of many digits": [10**4299], "many sizes": [1 << 62] * 64, "a size that is a float": [2.0]}
