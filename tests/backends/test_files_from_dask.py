@@ -130,7 +130,7 @@ def test_an_error_of_the_computation_is_its_own(tmp_path):
 def test_what_cannot_be_is_one_error(tmp_path, monkeypatch):
     source = da.from_array(ARRAY, chunks=(10, 10))
     for options, problem in (
-        ({"tensor": "x"}, "a Dask array is one array"),
+        ({"tensor": "x"}, "are for files, not for a Dask array"),
         ({"to": splitops.files.get_format("npy")}, "is written as zarr, not as npy"),
     ):
         with pytest.raises(FileError, match=problem):
@@ -142,11 +142,11 @@ def test_what_cannot_be_is_one_error(tmp_path, monkeypatch):
         splitops.files.split(
             da.zeros((4000, 1000), chunks=(2000, 1000), dtype="u1"), tmp_path, num_outputs=2, memory=4 << 20
         )
-    with pytest.raises(FileError, match="not made from its beginning"):
+    with pytest.raises(FileError, match="not written from start to end"):
         splitops.files.split(source, "memory://out", num_outputs=2)
-    with pytest.raises(FileError, match="100001 parts would be as many files"):
+    with pytest.raises(FileError, match="100001 parts need 100001 files"):
         splitops.files.split(da.zeros(100_001, dtype="u1"), tmp_path / "out", num_outputs=100_001)
-    with pytest.raises(FileError, match="unknown sizes"):
+    with pytest.raises(FileError, match="unknown size"):
         splitops.files.split(source[source[:, 0] > 3], tmp_path / "out", num_outputs=2)
     with pytest.raises(splitops.RuleError, match=r"type\.unsupported"):
         splitops.files.split(source.astype("M8[s]"), tmp_path / "out", num_outputs=2)

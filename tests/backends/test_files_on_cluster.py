@@ -231,9 +231,9 @@ def test_workers_that_see_other_folders_are_rejected(source, tmp_path, cluster, 
     for changed, value, problem in (
         ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* cannot access the folder .*no such file"),
         ("text", "another", r"worker tcp://.* cannot access the folder"),
-        ("sources", {"/none/x.npy": (1, 1)}, "does not see '/none/x.npy'"),
+        ("sources", {"/none/x.npy": (1, 1)}, "cannot access '/none/x.npy'"),
         ("sources", {str(source): (1, 1)}, r"has another file at .*x\.npy"),
-        ("version", "0.0.1", "has splitops .* and not 0.0.1"),
+        ("version", "0.0.1", "has splitops .*, not 0.0.1"),
     ):
         monkeypatch.setattr(
             by_cluster,
@@ -264,11 +264,11 @@ def test_chunks_of_zarr(tmp_path, cluster, submitted, monkeypatch):
 
 
 def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
-    with pytest.raises(FileError, match="targets at an address are written by one process"):
+    with pytest.raises(FileError, match="a cluster cannot write targets at an address"):
         splitops.files.split(source, "memory://x", num_outputs=2, cluster=cluster)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("w", data=np.zeros((4, 4)), chunks=(2, 2))
-    with pytest.raises(FileError, match="the chunks of hdf5 are written by one process"):
+    with pytest.raises(FileError, match="a cluster cannot write the chunks of hdf5"):
         splitops.files.split(tmp_path / "x.h5", tmp_path / "out", num_outputs=2, cluster=cluster)
     (tmp_path / "x.h5").unlink()
     monkeypatch.setattr(by_cluster, "_MAX_WAIT", 1)

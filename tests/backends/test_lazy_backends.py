@@ -85,7 +85,7 @@ class TestJax:
             shape = export.symbolic_shape(dimensions, constraints=constraints)
             return export.export(jax.jit(lambda x: function(x)))(jax.ShapeDtypeStruct(shape, np.float32))
 
-        with pytest.raises(ArrayError, match=r"jax cannot tell .* shape \(n, 4\): add constraints"):
+        with pytest.raises(ArrayError, match=r"jax cannot infer .* shape \(n, 4\): add constraints"):
             exported("n, 4", ())
         data = np.arange(24, dtype=np.float32).reshape(6, 4)
         for part, right in zip(exported(decided, constraints).call(data), function(data), strict=True):
