@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +23,8 @@ RUNTIMES: Final = ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
 """The runtimes whose limits a check reports if none is named."""
 _MOST_BYTES: Final = 1 << 20
 _FORMATS: Final = ("onnx", "openvino")
+CHECKS: Final = ("sizes", "lengths", "divides")
+"""What a runtime may check itself when a model runs."""
 _OUTCOMES: Final = {
     Outcome.ERROR: "rejects a split",
     Outcome.WRONG: "returns wrong parts of a split",
@@ -43,6 +45,9 @@ class Target:
         formats: the formats of models that it reads: ``"onnx"``, ``"openvino"``.
         release: the release, where one was named.
         file: the path of its file, where a user wrote it.
+        checks: the first release that checks something itself when a model runs: ``"sizes"`` that do not fit
+            known lengths or a number of parts, ``"lengths"`` that only a run knows, and whether it
+            ``"divides"`` an axis of more than 2^24 positions exactly. No release checks an absent entry.
 
     Examples:
         >>> Target.load("onnxruntime==1.32").label
@@ -59,6 +64,7 @@ class Target:
     formats: tuple[str, ...] = _FORMATS
     release: str = ""
     file: str = ""
+    checks: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Target({self.label}: {count_of(len(self.limits), 'limit')})"
@@ -119,6 +125,16 @@ class Target:
             )
         limits = tuple(limit for limit in self.limits if limit.holds_in(release))
         return replace(self, limits=limits, release=release)
+
+    def checks_in(self, release: str, what: str) -> bool:
+        """Return whether a release checks something itself when a model runs.
+
+        Examples:
+            >>> [Target.load("onnxruntime").checks_in(release, "lengths") for release in ("1.28.0", "1.29.0")]
+            [False, True]
+        """
+        since = self.checks.get(what)
+        return since is not None and release_numbers(release) >= release_numbers(since)
 
     @cached_property
     def by_pattern(self) -> Mapping[Fusion, Limit]:
@@ -276,7 +292,11 @@ def _target(document: Mapping[str, Any], stem: str, file: str) -> Target:
             raise
         limits[limit.code] = limit
     spoken_of = document.get("spoken_of", "")
-    return Target(name, title, tuple(limits.values()), releases, spoken_of, formats, "", file)
+    checks = document.get("checks", {})
+    for what, since in checks.items():
+        if what not in CHECKS or not isinstance(since, str):
+            raise _WrongError(f"checks: use the first release, in quotes, of {', '.join(CHECKS)}", what)
+    return Target(name, title, tuple(limits.values()), releases, spoken_of, formats, "", file, checks)
 
 
 _TARGET_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
@@ -286,6 +306,7 @@ _TARGET_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "releases": list,
     "spoken_of": str,
     "limits": list,
+    "checks": dict,
 }
 """The keys of a target, with the types of their values."""
 _KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
@@ -304,7 +325,11 @@ _KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "until": str,
 }
 """The keys of a limit, with the types of their values."""
-_TYPE_WORDS: Final[Mapping[Any, str]] = {str: "a text in quotes", list: "a list in brackets"}
+_TYPE_WORDS: Final[Mapping[Any, str]] = {
+    str: "a text in quotes",
+    list: "a list in brackets",
+    dict: "a table",
+}
 
 
 def _hold(table: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
