@@ -13,9 +13,9 @@ from typing import Final
 
 from splitops.models.convert.layers import FORMS, Shared
 from splitops.models.convert.layers.products import WIDE
+from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.movers import MOVERS
 from splitops.models.movers.form import FLOATS, INTEGERS, LOGICAL, NUMBERS, SIZES
-from splitops.models.running.openvino.bodies import BODIES_SINCE
 from splitops.spec.operators import FAMILY
 
 PAGE: Final = Path(__file__).with_name("convert.md")

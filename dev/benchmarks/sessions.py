@@ -6,7 +6,7 @@ A folder of IRs, as ``dev/benchmarks/networks.py --ir FOLDER`` leaves it, is run
 
 Both sides run in turns in this one process, on the same inputs, with their own defaults; figures are ratios
 of medians. ``--cpu`` takes the processor time of sessions of one thread in the place of the clock's, for a
-machine that is not quiet. A border is one split that is done here although onnxruntime could do it.
+machine that is not quiet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,9 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 
 import splitops  # noqa: E402
 from dev.benchmarks.timing import interleaved  # noqa: E402
-from splitops.models.sessions import legality  # noqa: E402
 
 SILENT = 4
-RUN, BORDER = (1.05, 20e-6), (1.1, 100e-6)
+RUN = (1.05, 20e-6)
 """What a run may take beside the runtime: a factor, and seconds that are added."""
 
 
@@ -45,13 +43,11 @@ class Measured:
     name: str
     nodes: int
     splits: int
-    here: int
     same: bool
     run: tuple[float, float]
     """Session, runtime."""
     make: tuple[float, float]
     path: tuple[float, float]
-    border: tuple[float, float] | None = None
 
     @property
     def library(self) -> str:
@@ -145,31 +141,6 @@ def ready(path: Path) -> splitops.Session:
     return splitops.session(path, **engine_options(path))
 
 
-def with_border(path: Path) -> splitops.Session | None:
-    """Make a session in which the first split of the main graph is done here; None where there is none."""
-    if path.suffix == ".xml":
-        return None
-    engine: Any = SimpleNamespace(name="onnxruntime", version=onnxruntime.__version__)
-    found = legality.analyse(onnx.load(path), splitops.Where(), engine)
-    keys = [legality.place_of(site) for site in found.sites if site.where.graph is None]
-    if not keys:
-        return None
-    original = legality.analyse
-
-    def analyse(*args: Any, **options: Any) -> legality.Analysis:
-        given = original(*args, **options)
-        return legality.Analysis(given.sites, {keys[0]: "benchmark"}, given.settled)
-
-    from splitops.models.sessions import onnx as sessions
-
-    sessions.analyse, legal = analyse, sessions.legal_model  # type: ignore[attr-defined]
-    sessions.legal_model = lambda model, found, *_, **__: (model, (), found)  # type: ignore[attr-defined]
-    try:
-        return ready(path)
-    finally:
-        sessions.analyse, sessions.legal_model = original, legal  # type: ignore[attr-defined]
-
-
 def measured(path: Path, rounds: int) -> Measured:
     theirs, ours = plain(path), ready(path)
     feeds = inputs_of(ours)
@@ -178,11 +149,6 @@ def measured(path: Path, rounds: int) -> Measured:
         "session": lambda: ours.run(feeds),
         "runtime": lambda: theirs(feeds),
     }
-    cut = with_border(path)
-    if cut is not None:
-        near = zip(cut.run(feeds).values(), theirs(feeds), strict=True)  # less is fused around a border
-        assert all(np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True) for a, b in near), path
-        candidates["border"] = lambda: cut.run(feeds)
     times = in_turns(candidates, rounds)
     few = max(3, rounds // 4)
     make = seconds(lambda: ready(path), few), seconds(lambda: plain(path), few)
@@ -194,12 +160,10 @@ def measured(path: Path, rounds: int) -> Measured:
         path.stem,
         nodes_of(path),
         len(ours.sites),
-        sum(ours.engine_of(site) == "splitops" for site in ours.sites),
         same,
         (times["session"], times["runtime"]),
         make,
         whole,
-        (times["border"], times["runtime"]) if cut is not None else None,
     )
 
 
@@ -237,9 +201,8 @@ def table(rows: Sequence[Measured]) -> str:
     for row in rows:
         groups.setdefault(row.library, []).append(row)
     lines = [
-        "| models of | number | splits | same bits | run | with one border | making, added ms a node | "
-        "run of a path |",
-        "|---|---|---|---|---|---|---|---|",
+        "| models of | number | splits | same bits | run | making, added ms a node | run of a path |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, group in sorted(groups.items(), key=lambda item: item[0] == "all"):
         added = sorted((row.make[0] - row.make[1]) * 1e3 / row.nodes for row in group)
@@ -249,7 +212,6 @@ def table(rows: Sequence[Measured]) -> str:
             str(sum(row.splits for row in group)),
             str(sum(row.same for row in group)),
             ratios([row.run for row in group], RUN),
-            ratios([row.border for row in group if row.border is not None], BORDER),
             f"{statistics.median(added):.2f} ({added[-1]:.2f})",
             ratios([row.path for row in group]),
         ]
@@ -287,11 +249,10 @@ def main() -> None:
             print(f"{path.stem}: {str(error)[:200]}", flush=True)
             continue
         rows.append(row)
-        border = f", border {row.border[0] * 1e3:.3f}" if row.border else ""
         print(
-            f"{row.name}: {row.nodes} nodes, {row.splits} splits, {row.here} here, "
+            f"{row.name}: {row.nodes} nodes, {row.splits} splits, "
             f"{'same' if row.same else 'OTHER BITS'}; "
-            f"run {row.run[0] * 1e3:.3f} / {row.run[1] * 1e3:.3f} ms{border}; "
+            f"run {row.run[0] * 1e3:.3f} / {row.run[1] * 1e3:.3f} ms; "
             f"make {row.make[0] * 1e3:.1f} / {row.make[1] * 1e3:.1f}; "
             f"path {row.path[0] * 1e3:.1f} / {row.path[1] * 1e3:.1f}",
             flush=True,

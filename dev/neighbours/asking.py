@@ -42,7 +42,7 @@ def warm() -> None:
     splitops.run(model, {"x": np.zeros((4, 1), np.float32)}, engine="reference")
     splitops.check(splitops.convert(model, "openvino"), "openvino")
     splitops.fix(splitops.simplify(model), "openvino")
-    for name in ("onnx", "openvino", "legality"):
+    for name in ("onnx", "openvino", "fallback"):
         importlib.import_module(f"splitops.models.sessions.{name}")
 
 

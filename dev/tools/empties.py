@@ -24,7 +24,7 @@ import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dev.forks import in_a_fork
-from splitops.models.sessions.fragile import FRAGILE
+from splitops.models.sessions.crashing_ops import CRASHING
 
 Case = tuple[str, str, ModelProto, dict[str, Any]]
 
@@ -145,10 +145,10 @@ def main(operators: Sequence[str]) -> int:
         if ended and not found.setdefault(operator, Counter())[answer]:
             print(f"{operator} ends the process with {answer} on {shapes}", flush=True)
         found.setdefault(operator, Counter())[answer] += 1
-    fragile = {operator for operator, said in found.items() if said.keys() - {"runs", "rejected"}}
+    crashing = {operator for operator, said in found.items() if said.keys() - {"runs", "rejected"}}
     print(f"{len(cases)} cases of {len(found)} operators in {time.monotonic() - begin:.0f} s, ", end="")
-    print(f"onnxruntime {onnxruntime.__version__}: {', '.join(sorted(fragile)) or 'none'}")
-    unknown = sorted(fragile - FRAGILE)
+    print(f"onnxruntime {onnxruntime.__version__}: {', '.join(sorted(crashing)) or 'none'}")
+    unknown = sorted(crashing - CRASHING)
     print(f"not kept from tensors without elements: {', '.join(unknown) or 'none'}")
     return int(bool(unknown))
 

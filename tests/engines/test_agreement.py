@@ -20,7 +20,7 @@ from agreement_worker import allowed, same
 
 from splitops.errors import Where
 from splitops.models.engines import is_installed
-from splitops.models.sessions.legality import analyse
+from splitops.models.sessions.fallback import analyse
 
 WORKER = Path(__file__).with_name("agreement_worker.py")
 ENGINES = ["auto", "onnxruntime", "openvino"]
@@ -64,7 +64,7 @@ def test_old_releases_of_onnxruntime_divide_no_axis_that_they_round(
             y, z = Split<axis = 1, num_outputs = 2>(x)
         }}""")
     engine: Any = SimpleNamespace(name="onnxruntime", version=release)
-    assert (not analyse(model, Where(), engine, sizes=True).reasons) == given
+    assert (not analyse(model, Where(), engine).reasons) == given
 
 
 def test_a_difference_is_noticed() -> None:

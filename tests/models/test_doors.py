@@ -48,7 +48,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("run", (split_model(), None), {}),
     ("run", (split_model(), [np.zeros(6, np.float32)]), {}),
     ("run", (None, {}), {}),
-    ("run", (split_model(), {"x": np.zeros(6, np.float32)}), {"max_body_runs": "many"}),
+    ("run", (split_model(), {"x": np.zeros(6, np.float32)}), {"max_iterations": "many"}),
     ("infer", (None,), {}),
     ("infer", (split_model().graph,), {}),
     ("check", (split_model(), 3), {}),
@@ -116,9 +116,11 @@ LOOP = onnx.parser.parse_model("""
 
 def test_a_loop_without_an_end_ends():
     feeds = {"x": np.zeros(2, np.float32), "go": np.array(True)}
-    with pytest.raises(ModelError, match="bodies run more than 100 times; max_body_runs= allows more"):
-        splitops.run(LOOP, feeds, max_body_runs=100)
-    assert splitops.run(LOOP, feeds | {"go": np.array(False)}, max_body_runs=0)["y"].shape == (2,)
+    with pytest.raises(
+        ModelError, match="loops and functions run more than 100 times; max_iterations= allows more"
+    ):
+        splitops.run(LOOP, feeds, max_iterations=100)
+    assert splitops.run(LOOP, feeds | {"go": np.array(False)}, max_iterations=0)["y"].shape == (2,)
 
 
 def doubling(levels: int) -> ModelProto:
@@ -139,11 +141,11 @@ def doubling(levels: int) -> ModelProto:
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_calls_of_functions_count_as_bodies(engine: str) -> None:
     model, feeds = doubling(4), {"x": np.ones(4, np.float32)}
-    assert splitops.run(model, feeds, engine=engine, max_body_runs=15)["a"].tolist() == [1, 1]
+    assert splitops.run(model, feeds, engine=engine, max_iterations=15)["a"].tolist() == [1, 1]
     with pytest.raises(
-        ModelError, match="functions are called 15 times, more than 14; max_body_runs= allows"
+        ModelError, match="functions are called 15 times, more than 14; max_iterations= allows"
     ):
-        splitops.run(model, feeds, engine=engine, max_body_runs=14)
+        splitops.run(model, feeds, engine=engine, max_iterations=14)
 
 
 @pytest.mark.parametrize("levels", [24, 40, 100])
@@ -165,20 +167,20 @@ def test_calls_in_a_branch_that_is_not_taken_are_not_counted() -> None:
                         else_branch = e () => (float[4] v) { v = Identity(x) }> }
         <domain: "d", opset_import: ["": 18]> f (x) => (y) { y = Neg(x) }""")
     feeds = {"x": np.ones(4, np.float32)}
-    assert splitops.run(model, feeds | {"c": np.array(False)}, max_body_runs=0)["y"].tolist() == [1, 1, 1, 1]
-    with pytest.raises(ModelError, match="bodies run more than 0 times"):
-        splitops.run(model, feeds | {"c": np.array(True)}, max_body_runs=0)
+    assert splitops.run(model, feeds | {"c": np.array(False)}, max_iterations=0)["y"].tolist() == [1, 1, 1, 1]
+    with pytest.raises(ModelError, match="loops and functions run more than 0 times"):
+        splitops.run(model, feeds | {"c": np.array(True)}, max_iterations=0)
 
 
 def test_the_command_line_bounds_loops_too(tmp_path):
     splitops.save(LOOP, tmp_path / "loop.onnx")
     np.save(tmp_path / "go.npy", np.array(True))
     arguments = ["run", str(tmp_path / "loop.onnx"), "--input", "x=ramp", "--input", f"go={tmp_path}/go.npy"]
-    endless = CliRunner().invoke(cli, [*arguments, "--max-body-runs", "100"])
+    endless = CliRunner().invoke(cli, [*arguments, "--max-iterations", "100"])
     assert endless.exit_code == 1
-    assert re.search(r"more than 100 times; .* --max-body-runs", endless.output)
+    assert re.search(r"more than 100 times; .* --max-iterations", endless.output)
     np.save(tmp_path / "go.npy", np.array(False))
-    assert CliRunner().invoke(cli, [*arguments, "--max-body-runs", "0"]).exit_code == 0
+    assert CliRunner().invoke(cli, [*arguments, "--max-iterations", "0"]).exit_code == 0
 
 
 def test_the_bound_is_of_one_run_of_all_loops():
@@ -190,11 +192,11 @@ def test_the_bound_is_of_one_run_of_all_loops():
     second.input[2], second.output[0] = "y", "z"
     made.graph.output[0].name = "z"
     feeds = {"x": np.zeros(2, np.float32), "go": np.array(True)}
-    prepared = splitops.session(made, "reference", max_body_runs=120)
+    prepared = splitops.session(made, "reference", max_iterations=120)
     for _ in range(2):
         prepared.run(feeds)
     with pytest.raises(ModelError, match="more than 119"):
-        splitops.run(made, feeds, engine="reference", max_body_runs=119)
+        splitops.run(made, feeds, engine="reference", max_iterations=119)
 
 
 TRUNCATED = """

@@ -57,14 +57,16 @@ class Trace:
 
     def list_splits(self, predicted: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
         """Return the splits that splitops and the engine have executed, and the nodes that did not run."""
-        from splitops.models.sessions.predicted import plan_of
+        from splitops.models.sessions.inferred_splits import plan_split_node
 
         made = [replace(split, times=times) for split, times in self.counts.items()]
         known: dict[tuple[str | None, str | None], Split] = {}
         for site in predicted:
             if _make_key(site.where) not in known:
                 times = None if site.conditional else 1
-                known[_make_key(site.where)] = Split(site.schema, site.where, plan_of(site), engine, times)
+                known[_make_key(site.where)] = Split(
+                    site.schema, site.where, plan_split_node(site), engine, times
+                )
         made += known.values()
         ran = {_make_key(split.where) for split in made}
         idle = [] if self.unlisted else [site for site in sites if _make_key(site.where) not in ran]

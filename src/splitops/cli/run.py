@@ -53,18 +53,19 @@ _FEW: Final = 6
     help="Folder for the outputs; it is created if needed. Without it, they are only shown.",
 )
 @click.option(
-    "--max-body-runs",
+    "--max-iterations",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help="Maximum number of loop iterations and function calls in total.  [default: 4194304]",
+    help="Maximum number of loop iterations and function calls in total, on the reference.  "
+    "[default: 4194304]",
 )
 @click.option(
     "--for",
     "engine",
     type=click.Choice(ENGINES),
     default=AUTO,
-    help="Runtime for the operators other than splits. auto is onnxruntime for ONNX and OpenVINO for IR, if "
-    "installed; otherwise reference, the evaluator of onnx.",
+    help="Runtime that runs the model. auto is onnxruntime for ONNX and OpenVINO for IR, if it is installed "
+    "and runs the model as specified; otherwise reference, the evaluator of onnx.",
 )
 @click.option("--repeat", type=click.IntRange(min=1), metavar="COUNT", help="Time this many further runs.")
 @click.option(
@@ -84,7 +85,7 @@ def command(
     model: Path,
     inputs: tuple[str, ...],
     out: Path | None,
-    max_body_runs: int | None,
+    max_iterations: int | None,
     engine: str,
     isolate: bool,
     repeat: int | None,
@@ -131,7 +132,7 @@ def command(
     options: dict[str, Any] = {
         "engine": engine,
         "isolate": isolate,
-        "max_body_runs": max_body_runs,
+        "max_iterations": max_iterations,
         "allow_links": allow_links,
     }
     with session(model, **options) as ready, warnings.catch_warnings():

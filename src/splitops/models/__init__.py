@@ -19,7 +19,7 @@ def run(
     *,
     engine: str = "auto",
     isolate: bool = False,
-    max_body_runs: int | None = None,
+    max_iterations: int | None = None,
     allow_links: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
@@ -32,9 +32,10 @@ def run(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`.
         inputs: arrays by input name; lists of arrays for ONNX sequences.
-        engine: which engine evaluates what is not evaluated here, see :func:`splitops.session`.
+        engine: the engine that runs the model, see :func:`splitops.session`.
         isolate: whether the engine runs in a process of its own.
-        max_body_runs: how often bodies of loops and functions run at most, all together; None is 4194304.
+        max_iterations: how often loops and functions may run, all together, on the reference; None is
+            4194304.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`load`.
         **options: the engine's own.
@@ -45,8 +46,8 @@ def run(
 
     Raises:
         RuleError: a rule of the split family is broken; ``error.where`` names the node.
-        ModelError: the model is not well formed, an input does not fit, another operator fails, bodies run
-            too often, or the engine is not installed or fails.
+        ModelError: the model is not well formed, an input does not fit, another operator fails, loops have
+            too many iterations, or the engine is not installed or fails.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops
@@ -62,7 +63,7 @@ def run(
         model,
         engine,
         isolate=isolate,
-        max_body_runs=max_body_runs,
+        max_iterations=max_iterations,
         allow_links=allow_links,
         **options,
     ) as once:

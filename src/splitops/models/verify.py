@@ -192,7 +192,7 @@ def verify(
         path = folder / ("m.xml" if is_openvino(fixed) else "m.onnx")
         save(fixed, path)
         outputs = tuple(trials.ours.outputs)
-        program = Program(path, outputs, Where(), what="the fixed model", as_it_is=True)
+        program = Program(path, outputs, Where(), as_it_is=True)
         engine = stack.enter_context(_engine(runtime))
 
         def runs_source(feeds: Mapping[str, Any]) -> str:
@@ -251,7 +251,7 @@ def _failure_of(
         elif not path.exists():
             save(source, path)
         with _engine(runtime) as engine:
-            program = Program(path, outputs, Where(), what="the source", as_it_is=True)
+            program = Program(path, outputs, Where(), as_it_is=True)
             engine.compile(program).run(feeds)
     except SplitError as error:  # the runtime's, or that no file can hold the source
         return error.message

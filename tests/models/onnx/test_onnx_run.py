@@ -323,8 +323,8 @@ class TestSubgraphs:
         assert caught.value.where == Where("g", None, "scan")
 
     def test_the_most_runs_of_a_body_are_an_integer(self) -> None:
-        with pytest.raises(ModelError, match="max_body_runs = 'many' is not an integer"):
-            run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": True}, max_body_runs="many")
+        with pytest.raises(ModelError, match="max_iterations = 'many' is not an integer"):
+            run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": True}, max_iterations="many")
 
     @pytest.mark.parametrize(
         ("opset", "node", "reason"),
@@ -785,3 +785,11 @@ def test_a_question_mark_is_no_name_of_a_size() -> None:
         assert splitops.run(model, {"x": np.ones((2, 3), np.float32)}, engine=engine)["y"].shape == (2, 3)
     assert not list(splitops.check(model))
     assert str(splitops.infer(model)["y"]) == "float32[?, ?]"
+
+
+@pytest.mark.parametrize("member", ["_init", "_load_impl", "inits_", "rt_inits_", "rt_nodes_"])
+def test_onnx_has_the_private_members_that_the_evaluator_overrides(member):
+    """Its constructor calls `_init`, which turns `inits_` and nodes into `rt_inits_` and `rt_nodes_`."""
+    from onnx.reference import ReferenceEvaluator
+
+    assert hasattr(ReferenceEvaluator(parse(IF)), member)

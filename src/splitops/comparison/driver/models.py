@@ -17,7 +17,7 @@ from splitops.errors import NOWHERE, ModelError, SplitError, one_line
 from splitops.models import is_openvino, load, save
 from splitops.models.graph.model import NodeModel
 from splitops.models.sessions import Session, session
-from splitops.models.sessions.predicted import predict
+from splitops.models.sessions.inferred_splits import infer_splits
 from splitops.models.sites import Site
 from splitops.models.verify import made_inputs
 from splitops.spec.elements.types import element_type_of
@@ -47,7 +47,7 @@ def cases_of_model(
 def _cut_out(model: Any, ours: Session, feeds: Mapping[str, Any]) -> Iterator[Case]:
     stated = {_place(site): site for site in ours.sites}
     used: dict[str, int] = {}
-    for site in predict(NodeModel.opened(model).nodes, NOWHERE, feeds):
+    for site in infer_splits(NodeModel.opened(model).nodes, NOWHERE, feeds):
         record = _record_of(site, stated.get(_place(site), site))
         if record is None:
             continue

@@ -5,21 +5,32 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
+from splitops.models.engines import is_installed, make_engine
+from splitops.models.engines.engine import Program
+from splitops.models.formats.openvino.constants import Constant
+from splitops.models.formats.openvino.model import (
+    Edge,
+    Endpoint,
+    Graph,
+    Layer,
+    OpenVINOModel,
+    Port,
+    anonymous,
+)
+from splitops.models.formats.openvino.splits import is_split_layer
+from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.graph.onnx import (
     BY_CHANCE,
     fixed_array,
     subgraphs,
 )
-from splitops.models.movers.evaluated import Value
 from splitops.models.running.onnx.model import Model
-from splitops.models.running.openvino.evaluator import Prepared
-from splitops.models.running.openvino.foreign import Given, Region
 from splitops.spec.elements.types import element_type_of
 
 _MOST_NODES: Final = 256
@@ -57,8 +68,8 @@ def folded_array(
     return found
 
 
-def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Value] | None:
-    """Return what a layer of OpenVINO gives of constants alone, as a run would; None: it reads others."""
+def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
+    """Return the outputs of a layer that reads constants alone, as OpenVINO computes them; else None."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:
@@ -69,24 +80,31 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Value] | None:
             return None
         needed[one.id] = one
         stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]
-    layers = [one for one in graph.order if one.id in needed and one.constant is None]
+    if not is_installed("openvino") or any(is_split_layer(one) for one in needed.values()):
+        return None
     ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
-    region = Region.of(graph, layers, set(ends) & graph.consumers.keys())
-    given = {end: graph.by_id[end.layer].constant for end in region.inputs}
-    model = region.model(
-        {end: Given(one.element_type, one.shape, one) for end, one in given.items() if one is not None}
+    first = max(graph.by_id) + 1
+    results = [
+        Layer(first + at, f"result{at}", "Result", "opset1", inputs=(Port(0),)) for at in range(len(ends))
+    ]
+    edges = [edge for edge in graph.edges if edge.target.layer in needed]
+    edges += [Edge(end, Endpoint(result.id, 0)) for end, result in zip(ends, results, strict=True)]
+    layers = [one for one in graph.layers if one.id in needed]
+    model = OpenVINOModel(Graph("folded", (*map(anonymous, layers), *results), tuple(edges)))
+    document, weights = to_bytes(model)
+    program = Program(
+        document, tuple(one.name for one in results), NOWHERE, binary=np.frombuffer(weights, np.uint8)
     )
     try:
-        arrays = Prepared(model).run({}).values()
+        arrays = make_engine("openvino", {}).compile(program).run({})
     except SplitError:
         return None  # it fails when the model runs, too
-    ports = {port.id: port for port in layer.outputs}
-    found: dict[Endpoint, Value] = {}
-    for end, array in zip(region.outputs, arrays, strict=True):
+    found: dict[Endpoint, Constant] = {}
+    for end, port, array in zip(ends, layer.outputs, arrays, strict=True):
         kind = element_type_of(array.dtype)
-        if kind is None or kind.precision != ports[end.port].precision:
+        if kind is None or kind.precision != port.precision:
             return None
-        found[end] = Value(array, kind)
+        found[end] = Constant.of(array, kind)
     return found
 
 

@@ -15,12 +15,12 @@ import onnx_ir as ir
 from splitops.errors import ModelError, Where
 from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Graph, Layer
+from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.models.graph.onnx import known, note
 from splitops.models.graph.openvino import LayerNode
 from splitops.models.graph.pen import note_like, shape_like
 from splitops.models.known import Tensor, may_be
 from splitops.models.movers.form import BOOL, INT32, INT64, SIZES, Values, as_int64, prove, rank_of
-from splitops.models.running.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
@@ -110,7 +110,7 @@ class _Loop:
                 given[entry.inner] = self._input(parameter.name, self._carried(parameter, outer))
             else:
                 given[entry.inner] = (
-                    outer if entry.slicing is None else self._part(before, outer, entry.slicing)
+                    outer if entry.slicing is None else self._part(before, outer, entry.slicing, trips)
                 )
         if ports.counter is not None:
             given[ports.counter] = self._counter(before, ports.body.by_id[ports.counter])
@@ -132,29 +132,38 @@ class _Loop:
         states = [(initial[target], source) for target, source in ports.carried.items()]
         for target, source in ports.carried.items():
             self._prove_back_edge(given[target], results[source], target)
+        of_last: set[int] = set()
         for entry in ports.outputs:
             if entry.slicing is None and all(entry.inner != source for _, source in states):
                 what = _tensor(results[entry.inner])
                 self._input("before", what)
                 states.append((self._unread(what), entry.inner))
+                of_last.add(entry.inner)
+        asks = bool(of_last) and not self._iterates(trips, going)
+        if asks:
+            self._input("before", Tensor(BOOL, ()))
         condition = self.going if ports.condition is None else results[ports.condition]
         condition = self._condition(after, condition, "the condition of the body")
         scans = [
             (entry.slicing, results[entry.inner]) for entry in ports.outputs if entry.slicing is not None
         ]
         parts = [self._scanned(after, slicing, part) for slicing, part in scans]
-        values = [condition, *(results[source] for _, source in states), *parts]
+        ran = [after.constant(np.array(True))] if asks else []
+        not_yet = [self.pen.constant(np.array(False))] if asks else []
+        values = [condition, *(results[source] for _, source in states), *ran, *parts]
         _give(self.inner, after, values, self.where)
         made = self.pen.multi(
             "Loop",
-            [trips, going, *(value for value, _ in states)],
+            [trips, going, *(value for value, _ in states), *not_yet],
             {"body": self.inner.graph},
             outputs=len(values) - 1,
         )
         for value, (before, source) in zip(made, states, strict=False):
             note(value, _join(_tensor(before), _tensor(results[source])))
         last = {source: value for (_, source), value in reversed(list(zip(states, made, strict=False)))}
-        stacked = iter(made[len(states) :])
+        if asks:
+            last |= {source: self._last(last[source], made[len(states)]) for source in of_last}
+        stacked = iter(made[len(states) + asks :])
         found = [
             last[entry.inner]
             if entry.slicing is None
@@ -162,6 +171,13 @@ class _Loop:
             for entry in ports.outputs
         ]
         return self.scope.place(self.pen, found, self.where)
+
+    def _last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
+        """Return what the last iteration gives; without an iteration, Gather fails."""
+        absent = self.pen.cast(self.pen.op("Not", [ran]), INT64)
+        found = self.pen.op("Gather", [self.pen.unsqueeze(value, 0), absent], {"axis": 0})
+        note(found, known(value))
+        return found
 
     def _input(self, hint: str, what: Tensor) -> ir.Value:
         return self.inner.input(self.pen.name(hint), what, self.where)
@@ -195,6 +211,11 @@ class _Loop:
         zero, endless = (self.pen.constant(np.array(number)) for number in (0, _INT64_MAX))
         return self.pen.op("Where", [self.pen.op("Less", [trips, zero]), endless, trips]), going
 
+    def _iterates(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
+        """Return whether there certainly is an iteration."""
+        limits = [value for value in (trips, going) if value is not None]
+        return all((found := self.pen.numbers(value)) is not None and found.all() for value in limits)
+
     def _condition(self, pen: LayerPen, value: ir.Value, what: str) -> ir.Value:
         _prove_single(value, what, {BOOL}, self.where)
         return value if _tensor(value).shape == () else pen.op("Squeeze", [value])
@@ -221,21 +242,26 @@ class _Loop:
             return slicing.axis
         return axis_of(slicing.axis, rank_of(self.pen, self.layer, value), self.where)
 
-    def _part(self, pen: LayerPen, value: ir.Value, slicing: Slicing) -> ir.Value:
-        """Return the part of a value for the iteration."""
-        at = pen.unsqueeze(self.iteration, 0)
+    def _part(self, pen: LayerPen, value: ir.Value, slicing: Slicing, trips: ir.Value | None) -> ir.Value:
+        """Return the part of a value for the iteration.
+
+        Gather fails in an iteration without a part. Reshape fails on an axis that does not consist of parts,
+        or in a TensorIterator not of as many as the first one.
+        """
+        axis, outer = self._axis(value, slicing), self.pen
+        parts, single = value, slicing.size == 1
+        if slicing.low or slicing.high != -1:
+            parts = outer.part(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
+        same = self.layer.type == "Loop" or self._known_count(value, slicing) is not None
+        if not (single and same) and trips is not None:
+            count = self._count(value, slicing) if same else trips
+            middle = [count] if single else [count, outer.integers([slicing.size])]
+            parts = _regroup(outer, parts, axis, axis + 1, middle)
         if slicing.reverse:
-            last = self.pen.op("Sub", [self._count(value, slicing), self.pen.integers([1])])
-            at = pen.op("Sub", [last, at])
-        if slicing.size > 1:
-            at = pen.op("Mul", [at, pen.integers([slicing.size])])
-        if slicing.low:
-            at = pen.op("Add", [at, pen.integers([slicing.low])])
-        axis = self._axis(value, slicing)
-        if slicing.size == 1:
-            part = pen.op("Gather", [value, at], {"axis": axis})
-        else:
-            part = pen.part(value, axis, at, pen.op("Add", [at, pen.integers([slicing.size])]))
+            bounds = [outer.integers([number]) for number in (-1, _INT64_MIN, axis, -1)]
+            parts = outer.op("Slice", [parts, *bounds])
+        at = pen.unsqueeze(self.iteration, 0) if single else self.iteration
+        part = pen.op("Gather", [parts, at], {"axis": axis})
         note_like(part, value, {axis: slicing.size})
         return part
 
@@ -277,9 +303,18 @@ class _Loop:
 
     def _scanned(self, pen: LayerPen, slicing: Slicing, part: ir.Value) -> ir.Value:
         """Return what an iteration gives of an output; of one element along the axis, without the axis."""
-        if slicing.size > 1:
+        axis, shape = self._axis(part, slicing), _tensor(part).shape
+        if slicing.size == 1:
+            return pen.squeeze(part, axis)
+        size = None if shape is None else shape[axis]
+        if size == slicing.size:
             return part
-        return pen.squeeze(part, self._axis(part, slicing))
+        if isinstance(size, int):
+            problem = f"{self.layer} joins parts of {size} on axis {axis}, not of {slicing.size}"
+            raise ModelError(problem, self.where)
+        made = _regroup(pen, part, axis, axis + 1, [pen.integers([slicing.size])])
+        note_like(made, part, {axis: slicing.size})
+        return made
 
     def _whole(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
         """Return an output of its parts, which lie along a new first axis."""
@@ -303,10 +338,15 @@ class _Loop:
                 return pen.op("Reshape", [stacked, pen.constant(np.array(known_sizes, np.int64))])
         sizes = pen.op("Shape", [stacked])
         joined = pen.op("Mul", [pen.op("Gather", [sizes, pen.integers([at])]) for at in (axis, axis + 1)])
-        bounds = [pen.integers([number]) for number in (0, axis, axis + 2, _INT64_MAX)]
-        head, tail = pen.part(sizes, 0, *bounds[:2]), pen.part(sizes, 0, *bounds[2:])
-        kept = [head, joined, tail] if axis else [joined, tail]
-        return pen.op("Reshape", [stacked, pen.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
+        return _regroup(pen, stacked, axis, axis + 2, [joined])
+
+
+def _regroup(pen: LayerPen, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]) -> ir.Value:
+    """Reshape a value to other sizes in the place of those of some axes."""
+    shape = pen.op("Shape", [value])
+    before = [pen.part(shape, 0, 0, first)] if first else []
+    pattern = pen.op("Concat", [*before, *sizes, pen.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
+    return pen.op("Reshape", [value, pattern], {"allowzero": 1})
 
 
 def _give(inner: GraphWriter, pen: LayerPen, values: Sequence[ir.Value], where: Where) -> None:

@@ -6,10 +6,11 @@ one opset, and move to the target as the operators of any ONNX model do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +37,13 @@ from splitops.models.formats.openvino import (
     input_names,
     output_names,
 )
-from splitops.models.formats.openvino.splits import operation_set
+from splitops.models.formats.openvino.port_maps import BODIES_SINCE
+from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
 from splitops.models.graph.merging import SiteKey, merged_sites
 from splitops.models.graph.onnx import (
     Names,
     all_graphs,
+    attributes_of,
     initializer,
     known,
     note,
@@ -53,17 +56,19 @@ from splitops.models.graph.onnx import (
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import least_ir_version
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.graph.openvino import LayerNode, layer_of, port_of, to_nodes
+from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, to_nodes
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split, read_site
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor, meet_shapes
 from splitops.models.movers.form import Values
 from splitops.models.movers.mover import ONNX_OPSET
-from splitops.models.running.openvino.bodies import BODIES_SINCE
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.rewriting import find_form
 from splitops.spec.elements.types import ElementType, from_onnx
+
+EVALUATOR_OPSET: Final = 21
+"""The opset in which the evaluator runs OpenVINO IR."""
 
 
 def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: Where) -> Conversion:
@@ -90,6 +95,27 @@ def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: W
     return Conversion(str(target), changes, proto)
 
 
+def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
+    """Return an OpenVINO model as ONNX for the evaluator alone: splits stay nodes of the domain ``openvino``.
+
+    Its inputs are called ``input0``, ``input1`` and so on.
+
+    Raises:
+        RuleError: a split breaks a rule that does not depend on a run.
+        ModelError: only OpenVINO runs a layer.
+    """
+    writer = _Writer(model, to_nodes(model), Target("", EVALUATOR_OPSET), Form.SAME, frozenset())
+    writer.for_evaluator = True
+    writer.write(model, where)
+    rejected = next((change for change in writer.changes if change.error is not None), None)
+    if rejected is not None:
+        error = rejected.error
+        assert error is not None
+        needs = f"the reference cannot run the model: {error.message}; engine='openvino' may run it"
+        raise ModelError(needs, error.where if error.where.node else rejected.where)
+    return writer.proto()
+
+
 class _Writer:
     """What the graphs of one model share while their layers are written as nodes."""
 
@@ -106,10 +132,14 @@ class _Writer:
         self.form = form
         self.apart = apart
         self.changes: list[Change] = []
-        graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
+        graph = ir.Graph(
+            [], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset, DOMAIN: 1}
+        )
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = Names(self.model)
         self.mover = OpsetMover(self.names)
+        self.for_evaluator = False
+        """Whether only the evaluator reads the model."""
         self.splits: dict[str, ir.Node] = {}
         """The node that was read of each split, by the name of its first part."""
 
@@ -132,6 +162,9 @@ class _Writer:
         """Write every layer that an output or the interface needs, in topological order."""
         inputs = dict(zip((layer.id for layer in source.inputs), input_names(source), strict=True))
         outputs = dict(zip((layer.id for layer in source.outputs), output_names(source), strict=True))
+        if self.for_evaluator:  # names of inputs may repeat
+            inputs = {id_: f"input{at}" for at, id_ in enumerate(inputs)}
+            outputs = {id_: f"output{at}" for at, id_ in enumerate(outputs)}
         # The names of the interface come first, whatever the layers in between are called.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.fresh(name)
@@ -140,7 +173,8 @@ class _Writer:
         for graph in self.model.graphs():
             for constant in list(graph.initializers.values()):  # the pass leaves those of bodies
                 remove_if_unused(constant)
-        self._make_empty(where)
+        if not self.for_evaluator:
+            self._make_empty(where)
 
     def _make_empty(self, where: Where) -> None:
         """Let nodes make empty data: OpenVINO reads an empty initializer as a scalar."""
@@ -211,6 +245,8 @@ class _GraphWriter:
             try:
                 if layer.type == "Parameter":
                     made = given.get(layer.id) or self._parameter(layer, inputs[layer.id], where)
+                    if layer.id in given:
+                        _check_type(layer, made, where)
                     self.values[node.outputs[0]] = made
                 elif layer.type == "Result":
                     (value,) = self._sources(node)
@@ -237,18 +273,25 @@ class _GraphWriter:
     # Parameter, Const, Result
 
     def _parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
-        return self.input(name, Tensor(layer.element_type(where), layer.shape(where)), where)
+        any_type = self.writer.for_evaluator and layer.takes_any_type
+        kind = None if any_type else layer.element_type(where)
+        return self.input(name, Tensor(kind, layer.shape(where)), where)
 
     def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
         """Add an input to the graph; the names of a model's own are taken already."""
-        assert what.type is not None
-        value = ir.Value(name=name, type=self._type(what.type, where))
+        value = ir.Value(name=name)
+        if what.type is not None:
+            value.type = self._type(what.type, where)
+            if what.type.onnx_number is None:
+                note(value, what)
         if what.shape is not None:
             value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in what.shape])
         self.graph.inputs.append(value)
         return value
 
     def _type(self, element_type: ElementType, where: Where) -> ir.TensorType:
+        if self.writer.for_evaluator and element_type.storage:
+            return ir.TensorType(ir.DataType.UINT8)  # its codes, which are only moved
         if element_type.onnx_number is None:
             raise rule_error(
                 "ONNX",
@@ -266,10 +309,14 @@ class _GraphWriter:
         kind = self._type(element_type, where)
         if element_type.bits == 0:
             texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
+            if self.writer.for_evaluator and not all(map(_is_utf8, texts)):
+                raise ModelError("a constant has text that is not UTF-8, which ONNX does not have", where)
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
         self.values[port] = initializer(self.graph, tensor, self.names.fresh(port.name or ""))
+        if element_type.onnx_number is None:
+            note(self.values[port], Tensor(element_type, array.shape))
 
     def _result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
@@ -294,6 +341,9 @@ class _GraphWriter:
     # Splits
 
     def _split(self, read: LayerNode, where: Where) -> None:
+        if self.writer.for_evaluator:
+            self._keep(read, where)
+            return
         data, *stated = self._sources(read)
         stated = [self._folded(value, where) for value in stated]
         sources = [data, *stated]
@@ -325,6 +375,32 @@ class _GraphWriter:
             self.writer.splits.setdefault(part.name or "", read)
         self.writer.changes.append(Change(where, status_of(rewritten), before, str(rewritten)))
 
+    def _keep(self, read: LayerNode, where: Where) -> None:
+        """Write a layer as a node that the evaluator runs as OpenVINO specifies it, with its place."""
+        layer, sources = read.layer, self._sources(read)
+        attributes: dict[str, Any] = {"version": layer.version}
+        if layer.type == "Convert":
+            attributes["destination_type"] = layer.attribute("destination_type") or ""
+            kind = type_of(sources[0])
+            if kind is not None and kind.storage:  # arrays of its codes do not tell it
+                attributes["source_type"] = kind.openvino or ""
+        elif layer.type == "Reshape":
+            attributes["special_zero"] = int(layer.boolean("special_zero", default=False))
+        elif is_split(read):
+            attributes |= split_attributes(layer, family_schema(layer.type, layer.version, where), where)
+        outputs = [self._new_value(port) for port in read.outputs]
+        node = ir.Node(
+            DOMAIN,
+            layer.type,
+            sources,
+            attributes_of(attributes),
+            outputs=outputs,
+            name=self.names.fresh(layer.name),
+            doc_string=json.dumps([where.graph, layer.name]),
+        )
+        self.graph.append(node)
+        self.values.update(zip(read.outputs, outputs, strict=True))
+
     def _folded(self, value: ir.Value, where: Where) -> ir.Value:
         """Return an axis or lengths as a constant, where they follow from constants."""
         if value_fact(value, read=True).value is not None and value.producer() is None:
@@ -346,6 +422,9 @@ class _GraphWriter:
 
     def _other(self, node: LayerNode, where: Where) -> None:
         layer = node.layer
+        if self.writer.for_evaluator and _is_kept(layer):
+            self._keep(node, where)
+            return
         try:
             if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
                 made = write_bodies(node, self._sources(node), self, where)
@@ -358,7 +437,7 @@ class _GraphWriter:
             for port in node.outputs:
                 constant = constants.get(Endpoint(layer.id, port_of(port).id))
                 if constant is not None:
-                    self._const(port, constant.element_type, constant.array, where)
+                    self._const(port, constant.element_type, constant.array(where), where)
             return
         for port, value in zip(node.outputs, made, strict=True):
             if value is None:
@@ -383,6 +462,9 @@ class _GraphWriter:
             # Where it declares other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
         made = [found] if isinstance(found, ir.Value) else found
+        if len(made) != len(node.outputs):
+            outputs = len(node.outputs)
+            raise ModelError(f"{layer} has {outputs} output ports, but it gives {len(made)}", where)
         for port, value in zip(node.outputs, made, strict=True):
             if value is not None:
                 note(value, self.known.get(port))
@@ -437,3 +519,26 @@ class _GraphWriter:
         )
         if version is None or not version.takes(inputs, outputs):
             raise ModelError(f"{node.op_type} of opset {self.opset} takes no value of these types", where)
+
+
+def _is_kept(layer: Layer) -> bool:
+    """Return whether the evaluator runs a layer as it is: ONNX rejects or rounds what OpenVINO does not."""
+    if layer.type in ("Convert", "Reshape"):
+        return True
+    return layer.type == "Gather" and layer.attribute("batch_dims") in (None, "0")
+
+
+def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:
+    """Check that a Parameter of a body gets a value of its element type."""
+    kind = type_of(value)
+    if kind is not None and not parameter.takes_any_type and kind is not parameter.element_type(where):
+        takes = parameter.attribute("element_type")
+        raise ModelError(f"the body takes {takes}, but gets {kind}", where)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

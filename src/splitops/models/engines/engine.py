@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from splitops.errors import ModelError, Where, one_line, shown
-from splitops.spec.elements.types import ElementType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,8 +21,6 @@ class EngineError(ModelError):
         engine: its name.
         node: the node that it names; None where it names none.
         operator: the operator of that node, where it names it.
-        lacks: whether it says that it has no implementation for that node or operator, and nothing else is
-            wrong.
     """
 
     def __init__(
@@ -34,18 +31,16 @@ class EngineError(ModelError):
         *,
         node: str | None = None,
         operator: str | None = None,
-        lacks: bool = False,
     ) -> None:
         super().__init__(f"{engine} {one_line(problem, 400)}", where)
         self.engine = engine
         self.node = node
         self.operator = operator
-        self.lacks = lacks
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A model, or a region of one, as an engine is given it.
+    """A model as an engine is given it.
 
     Attributes:
         content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the XML.
@@ -55,11 +50,11 @@ class Program:
             takes them as they are, without a copy, OpenVINO with the model.
         binary: the constants of OpenVINO IR.
         folder: where ``content`` finds what it declares as data of other files.
-        what: what it is, for messages; a few of its operators by name.
         sizes: of OpenVINO IR, the splits that are left to the engine, by name: axis and size of each part,
             which the engine must infer too. A file can state shapes that are not those of its layers.
-        as_it_is: whether the engine runs even what it gets wrong (tensors without elements in OpenVINO), so
-            that its results can be verified.
+        as_it_is: whether the engine runs even what it gets wrong (empty tensors in OpenVINO), so that its
+            results can be verified.
+        guarded: whether OpenVINO looks at the sizes of all tensors that only values make empty.
     """
 
     content: bytes | os.PathLike[str]
@@ -68,9 +63,9 @@ class Program:
     weights: Mapping[str, npt.NDArray[Any]] | None = None
     binary: npt.NDArray[np.uint8] | None = None
     folder: str | None = None
-    what: str = "the model"
     sizes: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
     as_it_is: bool = False
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +88,7 @@ class Event:
 
 
 class Compiled(Protocol):
-    """A program that is ready to run, any number of times and from any thread.
-
-    Attributes:
-        types: the element types of the outputs, which an array may not tell; None is one that only a run
-            does.
-    """
-
-    types: Sequence[ElementType | None]
+    """A program that is ready to run, any number of times and from any thread."""
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Return the outputs for the values of the inputs: arrays, and lists of arrays for sequences.

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.engines.engine import EngineError, Event, Program
-from splitops.spec.elements.types import ElementType
 
 _WORKER: Final = "splitops.models.engines.worker"
 
@@ -27,16 +26,26 @@ class IsolatedEngine:
     def __init__(self, name: str, options: Mapping[str, Any], *, profile: bool) -> None:
         self.name = name
         self._lock = threading.Lock()
+        self._settings = dict(options), profile
+        self.starts = 0
+        """How often the process was started."""
+        self.version = ""
+        self.start()
+
+    ended = ""
+    """How the process has ended; empty while it lives."""
+
+    def start(self) -> None:
+        """Start the process, or start it again after it has ended."""
         self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,  # Ctrl-C is ours: it must not end the worker between two messages
         )
-        self.version: str = self.ask("make", name, dict(options), profile)
-
-    ended = ""
-    """How the process has ended; empty while it lives."""
+        self.ended = ""
+        self.starts += 1
+        self.version = self.ask("make", self.name, *self._settings)
 
     def ask(self, *message: Any, where: Where = NOWHERE) -> Any:
         """Send a message and return its answer.
@@ -78,8 +87,7 @@ class IsolatedEngine:
 
     def compile(self, program: Program) -> IsolatedProgram:
         """Compile a program; see :class:`Engine`."""
-        number, types = self.ask("compile", program, where=program.where)
-        return IsolatedProgram(self, number, types, program.where)
+        return IsolatedProgram(self, program)
 
     def close(self) -> None:
         """End the process."""
@@ -96,23 +104,27 @@ class IsolatedEngine:
 
 
 class IsolatedProgram:
-    """A program in the process of its engine.
+    """A program in the process of its engine."""
 
-    Attributes:
-        types: the element types of the outputs; None is one that only a run tells.
-    """
-
-    def __init__(
-        self, engine: IsolatedEngine, number: int, types: Sequence[ElementType | None], where: Where
-    ) -> None:
-        self.types = types
+    def __init__(self, engine: IsolatedEngine, program: Program) -> None:
         self._engine = engine
-        self._number = number
-        self._where = where
+        self._program = program
+        self._lock = threading.Lock()
+        self._compile()
+
+    def _compile(self) -> None:
+        self._start = self._engine.starts
+        where = self._program.where
+        self._number = self._engine.ask("compile", self._program, where=where)
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the program; arrays are copied into its process and back."""
-        found: Sequence[Any] = self._engine.ask("run", self._number, dict(feeds), where=self._where)
+        """Run the program; arrays are copied into its process and back, which starts again if it ended."""
+        with self._lock:
+            if self._engine.ended:
+                self._engine.start()
+            if self._start != self._engine.starts:
+                self._compile()
+        found: Sequence[Any] = self._engine.ask("run", self._number, dict(feeds), where=self._program.where)
         return found
 
     def close(self) -> None:
@@ -120,5 +132,5 @@ class IsolatedProgram:
 
     def events(self) -> Sequence[Event]:
         """Return what a profile has recorded."""
-        found: Sequence[Event] = self._engine.ask("events", self._number, where=self._where)
+        found: Sequence[Event] = self._engine.ask("events", self._number, where=self._program.where)
         return found

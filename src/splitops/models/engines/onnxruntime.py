@@ -16,15 +16,12 @@ import numpy as np
 from splitops.errors import ModelError, Where, shown
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
-from splitops.spec.elements.types import ElementType, element_type_of, from_onnx, is_builtin
+from splitops.spec.elements.types import element_type_of, from_onnx, is_builtin
 
 _OPTIONS: Final = ("providers", "provider_options", "session_options")
 _SILENT: Final = 4
 """Fatal errors alone are written to stderr; the others are exceptions."""
 _FOLDER: Final = "session.model_external_initializers_file_folder_path"
-_LACKS: Final = re.compile(
-    r"NOT_IMPLEMENTED.*Could not find an implementation for (\w+).* node with name '(.*)'", re.S
-)
 _RUNNING: Final = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message: ", re.S)
 _CODE: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
@@ -106,18 +103,13 @@ class OnnxRuntime:
 
 
 class OnnxRuntimeProgram:
-    """A session of onnxruntime, which threads may share.
-
-    Attributes:
-        types: its arrays tell their element types.
-    """
+    """A session of onnxruntime, which threads may share."""
 
     def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
         self._engine = engine
         self._session = session
         self._where = program.where
         self._outputs = list(program.outputs)
-        self.types: Sequence[ElementType | None] = [None] * len(self._outputs)
         self._kept = kept  # the memory of the weights is not owned by the session
         strange = {"tensor(bfloat16)", *(f"tensor(Float8{kind})" for kind in _FLOAT8)}
         ends = (*session.get_inputs(), *session.get_outputs())
@@ -175,11 +167,7 @@ def _array(value: Any) -> Any:
 
 
 def _rejection(error: Exception, where: Where) -> EngineError:
-    text = str(error)
-    lacks = _LACKS.search(text)
-    operator, node = lacks.groups() if lacks else (None, None)
-    problem = f"rejects the model: {_CODE.sub('', text)}"
-    return EngineError("onnxruntime", problem, where, node=node, operator=operator, lacks=lacks is not None)
+    return EngineError("onnxruntime", f"rejects the model: {_CODE.sub('', str(error))}", where)
 
 
 def _failure(error: Exception, where: Where) -> EngineError:

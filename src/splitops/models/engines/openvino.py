@@ -19,10 +19,16 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from splitops.errors import ModelError, Where
 from splitops.ground.reading import DataFolder
-from splitops.models.engines.emptiness import Watch, prove_full
+from splitops.models.engines.empty_tensors import (
+    EmptyTensorError,
+    EmptyTensorGuard,
+    add_sizes,
+    bodies_of,
+    check_full,
+)
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
-from splitops.models.engines.openvino_process import Extension, Inferred, to_ir
+from splitops.models.engines.openvino_process import Extension, to_ir
 from splitops.models.formats.onnx.structure import located_graphs, model_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import compute_packed_size, pack, unpack
@@ -37,7 +43,6 @@ from splitops.spec.elements.types import (
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
 """The CPU would take bfloat16 where it has it."""
-_LACKS: Final = re.compile(r"No conversion rule found for operations: (?:\w+::)?(\w+)")
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
@@ -74,17 +79,21 @@ class OpenVINO:
         try:
             model = self._read(program)
             _prove_sizes(model, program)
-            watch = None
+            guard, sizes = None, 0
             if not program.as_it_is:
-                prove_full(model, program.where)
-                watch = Watch(model, program.where) if model.is_dynamic() else None
+                check_full(model, program.where)
+                if model.is_dynamic():
+                    guard = EmptyTensorGuard(model, program.where, resolves=program.guarded)
+                sizes = add_sizes(self._library, model, program.where) if program.guarded else 0
             compiled = self._core.compile_model(model, self._device, self._config)
-            made = OpenVINOProgram(self._library, compiled, watch, program.where, profile=self._profile)
+            made = OpenVINOProgram(
+                self._library, compiled, guard, program.where, sizes=sizes, profile=self._profile
+            )
             return kept_in_forks(made)
         except ModelError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
-            raise _rejection(error, program.what, program.where) from error
+            raise _rejection(error, program.where) from error
 
     def _read(self, program: Program) -> Any:
         content, binary = program.content, program.binary
@@ -92,13 +101,13 @@ class OpenVINO:
             source = _self_contained(content, program) if isinstance(content, bytes) else content
             if self._inside:
                 return self._core.read_model(source)
-            content, constants = to_ir(source, program.where, what=program.what)
+            content, constants = to_ir(source, program.where)
             binary = np.frombuffer(constants, np.uint8)
         weights = binary if binary.size else np.zeros(1, np.uint8)
         return self._core.read_model(content, self._library.Tensor(weights))
 
     def to_ir(
-        self, source: bytes | str, extensions: Sequence[Extension], what: str, where: Where
+        self, source: bytes | str, extensions: Sequence[Extension], where: Where
     ) -> tuple[bytes, bytes]:
         """Return an ONNX model as OpenVINO IR; see :func:`splitops.models.engines.openvino_process.to_ir`."""
         try:
@@ -113,13 +122,7 @@ class OpenVINO:
         except ModelError:
             raise
         except Exception as error:
-            raise _rejection(error, what, where) from error
-
-    def shapes(self, document: bytes, constants: bytes) -> list[Inferred]:
-        """Return what OpenVINO infers of each output of OpenVINO IR."""
-        weights = np.frombuffer(constants or bytes(1), np.uint8)
-        model = self._core.read_model(document, self._library.Tensor(weights.copy()))
-        return [(port.get_element_type().get_type_name(), _shape(port)) for port in model.outputs]
+            raise _rejection(error, where) from error
 
     def close(self) -> None:
         """Do nothing: each compiled model is closed by itself."""
@@ -201,18 +204,28 @@ def _self_contained(content: bytes, program: Program) -> bytes:
 
 
 def _prove_sizes(model: Any, program: Program) -> None:
-    """Prove that OpenVINO finds the sizes of parts that we have found, of all splits that are left to it."""
+    """Check that OpenVINO infers the sizes of parts that splitops has inferred, of all splits that it runs.
+
+    A file can declare shapes that its layers do not have.
+    """
     if not program.sizes:
         return
     found = Counter(
-        (layer.get_friendly_name(), tuple(map(_shape, layer.outputs())))
-        for layer in model.get_ordered_ops()
-        if layer.get_type_name() in _SPLITS
+        (layer.get_friendly_name(), tuple(map(_shape, layer.outputs()))) for layer in _splits_in(model)
     )
     for name, shapes in program.sizes:
         kept = [key for key in found if key[0] == name and _agree(key[1], shapes)]
         if not kept:
             raise EngineError("openvino", f"infers other sizes for the parts of {name!r}", program.where)
+
+
+def _splits_in(model: Any) -> Iterator[Any]:
+    """Yield the splits of a model, those of its bodies too."""
+    for layer in model.get_ordered_ops():
+        if layer.get_type_name() in _SPLITS:
+            yield layer
+        for body in bodies_of(layer):
+            yield from _splits_in(body)
 
 
 _SPLITS: Final = ("Split", "VariadicSplit")
@@ -240,36 +253,40 @@ _Held = dict[int, tuple[Any, npt.NDArray[Any]]]
 
 
 class OpenVINOProgram:
-    """A compiled model, with a request for each thread that runs it at a time.
-
-    Attributes:
-        types: the element types of the outputs; None is one that only a run tells.
-    """
+    """A compiled model, with a request for each thread that runs it at a time."""
 
     def __init__(
-        self, library: Any, compiled: Any, watch: Watch | None, where: Where, *, profile: bool
+        self,
+        library: Any,
+        compiled: Any,
+        guard: EmptyTensorGuard | None,
+        where: Where,
+        *,
+        sizes: int,
+        profile: bool,
     ) -> None:
         self._library = library
         self._compiled = compiled
-        self._watch = watch
+        self._guard = guard
+        self._sizes = sizes
         self._where = where
         self._idle: deque[tuple[Any, _Held]] = deque()
         self._kinds = [from_openvino(port.element_type.get_type_name()) for port in compiled.inputs]
-        self.types: Sequence[ElementType | None] = [
-            from_openvino(port.element_type.get_type_name()) for port in compiled.outputs
-        ]
+        self._types = [from_openvino(port.element_type.get_type_name()) for port in compiled.outputs]
         # OpenVINO warns about every string tensor that it would share.
-        self._shares = all(kind is not None and kind.bits != 0 for kind in self.types)
+        self._shares = all(kind is not None and kind.bits != 0 for kind in self._types)
         self._positions = {name: at for at, port in enumerate(compiled.inputs) for name in port.names}
         self._profile = profile
         self._events: list[Event] = []
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run a request; what it gives is copied out of it."""
-        # By name where names are known, else in the order of the inputs.
-        places = {self._positions.get(name, at): array for at, (name, array) in enumerate(feeds.items())}
-        if self._watch is not None:
-            self._watch.prove(tuple(places[at].shape for at in sorted(places)))
+        # By name if names are known, else in the order of the inputs. Of ONNX, OpenVINO drops unused inputs.
+        places = dict(enumerate(feeds.values()))
+        if self._positions:
+            places = {self._positions[name]: feeds[name] for name in feeds if name in self._positions}
+        if self._guard is not None:
+            self._guard.check(tuple(places[at].shape for at in sorted(places)))
         try:
             request, held = self._idle.pop()
         except IndexError:  # the first one of this thread
@@ -278,7 +295,7 @@ class OpenVINOProgram:
             given = {at: self._fed(at, array, held) for at, array in places.items()}
             begin = time.time()
             request.infer(given, share_inputs=True, share_outputs=self._shares)
-            found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
+            found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self._types)]
         except ModelError:
             raise
         except Exception as error:  # also of arrays that its binding cannot take
@@ -286,7 +303,10 @@ class OpenVINOProgram:
         if self._profile:
             self._events += _events_of(request, begin)
         self._idle.append((request, held))
-        return found
+        count = len(found) - self._sizes
+        if not all(np.all(sizes) for sizes in found[count:]):
+            raise EmptyTensorError.of({"a tensor": "is empty in this run"}, self._where)
+        return found[:count]
 
     def _fed(self, at: int, array: npt.NDArray[Any], held: _Held) -> Any:
         kind = self._kinds[at]
@@ -305,7 +325,7 @@ class OpenVINOProgram:
 
     def close(self) -> None:
         """Drop the compiled model and its requests; one that runs in another thread ends with its run."""
-        self._compiled = self._watch = None
+        self._compiled = self._guard = None
         self._idle.clear()
 
     def events(self) -> Sequence[Event]:
@@ -364,15 +384,8 @@ def _bytes(tensor: Any) -> npt.NDArray[np.uint8]:
     return flat
 
 
-def _rejection(error: Exception, what: str, where: Where) -> EngineError:
-    lacks = _LACKS.search(str(error))
-    return EngineError(
-        "openvino",
-        f"rejects {what}: {_reason(error)}",
-        where,
-        operator=lacks.group(1) if lacks else None,
-        lacks=lacks is not None,
-    )
+def _rejection(error: Exception, where: Where) -> EngineError:
+    return EngineError("openvino", f"rejects the model: {_reason(error)}", where)
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""OpenVINO in a process of its own, which alone ends where it crashes: to read ONNX, and to infer shapes."""
+"""OpenVINO in a process of its own, which alone ends if it crashes: to read ONNX."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from splitops.models.engines.isolated import IsolatedEngine
 
-Inferred = tuple[str, tuple[int | None, ...] | None]
-"""An element type and a shape, as OpenVINO infers them; None is a shape, or a size, that it does not know."""
 Extension = tuple[str, int, tuple[str, ...]]
 """A node of domain ``openvino`` that becomes OpenVINO's own layer: name, operation set and attributes."""
 
@@ -37,18 +35,17 @@ class _Process:
                 from splitops.models.engines.isolated import IsolatedEngine
 
                 self._engine = IsolatedEngine("openvino", {}, profile=False)
-            engine = self._engine
+            if self._engine.ended:
+                self._engine.start()
             try:
-                answer = engine.ask(*message, where=where)
-            except BaseException as error:
-                if isinstance(error, EngineError) and not engine.ended:
+                return self._engine.ask(*message, where=where)
+            except EngineError:
+                if not self._engine.ended:
                     raise
+                return self._engine.ended
+            except BaseException:  # Ctrl-C has ended it
                 self._engine = None
-                engine.close()
-                if isinstance(error, EngineError):
-                    return engine.ended
-                raise  # Ctrl-C has ended it
-        return answer
+                raise
 
     def _close(self, owner: int) -> None:
         if self._engine is not None and os.getpid() == owner:
@@ -64,31 +61,19 @@ def _process() -> _Process:
 
 
 def to_ir(
-    source: bytes | os.PathLike[str],
-    where: Where,
-    *,
-    extensions: Sequence[Extension] = (),
-    what: str = "the model",
+    source: bytes | os.PathLike[str], where: Where, *, extensions: Sequence[Extension] = ()
 ) -> tuple[bytes, bytes]:
     """Return an ONNX model as OpenVINO reads it: the XML and the constants of OpenVINO IR.
 
     The source is serialised, with its data inside, or a file. Nodes of domain ``openvino`` are extensions.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
-    answer: tuple[bytes, bytes] | str = _process().ask("to_ir", given, extensions, what, where, where=where)
+    answer: tuple[bytes, bytes] | str = _process().ask("to_ir", given, extensions, where, where=where)
     if not isinstance(answer, str):
         return answer
     at = _suspect(given, extensions, where)
     likely = "" if at is None else f"; the likely cause is {at}"
-    raise EngineError("openvino", f"{answer} while it read {what}{likely}", where)
-
-
-def shapes_of(document: bytes, constants: bytes, what: str, where: Where) -> list[Inferred]:
-    """Return the element type and the shape of each output of OpenVINO IR."""
-    answer: list[Inferred] | str = _process().ask("shapes", document, constants, where=where)
-    if isinstance(answer, str):
-        raise EngineError("openvino", f"{answer} while it inferred the shapes of {what}", where)
-    return answer
+    raise EngineError("openvino", f"{answer} while it read the model{likely}", where)
 
 
 def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
@@ -104,7 +89,7 @@ def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where)
         count = (read + unread) // 2
         try:
             part = _beginning(model, count)
-            answer = _process().ask("to_ir", part, extensions, "it", where, where=where)
+            answer = _process().ask("to_ir", part, extensions, where, where=where)
             problem = answer if isinstance(answer, str) else None
         except EngineError as error:
             # OpenVINO goes on behind a node that it cannot read, and crashes on what is missing there.

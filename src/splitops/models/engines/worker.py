@@ -25,10 +25,9 @@ class _Worker:
             return self._engine.version
         assert self._engine is not None
         if kind == "compile":
-            compiled = self._engine.compile(*message)
-            self._programs.append(compiled)
-            return len(self._programs) - 1, compiled.types
-        if kind in ("to_ir", "shapes"):  # OpenVINO's alone
+            self._programs.append(self._engine.compile(*message))
+            return len(self._programs) - 1
+        if kind == "to_ir":  # OpenVINO's alone
             return getattr(self._engine, kind)(*message)
         number, *values = message
         return getattr(self._programs[number], kind)(*values)

@@ -113,7 +113,7 @@ class OpenVINOForms:
             made = pen.split_as(row, division, data, at, [UNKNOWN] * count)
         else:
             # Of a -1, OpenVINO does not check that anything is left.
-            inputs = [data, axis, pen.clamped_lengths(data, at, *_clamps(division))]
+            inputs = [data, axis, pen.clamped_lengths(data, at, *clamps(division))]
             made, cost = pen.multi(row.name, inputs, outputs=count), "a few layers that compute the lengths"
             pen.told(made, type_of(data), *[shape_like(data, {at: UNKNOWN})] * count)
         split = made[0].producer()
@@ -154,7 +154,7 @@ class OpenVINOForms:
         editor.substitute(transpose, [pen.fill(nothing, moved, None)])
 
 
-def _clamps(division: Division) -> tuple[list[int], list[tuple[int, int]]]:
+def clamps(division: Division) -> tuple[list[int], list[tuple[int, int]]]:
     """Return what is taken from the size of an axis for each length, and the bounds of the length."""
     if division.rule is SizeRule.CHUNK:
         chunk, count = division.chunk, division.count

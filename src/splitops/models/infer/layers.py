@@ -26,7 +26,8 @@ _FOLLOWED: Final = frozenset({"bool", "float16", "float32", "float64"})
 def known_before(layer: Layer, where: Where) -> Tensor:
     """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
     if layer.type == "Parameter":
-        return Tensor(layer.element_type(where), layer.shape(where))
+        kind = None if layer.takes_any_type else layer.element_type(where)
+        return Tensor(kind, layer.shape(where))
     constant = layer.constant
     if constant is None:
         return Tensor()

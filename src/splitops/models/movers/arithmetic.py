@@ -114,7 +114,6 @@ ARITHMETIC_OF_SIZES: Final = tuple(
         openvino=openvino,
         role=Role.SUM if onnx == "Add" else None,
         takes_node=_takes_node,
-        evaluate=None,
         infer_layer=partial(_infer_layer, onnx),
         infer_node=partial(_infer_node, onnx),
         to_onnx=partial(_to_onnx, onnx),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from splitops.errors import ModelError
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
-from splitops.models.movers.conversion import convert, is_convertible
-from splitops.models.movers.evaluated import Value, prove_size, taken
 from splitops.models.movers.followed import moved, numbers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
@@ -27,17 +24,6 @@ _INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits i
 _HALVES: Final = frozenset({"float16", "bfloat16"})
 _TYPES: Final = _INTEGERS | _HALVES | {"bool", "float32", "float64"}
 _WITHIN_FLOAT32: Final = _HALVES | {"bool", "float32", "int8", "uint8", "int16", "uint16"}
-
-
-def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    value = taken(layer, inputs, 1)[0]
-    target = _layer_target(layer)
-    if target is None:
-        raise ModelError(f"destination_type = {layer.attribute('destination_type')!r} is not an element type")
-    if not is_convertible(value.element_type, target):
-        raise ModelError(f"OpenVINO does not convert {value.element_type} to {target}")
-    prove_size(value.array.shape, target)
-    return replace(value, array=convert(value.array, value.element_type, target), element_type=target)
 
 
 def _layer_target(layer: Layer) -> ElementType | None:
@@ -115,7 +101,6 @@ CONVERT: Final = Mover(
     onnx="Cast",
     openvino="Convert",
     takes_node=_takes_node,
-    evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,
     to_onnx=_to_onnx,

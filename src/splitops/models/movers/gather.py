@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from splitops.errors import ModelError
-from splitops.ground.documents import MAX_RANK
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
-from splitops.models.movers.evaluated import Value, integers, prove_size, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.form import as_positions, axis_input
@@ -27,34 +24,6 @@ if TYPE_CHECKING:
 def _counts_back(layer: Layer) -> bool:
     """Return whether negative positions count from the end; before Gather-8 they are outside."""
     return layer.version not in {"opset1", "opset7"}
-
-
-def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    data, indices, given = taken(layer, inputs, 3)
-    if not indices.element_type.integer or indices.element_type.packed:
-        raise ModelError(f"indices are {indices.element_type}, not integers")
-    stated = integers(given, "axis", ranks=(0, 1))
-    if len(stated) != 1:
-        raise ModelError(f"axis = {stated[:8]} is not one axis")
-    shape = data.array.shape
-    axis = axis_within(stated[0], len(shape))
-    result = gathered(shape, axis, indices.array.shape)
-    if len(result) > MAX_RANK:
-        raise ModelError(f"the result has more than {MAX_RANK} dimensions")
-    prove_size(result, data.element_type)
-    positions = indices.array
-    inside = positions < shape[axis]
-    if positions.dtype.kind == "i":
-        inside &= positions >= (-shape[axis] if _counts_back(layer) else 0)
-    if inside.all():
-        return data.like(np.take(data.array, positions, axis=axis))
-    # Indices outside the axis give zeros, as in OpenVINO.
-    made = np.zeros(result, data.array.dtype)
-    if data.array.dtype == object:
-        made[...] = ""
-    where_inside = (slice(None),) * axis + (inside,)
-    made[where_inside] = np.take(data.array, positions[inside], axis=axis)
-    return data.like(made)
 
 
 def _inferred(data: Tensor, indices: Tensor, axis: int, *, counts_back: bool) -> Tensor:
@@ -102,7 +71,6 @@ GATHER: Final = Mover(
     role=Role.GATHER,
     versions=frozenset({"opset1", "opset7", "opset8"}),
     takes_layer=lambda layer: layer.attribute("batch_dims") in {None, "0"},
-    evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,
     to_onnx=_to_onnx,

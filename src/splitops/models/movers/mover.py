@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from splitops.models.formats.openvino import Layer, Output
-    from splitops.models.movers.evaluated import Value
     from splitops.spec.elements.types import ElementType
 
 ONNX_OPSET: Final = 14
@@ -157,7 +156,6 @@ class Mover:
         versions: the operation sets of the layers that the functions cover.
         takes_layer: whether they cover what a layer of these versions declares.
         takes_node: whether a node of an opset can be written as a layer.
-        evaluate: run a layer; None leaves it to OpenVINO.
         infer_layer: what is known of the output of a layer, its numbers included.
         infer_node: what is known of the output of a node, its numbers included.
         to_onnx: write a layer as nodes, of :data:`ONNX_OPSET`.
@@ -170,7 +168,6 @@ class Mover:
     versions: frozenset[str] = EVERY_OPSET
     takes_layer: Callable[[Layer], bool] = lambda layer: True
     takes_node: Callable[[ir.Node, Reader, int], bool] = lambda node, graph, opset: True
-    evaluate: Callable[[Layer, Sequence[Value]], Value] | None
     infer_layer: Callable[[Layer, Sequence[Tensor]], Tensor]
     infer_node: Callable[[OnnxNode], Tensor]
     to_onnx: Callable[[NodeWriter, Layer, Sequence[ir.Value]], ir.Value]

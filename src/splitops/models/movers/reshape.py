@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
-from splitops.models.movers.evaluated import Value, integers, prove_size, taken
 from splitops.models.movers.followed import entries, moved, numbers
-from splitops.models.movers.form import as_int64
+from splitops.models.movers.form import as_int64, prove
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import reshaped
 
@@ -22,15 +21,7 @@ if TYPE_CHECKING:
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    data, pattern = taken(layer, inputs, 2)
-    sizes = integers(pattern, "pattern", ranks=(1,))
-    shape = _resolved(data.array.shape, sizes, copies_zero=layer.boolean("special_zero"))
-    prove_size(shape, data.element_type)
-    return data.like(data.array.reshape(shape))
-
-
-def _resolved(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
+def resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
     """Return the shape that OpenVINO gives data of an exact shape.
 
     Unlike :func:`~splitops.models.movers.shapes.reshaped` it says what a pattern lacks, and what -1 is among
@@ -89,8 +80,10 @@ def _infer_node(node: OnnxNode) -> Tensor:
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, pattern = sources
-    special = (layer.attribute("special_zero") or "false").lower() in {"true", "1"}
-    shape = pen.numbers(pattern)
+    special, shape = layer.boolean("special_zero", default=False), pen.numbers(pattern)
+    kind = pen.type_of(pattern)
+    prove(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
+    prove(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
     # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
     keeps = special or (shape is not None and 0 not in shape)
     attributes = {} if keeps else {"allowzero": 1}
@@ -112,7 +105,6 @@ RESHAPE: Final = Mover(
     onnx="Reshape",
     openvino="Reshape",
     role=Role.RESHAPE,
-    evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,
     to_onnx=_to_onnx,

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from splitops.errors import ModelError
 from splitops.models.known import Tensor, value_of_shape
-from splitops.models.movers.evaluated import Value, taken
 from splitops.models.movers.form import INT32, INT64
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
 from splitops.spec.elements.types import ElementType
@@ -28,14 +24,6 @@ def _kind(layer: Layer) -> ElementType:
     if text not in {"i32", "i64"}:
         raise ModelError(f"output_type = {text!r} is neither i32 nor i64")
     return INT32 if text == "i32" else INT64
-
-
-def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    value = taken(layer, inputs, 1)[0]
-    kind, shape = _kind(layer), value.array.shape
-    if kind is INT32 and max(shape, default=0) > np.iinfo(np.int32).max:
-        raise ModelError(f"shape {list(shape)} does not fit i32")
-    return replace(value, array=np.array(shape, kind.numpy), element_type=kind)
 
 
 def _inferred(data: Tensor, kind: ElementType, start: int = 0, end: int | None = None) -> Tensor:
@@ -65,7 +53,6 @@ SHAPE: Final = Mover(
     onnx="Shape",
     openvino="ShapeOf",
     takes_node=lambda node, graph, opset: not {"start", "end"} & node.attributes.keys(),
-    evaluate=_evaluate,
     infer_layer=lambda layer, inputs: _inferred(inputs[0], _kind(layer)),
     infer_node=_infer_node,
     to_onnx=_to_onnx,

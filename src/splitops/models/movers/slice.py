@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
 from splitops.models.known import Value as Numbers
-from splitops.models.movers.evaluated import Value, integers
 from splitops.models.movers.followed import entries, moved, numbers, shape_of
 from splitops.models.movers.followed import integers as known_integers
-from splitops.models.movers.form import as_int64
+from splitops.models.movers.form import as_int64, length_of, prove
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader, Role
 from splitops.models.movers.shapes import axis_within, clamped, sliced
 from splitops.spec.elements.types import ElementType
@@ -24,27 +22,6 @@ if TYPE_CHECKING:
 
 _FIRST: Final = 8
 """The first operation set with Slice."""
-
-
-def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    if len(inputs) not in (4, 5):
-        raise ModelError(f"{layer} has {len(inputs)} inputs, but it takes 4")
-    data, *given = inputs
-    names = ("start", "stop", "step", "axes")
-    starts, stops, steps, *rest = (
-        integers(value, name, ranks=(1,)) for value, name in zip(given, names, strict=False)
-    )
-    rank = data.array.ndim
-    axes = [axis_within(axis, rank) for axis in rest[0]] if rest else list(range(len(starts)))
-    if not len(starts) == len(stops) == len(steps) == len(axes) == len(set(axes)) or len(axes) > rank:
-        lengths = f"{len(starts)}, {len(stops)}, {len(steps)} and {len(set(axes))}"
-        raise ModelError(f"start, stop, step and axes have {lengths} entries for rank {rank}")
-    if 0 in steps:
-        raise ModelError("step has a 0")
-    index = [slice(None)] * rank
-    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
-        index[axis] = clamped(data.array.shape[axis], slice(start, stop, step))
-    return data.like(data.array[tuple(index)])
 
 
 def _inferred(
@@ -96,10 +73,11 @@ def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
     data, *given = sources
     start, stop, step, *axes = (as_int64(pen, value) for value in given)
     if not axes:
-        bounds = pen.numbers(given[0])
-        if bounds is None:
-            raise ModelError(f"the bounds of {layer} are computed when the model runs")
-        axes = [pen.integers(range(bounds.size))]
+        axes = [pen.integers(range(length_of(pen, given[0], f"the number of bounds of {layer}")))]
+    numbers_of_axes, shape = pen.numbers(axes[0]), pen.shape_of(data)
+    if numbers_of_axes is not None and shape is not None:
+        found = [axis_within(int(axis), len(shape)) for axis in numbers_of_axes.reshape(-1)]
+        prove(len(set(found)) == len(found), f"{layer} has an axis twice: {found}")
     return pen.op("Slice", [data, start, stop, axes[0], step])
 
 
@@ -155,7 +133,6 @@ SLICE: Final = Mover(
     role=Role.SLICE,
     versions=frozenset(f"opset{number}" for number in range(_FIRST, 100)),
     takes_node=_takes_node,
-    evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,
     to_onnx=_to_onnx,

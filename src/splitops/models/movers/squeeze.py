@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.errors import ModelError
 from splitops.ground.documents import MAX_RANK
 from splitops.models.known import Tensor
-from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
-from splitops.models.movers.form import axes_of
+from splitops.models.movers.form import axes_of, prove
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, unsqueezed
 from splitops.spec.sizes.dims import Range, Shape
@@ -22,13 +20,6 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer, Output
 
 # Squeeze
-
-
-def _evaluate_squeeze(layer: Layer, inputs: Sequence[Value]) -> Value:
-    data, *given = taken(layer, inputs, min(max(len(inputs), 1), 2))
-    shape = data.array.shape
-    stated = [axis for value in given for axis in integers(value, "axes", ranks=(0, 1))]
-    return data.like(data.array.reshape([shape[axis] for axis in _kept(shape, _dropped(stated, len(shape)))]))
 
 
 def _dropped(stated: Sequence[int], rank: int) -> set[int]:
@@ -66,14 +57,6 @@ def _infer_squeeze_node(node: OnnxNode) -> Tensor:
 # Unsqueeze
 
 
-def _evaluate_unsqueeze(layer: Layer, inputs: Sequence[Value]) -> Value:
-    data, given = taken(layer, inputs, 2)
-    stated = list(dict.fromkeys(integers(given, "axes", ranks=(0, 1))))
-    if not stated or data.array.ndim + len(stated) > MAX_RANK:
-        raise ModelError(f"axes = {stated[:8]} of a tensor of rank {data.array.ndim}")
-    return data.like(data.array.reshape(unsqueezed(data.array.shape, stated)))
-
-
 def _unsqueezed(data: Tensor, axes: Sequence[int]) -> Tensor:
     shape = unsqueezed(shape_of(data), axes)
     exact = [size for size in shape if isinstance(size, int)]
@@ -104,7 +87,9 @@ def _squeeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
 
 def _unsqueeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
-    return pen.op("Unsqueeze", [data, pen.integers(axes_of(pen, layer, given))])
+    axes = list(dict.fromkeys(axes_of(pen, layer, given)))
+    prove(bool(axes), f"{layer} has no axes")
+    return pen.op("Unsqueeze", [data, pen.integers(axes)])
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
@@ -119,7 +104,6 @@ SQUEEZE: Final = Mover(
     onnx="Squeeze",
     openvino="Squeeze",
     role=Role.RESHAPE,
-    evaluate=_evaluate_squeeze,
     infer_layer=_infer_squeeze_layer,
     infer_node=_infer_squeeze_node,
     to_onnx=_squeeze_to_onnx,
@@ -130,7 +114,6 @@ UNSQUEEZE: Final = Mover(
     onnx="Unsqueeze",
     openvino="Unsqueeze",
     role=Role.RESHAPE,
-    evaluate=_evaluate_unsqueeze,
     infer_layer=lambda layer, inputs: _unsqueezed(inputs[0], list(dict.fromkeys(known_integers(inputs[1])))),
     infer_node=_infer_unsqueeze_node,
     to_onnx=_unsqueeze_to_onnx,

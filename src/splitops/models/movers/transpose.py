@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from splitops.errors import ModelError
 from splitops.models.known import Tensor
-from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
-from splitops.models.movers.form import axes_of
+from splitops.models.movers.form import axes_of, prove
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, Role
 from splitops.spec.sizes.dims import UNKNOWN
 
@@ -28,12 +27,6 @@ def _order(stated: Sequence[int], rank: int) -> list[int]:
     return order
 
 
-def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
-    data, given = taken(layer, inputs, 2)
-    order = integers(given, "order", ranks=(1,))
-    return data.like(data.array.transpose(_order(order, data.array.ndim)))
-
-
 def _inferred(data: Tensor, stated: Sequence[int]) -> Tensor:
     shape = shape_of(data)
     order = _order(stated, len(shape))
@@ -49,6 +42,7 @@ def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
 
 def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     order = axes_of(pen, layer, sources[1], "order")
+    prove(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
     return pen.op("Transpose", [sources[0]], {"perm": order} if order else {})
 
 
@@ -62,7 +56,6 @@ TRANSPOSE: Final = Mover(
     onnx="Transpose",
     openvino="Transpose",
     role=Role.TRANSPOSE,
-    evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=lambda node: _inferred(node.tensor(), node.attributes.get("perm", ())),
     to_onnx=_to_onnx,

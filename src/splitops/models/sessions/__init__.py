@@ -1,15 +1,16 @@
-"""Sessions: a model made ready once, on the engine that is asked for, and run any number of times."""
+"""Sessions: a model made ready once, on one engine, and run any number of times."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, count_of, shown
-from splitops.models.engines import AUTO, ENGINES, OWN, REFERENCE, is_installed, make_engine
+from splitops.models.engines import AUTO, ENGINES, REFERENCE, is_installed, make_engine
 from splitops.models.engines.engine import Engine, EngineError, Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats.files import is_openvino
@@ -31,27 +32,25 @@ def session(
     *,
     isolate: bool = False,
     profile: bool = False,
-    max_body_runs: int | None = None,
+    max_iterations: int | None = None,
     allow_links: bool = False,
     **options: Any,
 ) -> Session:
     """Make a model ready to run any number of times.
 
-    Splits that the engine is known to do as specified go to it with all the rest; the others are evaluated
-    here, between regions of the engine. See ``docs/models.md``.
+    One engine runs the whole model. Splits are rewritten for it in memory, as :func:`splitops.fix` does, and
+    checked in the graph where it does not check them. See ``docs/models.md``.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. A model in memory must not change while the session lives.
-        engine: ``"auto"`` takes onnxruntime for ONNX and OpenVINO for IR where it is installed, and whatever
-            it rejects or fails at runs here; ``"onnxruntime"`` and ``"openvino"`` say who is to run the
-            model; ``"reference"`` runs no other code than onnx's (of IR: than OpenVINO's, for layers of other
-            operators).
+        engine: ``"auto"`` is onnxruntime for ONNX and OpenVINO for IR if it is installed, and the reference
+            for whatever that cannot run as specified; ``"onnxruntime"`` and ``"openvino"`` name the runtime;
+            ``"reference"`` is ONNX's own evaluator.
         isolate: whether the engine runs in a process of its own, so that its end is an error.
         profile: whether the time of each operator is recorded, for :meth:`Session.events`.
-        max_body_runs: how often bodies of loops and functions run at most in one run, all together; None is
-            4194304. A loop runs here, turn by turn, where a bound is given or where the model does not say
-            how often it turns.
+        max_iterations: how often loops and functions may run in one run, all together, on the reference. A
+            model with loops or functions runs there if it is set. None is 4194304.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
         **options: the engine's own: ``providers``, ``provider_options`` and ``session_options`` of
@@ -77,14 +76,19 @@ def session(
     """
     if engine not in ENGINES:
         raise ModelError(f"there is no engine {shown(engine)}; there are {', '.join(ENGINES)}")
-    if max_body_runs is not None and not isinstance(max_body_runs, int):
-        raise ModelError(f"max_body_runs = {shown(max_body_runs)} is not an integer")
+    if max_iterations is not None and not isinstance(max_iterations, int):
+        raise ModelError(f"max_iterations = {shown(max_iterations)} is not an integer")
     of_ir = is_openvino(model)
     name = _runtime(engine, of_ir=of_ir)
     if name is None and options:
         raise ModelError(f"the reference has no option {shown(min(options))}")
+    isolated = partial(make_engine, name or "", options, isolate=True, profile=profile)
     runtime = None if name is None else make_engine(name, options, isolate=isolate, profile=profile)
-    asked: dict[str, Any] = {"fallback": engine == AUTO, "max_body_runs": max_body_runs}
+    asked: dict[str, Any] = {
+        "fallback": engine == AUTO,
+        "max_iterations": max_iterations,
+        "isolated": isolated,
+    }
     given: Any = model
     program: SessionProgram
     if of_ir:
@@ -139,7 +143,7 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """The engine of everything else: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``."""
+        """The engine that runs the model: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``."""
         runs = self._program.engine
         return REFERENCE if runs is None else str(runs.name)
 
@@ -158,46 +162,35 @@ class Session:
         """The split operators of the model."""
         return self._program.sites
 
-    def engine_of(self, site: Site) -> str:
-        """Return who evaluates a split: ``"splitops"``, or the engine."""
-        engine = self.engine
-        return OWN if engine == REFERENCE or self._program.border(site) else engine
-
     def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        """Yield what the splits that the engine evaluates do on some inputs, as inference knows it.
+        """Yield the splits that the runtime runs, as inference knows them for some inputs.
 
         Args:
             inputs: arrays by input name.
         """
-        return self._program.predicted(inputs)
+        return self._program.infer_engine_splits(inputs)
 
     def describe(self) -> str:
-        """Return one line on which engine runs what, and why; after a run in this thread, what ran it."""
-        engine = self._program.engine
-        borders = [(site, reason) for site in self.sites if (reason := self._program.border(site))]
-        splits = len(self.sites)
+        """Return one sentence: the engine that runs the model, and why another one does not.
+
+        After a run, it is about the last run in this thread.
+        """
+        program, splits = self._program, len(self.sites)
         every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
-        if engine is None:
-            rejected = f", since {self._program.rejection.message}" if self._program.rejection else ""
+        failure = program.rejection if program.engine is None else program.last.failure
+        if program.engine is None or failure is not None:
+            reason = f", since {failure.message}" if failure else ""
             absent = "; no runtime is installed" if self._asked == AUTO and self._runtime is None else ""
-            return f"Runs on the reference evaluator{every}{rejected}{absent}"
-        failure = self._program.last.failure
-        if failure is not None:
-            return f"Runs on the reference evaluator{every}, since {failure.message}"
-        who = engine.name
-        count = len(self._program.rewritten)
+            return f"Runs on the reference evaluator{every}{reason}{absent}"
+        count = len(program.rewritten)
         rewritten = f"; {count_of(count, 'split')} rewritten (splitops fix shows how)" if count else ""
-        if not borders:
-            return f"Runs on {who}{every}{rewritten}"
-        reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])
-        own = f"splitops runs {len(borders)} of {count_of(splits, 'split')} ({reasons})"
-        return f"Runs on {who}; {own}{rewritten}"
+        return f"Runs on {program.engine.name}{every}{rewritten}"
 
     def __repr__(self) -> str:
         return "Session(closed)" if self._closed else f"Session({self.describe()})"
 
     def events(self) -> list[Event]:
-        """Return what every operator took in the runs so far, those of the engine too, and end the profile.
+        """Return the times of all operators in the runs so far, and end the profile.
 
         Raises:
             ModelError: the session was made without ``profile=True``, or is closed.

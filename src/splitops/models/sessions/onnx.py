@@ -1,51 +1,50 @@
-"""ONNX models on an engine: what it would not do as specified is done here."""
+"""ONNX models on an engine."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import numpy as np
 import onnx_ir as ir
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
-from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError
-from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
-from splitops.models.formats.onnx.structure import functions_of
-from splitops.models.graph.onnx import INITIALIZERS_OF_THEIR_OWN
+from splitops.errors import Where
+from splitops.models.engines.empty_tensors import make_crash_error
+from splitops.models.engines.engine import Engine, EngineError, Program
+from splitops.models.formats.onnx.structure import located_graphs, nodes_of, too_many_inlined
+from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
+from splitops.models.graph.model import NodeModel
+from splitops.models.graph.onnx import INITIALIZERS_OF_THEIR_OWN, all_nodes
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.declared import onnx_inputs
+from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model, read_to_run
-from splitops.models.running.onnx.regions import Partition
-from splitops.models.sessions.fragile import Watch, fragile_nodes, has_fragile
-from splitops.models.sessions.legality import (
+from splitops.models.sessions.crashing_ops import find_crash_risk, has_crashing_op
+from splitops.models.sessions.fallback import (
+    COUNTED,
+    REPEATING,
     Analysis,
-    Borders,
-    OwnNodes,
-    Place,
     analyse,
-    complex_values,
-    find_borders,
-    legal_model,
-    located_nodes,
-    nodes_made_of,
+    find_refusal,
+    may_not_iterate,
 )
-from splitops.models.sessions.program import SessionProgram, reject_invalid
+from splitops.models.sessions.program import Prepared, SessionProgram, reject_invalid
 from splitops.onnx.reference import node_label
+from splitops.spec.elements.types import from_onnx
 
-_ATTEMPTS: Final = 16
-"""How often a model is cut anew, each time because of another operator that a runtime lacks."""
-_LACKING: Final = "no implementation"
+_INLINE: Final = 1024
+"""Initializers of fewer bytes are written into the model that an engine is given."""
+_IN_MEMORY: Final = "weights"
+"""The file that the model names for weights that an engine is given in memory."""
 
 
 class OnnxProgram(SessionProgram):
-    """An ONNX model that is ready to run on an engine.
-
-    Attributes:
-        borders: what is evaluated here.
-        partition: the regions of the engine; None where it has the whole file.
-    """
+    """An ONNX model that is ready to run."""
 
     def __init__(
         self,
@@ -53,15 +52,13 @@ class OnnxProgram(SessionProgram):
         engine: Engine | None,
         *,
         fallback: bool,
-        max_body_runs: int | None,
+        max_iterations: int | None,
+        isolated: Callable[[], Engine],
         allow_links: bool,
     ) -> None:
-        super().__init__(engine, fallback=fallback, max_body_runs=max_body_runs)
+        super().__init__(engine, fallback=fallback, max_iterations=max_iterations, isolated=isolated)
         self._source = model
         self._allow_links = allow_links
-        self._compiled: list[Compiled] = []
-        self.partition: Partition | None = None
-        self.borders = Borders()
         proto = self._read()
         self.inputs = onnx_inputs(proto.graph)
         found = analyse(proto, self._where, engine)
@@ -70,122 +67,154 @@ class OnnxProgram(SessionProgram):
         self.outputs = tuple(value.name for value in proto.graph.output)
         if proto.ir_version < INITIALIZERS_OF_THEIR_OWN:
             self._constants = {tensor.name for tensor in proto.graph.initializer}
-        self._start(lambda engine: self._on_engine(proto, engine, found), lambda: Model(proto, self._where))
-
-    @property
-    def programs(self) -> list[Compiled]:
-        """What the engine has compiled so far."""
-        return self._compiled if self.partition is None else self.partition.programs
-
-    def close(self) -> None:
-        """Close what the engine has compiled, and drop the regions, which hold the partition in turn."""
-        super().close()
-        self._compiled.clear()
-        if self.partition is not None:
-            self.partition.regions.clear()
+        self._analysed: tuple[ModelProto, Analysis] | None = (proto, found)
+        self._start()
+        self._analysed = None
 
     def _nodes(self) -> ir.Model:
         return as_graph(self._read(), self._where)
 
-    def _undecided(self, error: EmptyTensorError) -> set[Place]:
-        names = set(error.undecided)
-        return {
-            (None, node_label(node))
-            for node in self._read().graph.node
-            if names.intersection(node.output) and names.isdisjoint(node.input)
-        }
-
-    def _prepared_anew(self, engine: Engine) -> Model:
-        proto = self._read()
-        return self._on_engine(proto, engine, analyse(proto, self._where, engine))
-
-    def _without_engine(self) -> Model:
+    def _on_reference(self) -> Model:
         return Model(self._read(), self._where)
-
-    # Reading
 
     def _read(self) -> ModelProto:
         """Read the model; large weights in other files stay there."""
         proto, self._where = read_to_run(self._source, allow_links=self._allow_links)
         return proto
 
-    # Preparing
+    def _on_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+        proto, found = self._analysed or (proto := self._read(), analyse(proto, self._where, engine))
+        runner = self._in_own_process() if guarded else engine
+        repeats = any(node.op_type in REPEATING for node in nodes_of(proto))
+        refusal, has_loops, whole = too_many_inlined(proto), False, proto
+        if self._counts and (repeats or proto.functions):
+            refusal = COUNTED
+        elif refusal is None and repeats:
+            whole = inline_functions(proto)
+            nodes = as_graph(whole, self._where)
+            refusal = find_refusal(nodes)
+            has_loops = any(may_not_iterate(node, engine.name) for node in all_nodes(nodes))
+        if refusal is not None:
+            raise EngineError(engine.name, f"is not given the model: {refusal}", self._where)
+        if engine.name == "onnxruntime" and has_crashing_op(proto):
+            risk = find_crash_risk(as_graph(proto, self._where), self._where)
+            if risk.certain:
+                raise make_crash_error(risk.certain, self._where)
+            self._preflight = partial(_reject_empty, risk.operators, self._where)
+            runner = self._in_own_process() if risk.possible else engine
+        rewritten, rules, outputs = proto, None, self.outputs
+        if found.reasons or found.fused or found.unchecked or has_loops:
+            whole = inline_functions(whole)
+            opened = NodeModel(whole, whole, self._where)
+            edited = opened.editable(name_unread=False)
+            rules = self._rewrite(edited, engine)[0].rules
+            rewritten = cast(ModelProto, opened.result(edited, changed=True))
+            outputs = tuple(value.name for value in rewritten.graph.output)
+        defaults: dict[str, Any] = {}
+        if engine.name == "openvino" and proto.ir_version >= INITIALIZERS_OF_THEIR_OWN:
+            rewritten, defaults = _without_defaults(rewritten, self._where)
+        from_file = rewritten is proto and not self._allow_links
+        if from_file and isinstance(self._source, str | os.PathLike):
+            program = Program(Path(self._source), outputs, self._where)
+        else:
+            program = make_program(rewritten, outputs, self._where)
+        inputs = Inputs([(declared.name, declared) for declared in self.inputs])
+        return self._compile(runner, replace(program, guarded=guarded), inputs, rules, defaults)
 
-    def _on_engine(self, proto: ModelProto, engine: Engine, found: Analysis) -> Model:
-        given = proto
-        if found.reasons or found.fused:
-            proto, self.rewritten, found = legal_model(proto, found, self._where, engine)
-        self.borders = find_borders(proto, found, count_bodies=self._counts)
-        self.reasons = self.borders.nodes
-        self.borders.add(self._apart, EMPTY_TENSOR)
-        if engine.name == "onnxruntime" and has_fragile(proto):
-            fragile = fragile_nodes(as_graph(proto, self._where), self._where, {})
-            self.borders.add(fragile.met, "onnxruntime.empty-tensor")
-            self.borders.guarded = fragile.perhaps
-            self._foresee = Watch(self._read, self._where, always=fragile.inside).met
-        for _ in range(_ATTEMPTS):
-            try:
-                if given is proto and not self.borders:
-                    whole = self._from_file(proto, engine)
-                    if whole is not None:
-                        return whole
-                return self._cut(proto, engine)
-            except EngineError as error:
-                if not self._learned(proto, error):
-                    raise
-        return self._cut(proto, engine)
 
-    def _learned(self, proto: ModelProto, error: EngineError) -> bool:
-        """Return whether a rejection tells of something more that is to be evaluated here."""
-        borders = self.borders
-        if error.lacks and error.node:
-            named = [place for place, _, _ in located_nodes(proto) if place[1] == error.node]
-            if borders.add(named or [(None, error.node)], _LACKING):
-                return True
-        if error.lacks and error.operator and not error.node:  # it has made it of another one
-            groups = nodes_made_of(proto, self._where, error.operator)
-            if any(borders.add(group, _LACKING) for group in groups):
-                return True
-        if error.lacks and error.operator and error.operator not in borders.operators:
-            borders.operators |= {error.operator}
-            return True
-        if not borders.values:
-            borders.values = complex_values(proto, self._where)
-            return bool(borders.values)
-        return False
-
-    def _from_file(self, proto: ModelProto, engine: Engine) -> Model | None:
-        """Let an engine read the model from its file; None where it may not, or lacks an operator."""
-        if not isinstance(self._source, str | os.PathLike) or self._allow_links:
-            return None
-        try:
-            compiled = engine.compile(Program(Path(self._source), tuple(self.outputs), self._where))
-        except EngineError as error:
-            if not error.lacks:
-                raise
-            return None
-        self._compiled = [compiled]
-        return Model(proto, self._where, foreign=compiled.run)
-
-    def _cut(self, proto: ModelProto, engine: Engine) -> Model:
-        types = types_of_values(proto, self._where) if self.borders else _declared(proto)
-        partition = Partition(
-            engine,
-            OwnNodes(self.borders, proto),
-            types,
-            functions_of(proto),
-            proto.ir_version,
-            self.borders.guarded,
-        )
-        model = Model(proto, self._where, partition)
-        self.partition = partition
+def inline_functions(model: ModelProto) -> ModelProto:
+    """Return a model with its functions in the place of their calls."""
+    if not model.functions:
         return model
+    from onnx.inliner import inline_local_functions
+
+    return inline_local_functions(model)
 
 
-def _declared(proto: ModelProto) -> dict[tuple[str | None, str], Any]:
-    """Return the types that the main graph declares of its ends."""
-    return {
-        (None, value.name): value.type
-        for value in (*proto.graph.input, *proto.graph.output)
-        if value.HasField("type")
-    }
+def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
+    """Return an error if an input is empty, so that an operator may crash on it."""
+    if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
+        return make_crash_error(operators, where)
+    return None
+
+
+def _without_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:
+    """Return a model without defaults of inputs, which OpenVINO takes for constants, and the defaults."""
+    inputs = {value.name for value in proto.graph.input}
+    defaults = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name in inputs}
+    if not defaults:
+        return proto, {}
+    made = ModelProto()
+    made.CopyFrom(proto)
+    kept = [tensor for tensor in made.graph.initializer if tensor.name not in defaults]
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(kept)
+    return made, {name: tensor_array(tensor, where) for name, tensor in defaults.items()}
+
+
+# What an engine is given of a model in memory
+
+
+def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> Program:
+    """Return a model as an engine is given it: large weights stay where they are, in memory or in a file."""
+    made = ModelProto(ir_version=max(proto.ir_version, 8), opset_import=proto.opset_import)
+    made.functions.extend(proto.functions)
+    made.graph.name = proto.graph.name
+    for field in ("node", "input", "output", "value_info", "sparse_initializer", "quantization_annotation"):
+        getattr(made.graph, field).extend(getattr(proto.graph, field))
+    made.metadata_props.extend(proto.metadata_props)
+    for _, graph in located_graphs(made):
+        _name_nodes(graph.node)
+    for function in made.functions:
+        _name_nodes(function.node)
+    weights, folder = _add_initializers(proto, made, where)
+    return Program(made.SerializeToString(), outputs, where, weights, folder=folder)
+
+
+def _name_nodes(nodes: Any) -> None:
+    """Name nodes as our messages name them, so that a runtime's messages do."""
+    for node in nodes:
+        node.name = node_label(node)
+
+
+def _add_initializers(proto: ModelProto, made: ModelProto, where: Where) -> tuple[dict[str, Any], str | None]:
+    """Add initializers, large ones without their data; return these, and the folder of external ones."""
+    weights: dict[str, Any] = {}
+    folder: str | None = None
+    inputs = {value.name for value in proto.graph.input}
+    for tensor in proto.graph.initializer:
+        declared: TensorProto = made.graph.initializer.add()
+        if is_external(tensor):
+            place = _file_of(tensor, where)
+            if place is not None and folder in (None, place[0]):
+                folder, location = place
+                declared.CopyFrom(tensor)
+                for entry in declared.external_data:
+                    if entry.key == "location":
+                        entry.value = location
+                continue
+        elif not _is_large(tensor) or tensor.name in inputs:
+            declared.CopyFrom(tensor)
+            continue
+        array = tensor_array(tensor, where)
+        weights[tensor.name] = array
+        declared.name, declared.data_type = tensor.name, tensor.data_type
+        declared.dims.extend(tensor.dims)
+        declared.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", _IN_MEMORY), ("offset", 0), ("length", array.nbytes)):
+            declared.external_data.add(key=key, value=str(value))
+    return weights, folder
+
+
+def _file_of(tensor: TensorProto, where: Where) -> tuple[str, str] | None:
+    """Return the folder of external data and its place there, or None if a link may lead out of it."""
+    external_extent(tensor, where, None)
+    location = next(entry.value for entry in tensor.external_data if entry.key == "location")
+    folder, inner = folder_of(location)
+    return None if folder is None or folder.allow_links else (str(folder.path), inner)
+
+
+def _is_large(tensor: TensorProto) -> bool:
+    kind = from_onnx(tensor.data_type)
+    packed = kind is None or kind.packed or kind.bits == 0
+    return not packed and tensor.HasField("raw_data") and tensor.ByteSize() >= _INLINE

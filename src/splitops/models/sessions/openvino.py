@@ -1,48 +1,35 @@
-"""OpenVINO IR on OpenVINO: what it would not do as specified is done here."""
+"""OpenVINO IR on OpenVINO."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
-from typing import Final
+from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import Where
-from splitops.models.check.targets import Target
-from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
-from splitops.models.engines.engine import Compiled, Engine, EngineError
-from splitops.models.fix import FixStatus
-from splitops.models.fix.models import look_at
-from splitops.models.fix.rounds import Round, fix_splits
+from splitops.models.convert.openvino_to_onnx import convert_for_evaluator
+from splitops.models.engines.engine import Engine, EngineError, Program
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
-from splitops.models.formats.openvino.model import Endpoint, Layer
-from splitops.models.graph.fusions import may_be_fused_in
-from splitops.models.graph.onnx import all_graphs, known, note
+from splitops.models.formats.openvino.model import Edge, Endpoint, Layer, Port, anonymous
+from splitops.models.formats.openvino.port_maps import read_loop
+from splitops.models.formats.openvino.splits import is_misspelt
+from splitops.models.formats.openvino.writer import to_bytes
+from splitops.models.graph.onnx import all_nodes, note
 from splitops.models.graph.openvino import from_nodes, layer_of, port_of, to_nodes
 from splitops.models.graph.sites import is_split, split_sites
 from splitops.models.infer.layers import known_before
-from splitops.models.known import Tensor
-from splitops.models.movers import mover_of
 from splitops.models.running.declared import openvino_inputs
-from splitops.models.running.openvino.bodies import holds_split
-from splitops.models.running.openvino.evaluator import Prepared, is_evaluated, needed_layers
-from splitops.models.running.openvino.foreign import Settled, Sizes
-from splitops.models.sessions.legality import Place, known_sizes, looked_at, place_of
-from splitops.models.sessions.program import SessionProgram, reject_invalid
-from splitops.spec.operators import FAMILY
-
-_UNDECIDED: Final = "sizes that a run decides"
-_NARROWED: Final = ("int64", "uint64", "float64")
-_ATTEMPTS: Final = 8
-"""How often a model is prepared anew, each time without other layers that give or read empty tensors."""
+from splitops.models.running.inputs import Inputs
+from splitops.models.running.onnx.model import Model
+from splitops.models.sessions.fallback import COUNTED, REPEATING, find_refusal, key_of, known_sizes
+from splitops.models.sessions.program import Prepared, SessionProgram, reject_invalid
 
 
 class OpenVINOIRProgram(SessionProgram):
-    """A model of OpenVINO IR that is ready to run on OpenVINO."""
+    """A model of OpenVINO IR that is ready to run."""
 
     def __init__(
         self,
@@ -50,80 +37,71 @@ class OpenVINOIRProgram(SessionProgram):
         engine: Engine | None,
         *,
         fallback: bool,
-        max_body_runs: int | None,
+        max_iterations: int | None,
+        isolated: Callable[[], Engine],
         allow_links: bool,
     ) -> None:
-        super().__init__(engine, fallback=fallback, max_body_runs=max_body_runs)
+        super().__init__(engine, fallback=fallback, max_iterations=max_iterations, isolated=isolated)
         self._model = opened(model, allow_links=allow_links)
         self._where = Where(model=self._model.file)
         nodes = to_nodes(self._model)
         inputs = _note_ends(nodes, self._where)
         sites = list(split_sites(nodes, self._where))
-        needed = needed_layers(self._model.graph)
+        needed = self._model.graph.needed
         reject_invalid((site for site in sites if layer_of(site.node).id in needed), inputs)
         self.sites = tuple(replace(site, node=None) for site in sites)
         self.inputs = openvino_inputs(self._model, self._where)
         self.outputs = output_names(self._model)
-        self.reasons = {place_of(site): "it is in a body" for site in sites if site.where.graph is not None}
-        self._start(lambda engine: self._on_engine(engine, nodes), self._without_engine)
-
-    @property
-    def programs(self) -> list[Compiled]:
-        """What OpenVINO has compiled so far."""
-        assert isinstance(self._prepared, Prepared)
-        return self._prepared.programs
+        self._start()
 
     def _nodes(self) -> ir.Model:
         return to_nodes(self._model)
 
-    def _undecided(self, error: EmptyTensorError) -> set[Place]:
-        return {(None, layer.name) for layer in self._look.model.graph.layers if layer.name in error.layers}
+    def _on_reference(self) -> Prepared:
+        source = self._model.with_graph(self._model.graph.without_unused())
+        proto = convert_for_evaluator(source, self._where)
+        named = [(f"input{at}", spec) for at, spec in enumerate(self.inputs)]
+        return Model(proto, self._where, Inputs(named), self.outputs)
 
-    def _without_engine(self) -> Prepared:
-        return Prepared(self._model)
+    def _on_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+        source = self._model.with_graph(self._model.graph.without_unused())
+        nodes = to_nodes(source)
+        repeats = any(node.op_type in REPEATING for node in all_nodes(nodes))
+        refusal = COUNTED if self._counts and repeats else find_refusal(nodes)
+        for layer in (layer for _, graph in source.graphs() for layer in graph.layers):
+            if layer.type == "TensorIterator" and not _reads_parts(layer):
+                refusal = f"{layer} reads no part of what it slices, and OpenVINO would run it once"
+            if layer.type == "Parameter" and layer.takes_any_type:
+                refusal = f"{layer} has no element type"
+            if is_misspelt(layer):
+                refusal = f"{layer} is a split only to OpenVINO, which would run it unchecked"
+        if refusal is not None:
+            raise EngineError(engine.name, f"is not given the model: {refusal}", self._where)
+        checks, sites = self._rewrite(nodes, engine)
+        given = from_nodes(nodes)
+        document, weights = to_bytes(_with_result(given, checks.numbers))
+        needed = {path: graph.needed for path, graph in given.graphs()}
+        settled = [
+            (key_of(site)[1] or "", sizes)
+            for site in sites
+            if layer_of(site.node).id in needed[site.where.graph] and (sizes := known_sizes(site))
+        ]
+        program = Program(
+            document,
+            (*self.outputs, *(["checks"] if checks.numbers is not None else [])),
+            self._where,
+            binary=np.frombuffer(weights, np.uint8),
+            sizes=settled,
+            guarded=guarded,
+        )
+        runner = self._in_own_process() if guarded else engine
+        return self._compile(runner, program, Inputs(list(enumerate(self.inputs))), checks.rules)
 
-    def _on_engine(self, engine: Engine, nodes: ir.Model) -> Prepared:
-        targets = (Target.load(engine.name),)
-        first = look_at(nodes, self._where, targets)
-        self._look = look = _Look.at(self._model, nodes, first, engine)
-        if look.reasons or look.fused:
-            looks = chain([first], iter(partial(look_at, nodes, self._where, targets), None))
-            reports, last = fix_splits(partial(next, looks), targets, None)
-            rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
-            places = set(map(place_of, rewritten))
-            # A split that a run may find invalid is not rewritten: its broken rule would go unseen.
-            if places and places.isdisjoint(look.unsettled) and not any(path for path, _ in places):
-                self._look, self.rewritten = _Look.at(from_nodes(nodes), nodes, last, engine), rewritten
-        if self._look.rejected:
-            raise EngineError("openvino", f"is not given {self._look.rejected}", self._where)
-        self._apart |= {(None, name) for name in self._look.empty} | self._look.fused
-        for _ in range(_ATTEMPTS):
-            try:
-                return self._prepared_anew(engine)
-            except EmptyTensorError as error:  # OpenVINO knows more shapes than we do
-                undecided = self._undecided(error)
-                if undecided <= self._apart:
-                    raise
-                self._apart |= undecided
-        return self._prepared_anew(engine)
 
-    def _prepared_anew(self, engine: Engine) -> Prepared:
-        """Prepare the model, of which OpenVINO is not given some layers together with others."""
-        look, apart = self._look, self._apart
-        inside = {place: text for place, text in self.reasons.items() if place[0] is not None}
-        self.reasons = {**inside, **dict.fromkeys(look.splits & apart, EMPTY_TENSOR), **look.reasons}
-
-        def is_own(layer: Layer) -> bool:
-            place = (None, layer.name)
-            if layer.type in ("Parameter", "Const", "Result") or place in apart:
-                return True
-            if layer.type in FAMILY["openvino"]:
-                return place in look.reasons
-            if holds_split(layer) or (layer.bodies and (self._counts or layer.type == "Loop")):
-                return is_evaluated(layer)
-            return _is_narrowed(layer, look.values)
-
-        return Prepared(look.model, engine, is_own, Settled(look.values, look.sizes))
+def _reads_parts(iterator: Layer) -> bool:
+    ports = read_loop(iterator, iterator.where)
+    sliced = {entry.inner for entry in ports.inputs if entry.slicing is not None}
+    return any(edge.source.layer in sliced for edge in ports.body.edges)
 
 
 def _note_ends(model: ir.Model, where: Where) -> set[str]:
@@ -138,85 +116,17 @@ def _note_ends(model: ir.Model, where: Where) -> set[str]:
     return parameters
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What is known of a model, and which splits of its main graph are not left to OpenVINO.
+def _with_result(model: OpenVINOModel, numbers: ir.Value | None) -> OpenVINOModel:
+    """Return a model that also returns a value, after its own outputs; no tensor has a name.
 
-    Attributes:
-        model: the model.
-        splits: the splits of the main graph.
-        reasons: why some of them are done here.
-        unsettled: those that a run may find invalid.
-        values: what is known of each output port of the main graph.
-        sizes: the parts of the splits that are known, by the ids of their layers.
-        empty: the names of the layers that give or read a tensor without elements.
-        fused: layers that are evaluated here, so that OpenVINO does not fuse them.
-        rejected: what OpenVINO would fuse in a body, in words; empty where there is nothing.
+    The names of tensors may repeat.
     """
-
-    model: OpenVINOModel
-    splits: frozenset[Place]
-    reasons: Mapping[Place, str]
-    unsettled: frozenset[Place]
-    values: Mapping[Endpoint, Tensor]
-    sizes: Mapping[int, Sizes]
-    empty: frozenset[str]
-    fused: frozenset[Place]
-    rejected: str
-
-    @classmethod
-    def at(cls, model: OpenVINOModel, nodes: ir.Model, seen: Round, engine: Engine) -> _Look:
-        """Look at a model that a round of fixes has seen."""
-        sites = [site for calls in seen.calls.values() for site in calls]
-        editor = seen.forms.editor if may_be_fused_in(nodes, known) else None
-        outside = {layer_of(site.node).id: site for site in sites if site.where.graph is None}
-        splits = frozenset(map(place_of, outside.values()))
-        found = looked_at(list(outside.values()), seen.surroundings, editor, engine, splits)
-        sizes = {id_: known_sizes(site) for id_, site in outside.items()}
-        undecided = {place_of(site): _UNDECIDED for id_, site in outside.items() if sizes[id_] is None}
-        values = {
-            Endpoint(layer_of(node).id, port_of(value).id): what
-            for node in nodes.graph
-            for value in node.outputs
-            if isinstance(what := known(value), Tensor)
-        }
-        return cls(
-            model,
-            splits,
-            {**undecided, **found.reasons},
-            splits - found.settled,
-            values,
-            {id_: parts for id_, parts in sizes.items() if parts is not None},
-            frozenset(_around_empty_tensors(nodes)),
-            frozenset(found.fused),
-            next((text for place, text in found.fused.items() if place[0] is not None), ""),
-        )
-
-
-def _around_empty_tensors(nodes: ir.Model) -> Iterator[str]:
-    """Yield the names of the layers that give or read a tensor without elements, in their bodies too."""
-    holders = [node.name or "" for node in nodes.graph if node.attributes]
-    for path, graph in all_graphs(nodes):
-        for value in (value for node in graph for value in node.outputs):
-            what, maker = known(value), value.producer()
-            if not isinstance(what, Tensor) or what.shape is None or 0 not in what.shape or maker is None:
-                continue
-            readers = [layer_of(use.node) for use in value.uses()]
-            if path is not None:
-                yield from (name for name in holders if path.startswith(f"{name}/"))
-            elif len(what.shape) == 1 and what.value is not None:  # of sizes or axes
-                yield from (reader.name for reader in readers if not takes_empty_list(reader.type))
-            else:
-                yield from (layer.name for layer in (layer_of(maker), *readers))
-
-
-def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:
-    """Return whether a data mover has 64-bit numbers that are not sizes, which OpenVINO would narrow."""
-    mover = mover_of(layer)
-    if mover is None or mover.evaluate is None:
-        return False
-    for port in layer.outputs:
-        known = values.get(Endpoint(layer.id, port.id), Tensor())
-        if known.type is not None and known.type.name in _NARROWED and known.value is None:
-            return True
-    return False
+    graph, layers, edges = model.graph, [*map(anonymous, model.graph.layers)], [*model.graph.edges]
+    node = None if numbers is None else numbers.producer()
+    if numbers is not None and node is not None:
+        result = Layer(max(graph.by_id) + 1, "checks", "Result", "opset1", inputs=(Port(0, "I64"),))
+        layers.append(result)
+        edges.append(Edge(Endpoint(layer_of(node).id, port_of(numbers).id), Endpoint(result.id, 0)))
+    ordered = sorted(layers, key=lambda layer: layer.type == "Result")
+    made = replace(graph, layers=tuple(ordered), edges=tuple(edges))
+    return replace(model, version=max(model.version, 11)).with_graph(made)

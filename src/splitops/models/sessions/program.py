@@ -1,4 +1,4 @@
-"""A model that is ready to run on an engine, and what is done where the engine fails."""
+"""A model that is ready to run: whole on one engine, and on the reference whatever that engine cannot run."""
 
 from __future__ import annotations
 
@@ -6,122 +6,269 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
+import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import RuleError, SplitError, Where
-from splitops.models.engines.emptiness import EmptyTensorError
-from splitops.models.engines.engine import Compiled, Engine, EngineError
-from splitops.models.fix import SplitReport
-from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.check.targets import Target
+from splitops.models.engines.empty_tensors import EmptyTensorError
+from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
+from splitops.models.fix import FixStatus, SplitReport
+from splitops.models.fix.models import look_at
+from splitops.models.fix.rounds import Round, fix_splits
+from splitops.models.graph.fusions import may_be_fused_in
+from splitops.models.graph.onnx import all_nodes, known
+from splitops.models.graph.openvino import source_of
 from splitops.models.running.declared import Declared
-from splitops.models.sessions.legality import Place, place_of
-from splitops.models.sessions.predicted import predict
+from splitops.models.running.inputs import Inputs
+from splitops.models.running.iterations import MAX_ITERATIONS
+from splitops.models.sessions.checks import Checks, Rules
+from splitops.models.sessions.fallback import (
+    Analysis,
+    analyse_splits,
+    fits_32_bits,
+    forget_shapes,
+    key_of,
+    may_not_iterate,
+    needs_check,
+    raise_limit,
+)
+from splitops.models.sessions.inferred_splits import infer_splits
 from splitops.models.sites import Origin, Site
 from splitops.spec.operators import FAMILY
 from splitops.splitting.binding import Fact
 
 
+class CheckError(EngineError):
+    """A check in the graph is false: the results of the engine do not count."""
+
+
 class _LastRun(threading.local):
-    """What is remembered of the last run, for each thread.
+    """The last run of each thread.
 
     Attributes:
-        failure: at what the engine failed, which was evaluated here then.
+        failure: why the engine did not run it, so that the reference did.
     """
 
     failure: EngineError | None = None
 
 
-class _Prepared(Protocol):
-    def run(self, inputs: Mapping[str, Any], *, max_body_runs: int) -> dict[str, Any]: ...
+class Prepared(Protocol):
+    """A model that can be run."""
+
+    def run(self, inputs: Mapping[str, Any], *, max_iterations: int) -> dict[str, Any]:
+        """Run the model."""
+
+
+@dataclass(frozen=True)
+class EngineModel:
+    """A whole model on an engine.
+
+    Attributes:
+        inputs: the inputs, by what the engine knows them by.
+        outputs: the names of the outputs; the engine returns the numbers of the checks after them.
+        compiled: the model on the engine.
+        where: the place of the model.
+        engine: the name of the engine.
+        defaults: values of inputs that the caller may leave out, if the engine has no defaults.
+        rules: what is checked after each run, if anything is.
+    """
+
+    inputs: Inputs[Any]
+    outputs: Sequence[str]
+    compiled: Compiled
+    where: Where
+    engine: str
+    defaults: Mapping[str, Any]
+    rules: Rules | None
+
+    def run(self, inputs: Mapping[str, Any], *, max_iterations: int = MAX_ITERATIONS) -> dict[str, Any]:
+        """Run the model.
+
+        Raises:
+            CheckError: a split would be invalid, or a value would not keep its bits.
+            EngineError: the engine fails.
+        """
+        feeds = {**self.defaults, **self.inputs.check(inputs, self.where)}
+        if self.engine == "openvino":
+            self._check_narrowing(feeds)
+        found = self.compiled.run(feeds)
+        if self.rules is not None and not self.rules.hold(found[-1]):
+            problem = "would run a split that is not valid, or a loop without iterations"
+            raise CheckError(self.engine, problem, self.where)
+        return dict(zip(self.outputs, found, strict=False))
+
+    def _check_narrowing(self, feeds: Mapping[Any, Any]) -> None:
+        """Check that 64-bit inputs keep their values in the 32 bits in which OpenVINO's CPU computes."""
+        if not all(fits_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
+            problem = "computes in 32 bits, which an input does not fit [openvino.narrowed-values]"
+            raise CheckError(self.engine, problem, self.where)
 
 
 class SessionProgram(ABC):
-    """A model that is ready to run on an engine. What the engine fails at may be evaluated here.
+    """A model that is ready to run on an engine, or on the reference.
 
     Attributes:
-        engine: who runs it; None evaluates all of it here.
-        rejection: why the engine that was asked for does not.
-        last: what the last run of a thread needed.
+        engine: the engine; None is the reference.
+        rejection: why the requested engine does not run the model.
+        last: the last run of a thread.
         inputs, outputs, sites: what the model declares.
-        reasons: why nodes are evaluated here and not by the engine.
         rewritten: the splits that the engine is given in another form.
     """
 
     inputs: Sequence[Declared]
-    outputs: Sequence[str]
+    outputs: tuple[str, ...]
     sites: tuple[Site, ...]
     _where: Where
 
-    def __init__(self, engine: Engine | None, *, fallback: bool, max_body_runs: int | None) -> None:
+    def __init__(
+        self,
+        engine: Engine | None,
+        *,
+        fallback: bool,
+        max_iterations: int | None,
+        isolated: Callable[[], Engine],
+    ) -> None:
         self.engine = engine
         self.rejection: EngineError | None = None
         self.last = _LastRun()
         self.rewritten: tuple[SplitReport, ...] = ()
-        self.reasons: Mapping[Place, str] = {}
+        self.programs: list[Compiled] = []
         self._fallback = fallback
-        self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
-        self._counts = max_body_runs is not None
+        self._limit = MAX_ITERATIONS if max_iterations is None else max_iterations
+        self._counts = max_iterations is not None
+        self._isolated = isolated
+        self._child: Engine | None = None
         self._lock = threading.Lock()
-        self._apart: set[Place] = set()  # what is run before others, as what it gives tells
-        self._here: _Prepared | None = None
-        self._constants: AbstractSet[str] = frozenset()  # inputs that the engine has taken for constants
-        self._foresee: Callable[[Mapping[str, Any]], EngineError | None] | None = None
+        self._reference: Prepared | None = None
+        self._in_child: Prepared | EngineError | None = None
+        self._constants: AbstractSet[str] = frozenset()  # inputs that the engine takes for constants
+        self._preflight: Callable[[Mapping[str, Any]], EngineError | None] | None = None
 
-    def _start(self, on_engine: Callable[[Engine], _Prepared], here: Callable[[], _Prepared]) -> None:
-        """Prepare the model for the engine, or to be evaluated here."""
+    def _start(self) -> None:
+        """Prepare the model for the engine, or else for the reference."""
         if self.engine is not None:
             try:
-                self._prepared = on_engine(self.engine)
+                self._prepared = self._prepare(self.engine)
             except EngineError as error:
                 if not (self._fallback or isinstance(error, EmptyTensorError)):
-                    raise
+                    problem = error.message.removeprefix(f"{error.engine} ")
+                    hint = f"{problem[:300]}; engine='auto' uses another engine"
+                    raise EngineError(
+                        error.engine, hint, error.where, node=error.node, operator=error.operator
+                    ) from error
                 self.rejection, self.engine = error, None
         if self.engine is None:
-            self._prepared = self._here = here()
+            self._prepared = self._reference = self._on_reference()
+
+    def _prepare(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+        try:
+            return self._on_engine(engine, guarded=guarded)
+        except EngineError:
+            raise
+        except SplitError as error:
+            problem = f"is not given the model: {error.message}"
+            raise EngineError(engine.name, problem, self._where, node=error.where.node) from error
+
+    def _rewrite(self, nodes: ir.Model, engine: Engine) -> tuple[Checks, list[Site]]:
+        """Rewrite the splits of a model for an engine, and add the checks.
+
+        Returns:
+            The checks, and the splits as they are now.
+
+        Raises:
+            EngineError: a limit is left.
+            ModelError: what has to be checked is in a body.
+        """
+        target, is_ir = Target.load(engine.name), source_of(nodes) is not None
+        loops = [node for node in all_nodes(nodes) if may_not_iterate(node, engine.name)]
+        declared = {} if is_ir else forget_shapes(nodes)
+        look = partial(look_at, nodes, self._where, (target,))
+        first = look()
+        checks = Checks(first.forms.editor)
+        found = _analyse(first, nodes, engine)
+        checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
+        for node, (site, *_) in first.calls.items():
+            rewritten = key_of(site) in found.reasons
+            if site.binding is not None and site.binding.axis is not None and needs_check(site, found):
+                checks.add_split(node, site, safe=is_ir or not (checks_lengths or rewritten))
+        for loop in loops:
+            if may_not_iterate(loop, engine.name):  # with all that is known of its inputs
+                checks.add_loop(loop, endless=is_ir)
+        checks.join()
+        looks = chain([first], iter(look, None))
+        reports, last = fix_splits(partial(next, looks), (target,), None, repair=False)
+        left = _analyse(last, nodes, engine)
+        raise_limit(left, engine, self._where)
+        for value, shape in declared.items():
+            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs those of bodies
+                value.shape = shape
+        self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
+        return checks, list(left.sites)
+
+    def _compile(
+        self,
+        engine: Engine,
+        program: Program,
+        inputs: Inputs[Any],
+        rules: Rules | None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> EngineModel:
+        compiled = engine.compile(program)
+        self.programs.append(compiled)
+        return EngineModel(inputs, self.outputs, compiled, self._where, engine.name, defaults or {}, rules)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model; see :meth:`Session.run`."""
         self.last.failure = None
         replaced = isinstance(inputs, Mapping) and not self._constants.isdisjoint(inputs)
         if self.engine is None or replaced:
-            return self._by_reference().run(inputs, max_body_runs=self._most)
-        foreseen = None if self._foresee is None else self._foresee(inputs)
-        if foreseen is not None:
-            return self._rescued(inputs, foreseen)
-        while True:
-            prepared = self._prepared
-            try:
-                return prepared.run(inputs, max_body_runs=self._most)
-            except EngineError as error:
-                if not self._set_apart(prepared, error):
-                    return self._rescued(inputs, error)
+            return self._by_reference().run(inputs, max_iterations=self._limit)
+        early = None if self._preflight is None else self._preflight(inputs)
+        if early is not None:
+            return self._fall_back(inputs, early)
+        try:
+            return self._prepared.run(inputs, max_iterations=self._limit)
+        except EngineError as error:
+            if not (isinstance(error, EmptyTensorError) and error.unresolved):
+                return self._fall_back(inputs, error)
+        try:
+            return self._guarded().run(inputs, max_iterations=self._limit)
+        except EngineError as error:
+            return self._fall_back(inputs, error)
 
-    def _set_apart(self, prepared: _Prepared, error: EngineError) -> bool:
-        """Prepare the model anew where other nodes are to be run first; return whether that is done."""
-        if not (isinstance(error, EmptyTensorError) and error.undecided):
-            return False
-        with self._lock:
-            assert self.engine is not None
-            if self._prepared is prepared:  # else another thread has done it
-                found = self._undecided(error)
-                if found <= self._apart:
-                    return False
-                self._apart |= found
-                self._prepared = self._prepared_anew(self.engine)
-        return True
+    def _guarded(self) -> Prepared:
+        """Return the model in a process of its own, prepared once.
 
-    def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
-        """Evaluate here what an engine fails at: that knows which rule is broken, or does it right.
-
-        The error is raised where the run here fails too, or is not asked for.
+        Raises:
+            EngineError: the engine is not given the model.
         """
-        if not (self._fallback or isinstance(error, EmptyTensorError) or error.operator in FAMILY[""]):
+        with self._lock:
+            if self._in_child is None:
+                try:
+                    assert self.engine is not None
+                    self._in_child = self._prepare(self.engine, guarded=True)
+                except EngineError as error:
+                    self._in_child = error
+        if isinstance(self._in_child, EngineError):
+            raise self._in_child
+        return self._in_child
+
+    def _fall_back(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
+        """Run on the reference what an engine fails at: it knows which rule is broken, or the right result.
+
+        The error is raised if the reference fails too, or if a named engine does not fail at a split.
+        """
+        of_split = isinstance(error, EmptyTensorError | CheckError) or error.operator in FAMILY[""]
+        if not (self._fallback or of_split or self._is_child(error)):
             raise error
         try:
-            found = self._by_reference().run(inputs, max_body_runs=self._most)
+            found = self._by_reference().run(inputs, max_iterations=self._limit)
         except RuleError:
             raise
         except SplitError:
@@ -129,48 +276,56 @@ class SessionProgram(ABC):
         self.last.failure = error
         return found
 
-    def _by_reference(self) -> _Prepared:
+    def _is_child(self, error: EngineError) -> bool:
+        """Return whether a model ended the process that it was given since it might."""
+        return self._child is not None and "has ended its process" in error.message
+
+    def _by_reference(self) -> Prepared:
         with self._lock:
-            self._here = self._here or self._without_engine()
-            return self._here
+            self._reference = self._reference or self._on_reference()
+            return self._reference
 
-    def predicted(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
-        """Yield what inference knows of the splits that the engine evaluates, on some inputs."""
+    def _in_own_process(self) -> Engine:
+        """Return the engine in a process of its own, which a model may end."""
+        if self._child is None:
+            self._child = self._isolated()
+        return self._child
+
+    def infer_engine_splits(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+        """Yield the inferred splits that the engine runs, for some inputs."""
         if self.engine is not None and self.last.failure is None:
-            found = predict(self._nodes(), self._where, inputs)
-            yield from (site for site in found if self.border(site) is None)
-
-    def border(self, site: Site) -> str | None:
-        """Return why a split node is evaluated here and not by the engine; None where it is not."""
-        return self.reasons.get(place_of(site))
+            yield from infer_splits(self._nodes(), self._where, inputs)
 
     def close(self) -> None:
         """Close what the engine has compiled."""
         for program in self.programs:
             program.close()
+        self.programs.clear()
+        if self._child is not None:
+            self._child.close()
 
     # What depends on the format
 
-    @property
     @abstractmethod
-    def programs(self) -> Sequence[Compiled]:
-        """What the engine has compiled so far."""
+    def _on_reference(self) -> Prepared:
+        """Prepare the model for the reference."""
 
     @abstractmethod
-    def _without_engine(self) -> _Prepared:
-        """Prepare the model to be evaluated here."""
+    def _on_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+        """Prepare the model for an engine; a :class:`SplitError` says why it is not given the model.
 
-    @abstractmethod
-    def _prepared_anew(self, engine: Engine) -> _Prepared:
-        """Prepare the model for the engine once more, with what is to be apart now."""
-
-    @abstractmethod
-    def _undecided(self, error: EmptyTensorError) -> set[Place]:
-        """Return what an error names of which only a run tells whether it gives empty tensors."""
+        If it is guarded, it runs in a process of its own, with the sizes of what values may make empty.
+        """
 
     @abstractmethod
     def _nodes(self) -> ir.Model:
         """Return the model as nodes, for reading."""
+
+
+def _analyse(seen: Round, nodes: ir.Model, engine: Engine) -> Analysis:
+    sites = [site for calls in seen.calls.values() for site in calls]
+    editor = seen.forms.editor if may_be_fused_in(nodes, known) else None
+    return analyse_splits(sites, seen.surroundings, editor, engine)
 
 
 def reject_invalid(sites: Iterable[Site], inputs: Collection[str]) -> None:

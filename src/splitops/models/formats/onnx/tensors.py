@@ -146,8 +146,8 @@ def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = 
     elif tensor.HasField("raw_data"):
         data = tensor.raw_data
     else:
-        return _converted(tensor, where)
-    array = unpack(data, element_type, tensor.dims)
+        data = None
+    array = _converted(tensor, where) if data is None else unpack(data, element_type, tensor.dims)
     array.flags.writeable = False
     return array
 

@@ -236,6 +236,25 @@ class Graph:
             found.setdefault(edge.source, []).append(edge.target)
         return {source: tuple(targets) for source, targets in found.items()}
 
+    @cached_property
+    def needed(self) -> frozenset[int]:
+        """The ids of the layers that a Result depends on."""
+        needed: set[int] = set()
+        stack = [layer.id for layer in self.layers_of_type("Result")]
+        while stack:
+            id_ = stack.pop()
+            if id_ not in needed:
+                needed.add(id_)
+                stack += [source.layer for source in self.sources(self.by_id[id_])]
+        return frozenset(needed)
+
+    def without_unused(self) -> Graph:
+        """Return the graph without the layers that no Result depends on, but with all Parameters."""
+        kept = self.needed | {layer.id for layer in self.layers_of_type("Parameter")}
+        layers = tuple(layer for layer in self.layers if layer.id in kept)
+        edges = tuple(edge for edge in self.edges if edge.target.layer in kept)
+        return replace(self, layers=layers, edges=edges)
+
     def sources(self, layer: Layer) -> tuple[Endpoint, ...]:
         """Return the output ports that feed a layer, in the order of its input ports."""
         return tuple(self.producers[Endpoint(layer.id, port.id)] for port in layer.inputs)
@@ -314,6 +333,13 @@ class Graph:
 
 _PORTS_OF: Final = {"Parameter": (0, 1), "Const": (0, 1), "Result": (1, 0)}
 """The numbers of input and output ports of the layers that make a graph."""
+
+
+def anonymous(layer: Layer) -> Layer:
+    """Return a layer without tensor names, which may repeat in a file."""
+    ports = tuple(replace(port, names=()) for port in layer.outputs)
+    kept = {name: text for name, text in layer.attributes.items() if name != "output_names"}
+    return replace(layer, outputs=ports, attributes=kept)
 
 
 def _input_names(layer: Layer) -> set[str]:

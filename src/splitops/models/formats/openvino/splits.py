@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.shapes import parse_integer
-from splitops.spec.operators import OperatorSchema, schema
+from splitops.spec.operators import FAMILY, OperatorSchema, schema
+
+_NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
 
 
 def operation_set(version: str) -> int | None:
@@ -34,3 +37,15 @@ def split_attributes(layer: Layer, row: OperatorSchema, where: Where) -> dict[st
         for name, value in text.items()
         if value is not None
     }
+
+
+def is_split_layer(layer: Layer) -> bool:
+    """Return whether a layer, or one in its bodies, is a split; OpenVINO ignores the case of names."""
+    return layer.type.casefold() in _NAMES or any(
+        is_split_layer(inner) for _, body in layer.bodies for inner in body.layers
+    )
+
+
+def is_misspelt(layer: Layer) -> bool:
+    """Return whether only OpenVINO takes a layer for a split: it ignores the case of names."""
+    return layer.type.casefold() in _NAMES and layer.type not in FAMILY["openvino"]

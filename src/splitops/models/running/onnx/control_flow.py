@@ -18,26 +18,28 @@ from onnx import NodeProto, TypeProto
 from onnx.reference.op_run import OpRun
 
 from splitops.errors import ModelError
-from splitops.models.running.bodies import BodyRuns
+from splitops.models.running.iterations import IterationBudget
+from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import from_onnx
 
-_BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
-"""Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
+_MEMORY: Final = read_memory_limit()
+_BUDGET: Final[ContextVar[IterationBudget | None]] = ContextVar("iterations", default=None)
+"""The budget of the run. Evaluators are reused between runs and do not know it."""
 
 
 @contextmanager
-def limited_body_runs(most: int | None = None) -> Iterator[BodyRuns]:
-    """Bound how often bodies run inside the block; None keeps the bound around it, if there is one."""
-    known = _BODY_RUNS.get()
-    if most is None and known is not None:
+def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
+    """Limit the iterations of loops inside the block, or keep the limit around it if ``limit`` is None."""
+    known = _BUDGET.get()
+    if limit is None and known is not None:
         yield known
         return
-    runs = BodyRuns() if most is None else BodyRuns(most)
-    token = _BODY_RUNS.set(runs)
+    budget = IterationBudget() if limit is None else IterationBudget(limit)
+    token = _BUDGET.set(budget)
     try:
-        yield runs
+        yield budget
     finally:
-        _BODY_RUNS.reset(token)
+        _BUDGET.reset(token)
 
 
 class Body(Protocol):
@@ -61,18 +63,18 @@ class Body(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Rounds:
+class _BodyRunner:
     """The body of an operator, with the values around it."""
 
     operator: str
     body: Body
     around: Mapping[str, Any]
     attributes: dict[str, Any] | None
-    runs: BodyRuns
+    budget: IterationBudget
 
     def one(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the body once."""
-        self.runs.count()
+        self.budget.count()
         outputs: list[Any] = self.body.run(None, self._feeds(inputs), attributes=self.attributes)
         return outputs
 
@@ -104,10 +106,10 @@ class _WithBody(OpRun):
     ) -> tuple[Any, ...]:
         """Run the operator; OpRun.run would report a TypeError of the body as one of this operator."""
         attributes = dict(linked_attributes) if linked_attributes else None
-        with limited_body_runs() as runs:
-            return self.repeat(_Rounds(self.op_type, self.body, context or {}, attributes, runs), *args)
+        with limit_iterations() as budget:
+            return self.repeat(_BodyRunner(self.op_type, self.body, context or {}, attributes, budget), *args)
 
-    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body as often as the operator says."""
         raise NotImplementedError
 
@@ -123,13 +125,20 @@ class _WithBody(OpRun):
             )
         return rest
 
+    def keep(self, scans: Sequence[list[Any]], values: Sequence[Any]) -> None:
+        """Keep what an iteration gives, unless all that is kept is larger than the memory."""
+        for scan, value in zip(scans, values, strict=True):
+            scan.append(value)
+            if len(scan) * getattr(value, "nbytes", 0) > _MEMORY:
+                raise ModelError(f"{self.op_type} stacks results that are larger than the memory")
+
     def stack(
-        self, values: Sequence[Any], output: int, rounds: _Rounds, first: Sequence[Any], axis: int = 0
+        self, values: Sequence[Any], output: int, runner: _BodyRunner, first: Sequence[Any], axis: int = 0
     ) -> npt.NDArray[Any]:
         """Stack what the iterations gave for an output; after none, what the first inputs would have told."""
         if values:
             return np.stack(values, axis=axis)
-        known = rounds.output_type(output, first)
+        known = runner.output_type(output, first)
         element_type = from_onnx(known.tensor_type.elem_type)
         if element_type is None:
             raise ModelError(
@@ -144,7 +153,7 @@ class _WithBody(OpRun):
 class Loop(_WithBody):
     """Loop, all versions."""
 
-    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body until the count or the condition ends the loop."""
         trip_count, condition = (*args, None, None)[:2]
         state = list(args[2:])
@@ -153,14 +162,13 @@ class Loop(_WithBody):
         scans: list[list[Any]] = [[] for _ in range(self.carried(1 + len(state)))]
         iteration = 0
         while going and (trips is None or iteration < trips):
-            outputs = rounds.one([np.array(iteration, np.int64), np.array(going), *state])
+            outputs = runner.one([np.array(iteration, np.int64), np.array(going), *state])
             going = bool(_single(outputs[0], "cond"))
             state = outputs[1 : 1 + len(state)]
-            for scan, value in zip(scans, outputs[1 + len(state) :], strict=True):
-                scan.append(value)
+            self.keep(scans, outputs[1 + len(state) :])
             iteration += 1
         first = [np.array(0, np.int64), np.array(going), *state]
-        return *state, *(self.stack(scan, 1 + len(state) + i, rounds, first) for i, scan in enumerate(scans))
+        return *state, *(self.stack(scan, 1 + len(state) + i, runner, first) for i, scan in enumerate(scans))
 
 
 class Scan(_WithBody):
@@ -172,7 +180,7 @@ class Scan(_WithBody):
     scan_output_axes: list[int] | None
     scan_output_directions: list[int] | None
 
-    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each slice of the scanned inputs."""
         if self.run_params["opsets"][self.onnx_node.domain] < 9:
             raise ModelError("Scan-8, with its batch axis, is not supported; from opset 9 on it is")
@@ -194,15 +202,14 @@ class Scan(_WithBody):
             raise ModelError(f"Scan goes over axes of different sizes: {sorted(lengths)}")
         scans: list[list[Any]] = [[] for _ in range(self.carried(len(state)))]
         for items in zip(*streams, strict=True):
-            outputs = rounds.one([*state, *map(np.asarray, items)])
+            outputs = runner.one([*state, *map(np.asarray, items)])
             state = outputs[: len(state)]
-            for scan, value in zip(scans, outputs[len(state) :], strict=True):
-                scan.append(value)
+            self.keep(scans, outputs[len(state) :])
         axes = _per_item(self.scan_output_axes, len(scans))
         directions = _per_item(self.scan_output_directions, len(scans))
         first = [*state, *(np.empty(stream.shape[1:], stream.dtype) for stream in streams)]
         stacked = (
-            self.stack(_turned(scan, direction), len(state) + i, rounds, first, axis)
+            self.stack(_turned(scan, direction), len(state) + i, runner, first, axis)
             for i, (scan, axis, direction) in enumerate(zip(scans, axes, directions, strict=True))
         )
         return *state, *stacked
@@ -211,13 +218,13 @@ class Scan(_WithBody):
 class SequenceMap(_WithBody):
     """SequenceMap: the body on each element of a sequence, with the elements of others beside it."""
 
-    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each element."""
         sequence, *others = args
         mapped: list[list[Any]] = [[] for _ in self.body.output_names]
         for index, element in enumerate(sequence):
             beside = [other[index] if isinstance(other, list) else other for other in others]
-            for values, value in zip(mapped, rounds.one([element, *beside]), strict=True):
+            for values, value in zip(mapped, runner.one([element, *beside]), strict=True):
                 values.append(value)
         return tuple(mapped)
 
@@ -261,8 +268,8 @@ class FunctionCall(Call):
                 f"but is called with {len(args)} and {len(self.output)}"
             )
         feeds = dict.fromkeys(names) | dict(zip(names, args, strict=False))
-        with limited_body_runs() as runs:
-            runs.count()
+        with limit_iterations() as budget:
+            budget.count()
             return tuple(self.body.run(None, feeds))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from onnx import (
     GraphProto,
     ModelProto,
     NodeProto,
-    TensorProto,
     TypeProto,
     ValueInfoProto,
 )
@@ -43,12 +42,21 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
-from splitops.models.running.onnx.older import SLICE_WITH_STEPS, Flatten, Slice, flattening, with_defaults
-from splitops.models.running.onnx.regions import GraphView, Partition, RegionCall, reads
+from splitops.models.running.onnx.older import (
+    SLICE_WITH_STEPS,
+    Flatten,
+    Identity,
+    Slice,
+    flattening,
+    with_defaults,
+)
+from splitops.models.running.onnx.openvino_ops import DOMAIN as OPENVINO
+from splitops.models.running.onnx.openvino_ops import openvino_op
 from splitops.onnx.reference import get_reference_ops, node_label
 from splitops.spec.elements.types import element_type_of
 
 _FAMILY: Final = {operator.__name__: operator for operator in get_reference_ops()}
+_OWN: Final[Mapping[str, type[OpRun]]] = {"Flatten": Flatten, "Identity": Identity}
 _MAX_BODIES: Final = 10_000
 """Functions times different attributes: calls inside calls can ask for exponentially many."""
 
@@ -61,30 +69,20 @@ class Scope:
         where: model and graph path.
         functions: the model-local functions.
         bodies: evaluators of functions that were called already, by function and attributes.
-        partition: what goes to a runtime; None where nothing does.
-        constants: the initializers of the graphs around that nobody can replace.
     """
 
     where: Where
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
-    partition: Partition | None = None
-    constants: Mapping[str, TensorProto] = field(default_factory=dict)
 
-    def inside(self, step: str, constants: Mapping[str, TensorProto]) -> Scope:
-        """Return the scope of a graph inside this one, which sees these initializers."""
-        where = replace(self.where, graph=extend(self.where.graph, step))
-        return replace(self, where=where, constants=constants)
+    def inside(self, step: str) -> Scope:
+        """Return the scope of a graph inside this one."""
+        return replace(self, where=replace(self.where, graph=extend(self.where.graph, step)))
 
 
-def model_evaluator(
-    model: ModelProto,
-    where: Where,
-    partition: Partition | None = None,
-) -> Evaluator:
-    """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed."""
-    scope = Scope(where, functions_of(model), partition=partition)
-    return Evaluator(model.graph, opset_imports(model), scope=scope)
+def model_evaluator(model: ModelProto, where: Where) -> Evaluator:
+    """Make the evaluator of a model that :func:`~.structure.check_model` has checked."""
+    return Evaluator(model.graph, opset_imports(model), scope=Scope(where, functions_of(model)))
 
 
 def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
@@ -97,6 +95,17 @@ def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
     check_model(model)
     load_external(model_tensors(model), Where(), None)
     return model_evaluator(model, Where())
+
+
+def reads(node: NodeProto) -> Iterator[str]:
+    """Yield the names of the values that a node reads, including those that its graphs read around them."""
+    yield from filter(None, node.input)
+    for _, graph in subgraphs(node):
+        made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        for inner in graph.node:
+            yield from (name for name in reads(inner) if name not in made)
+            made.update(inner.output)
+        yield from (value.name for value in graph.output if value.name not in made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +156,6 @@ class Evaluator(ReferenceEvaluator):
         super().__init__(proto, opsets=None if isinstance(proto, FunctionProto) else known)
 
     def _init(self) -> None:
-        self.constants = self._constants()
-        if self.scope.partition is not None:
-            self._cut(self.scope.partition)
         initializers = {tensor.name: tensor_array(tensor, self.scope.where) for tensor in self.inits_}
         self.inits_ = []
         self.opsets_ = self.known_opsets
@@ -162,25 +168,6 @@ class Evaluator(ReferenceEvaluator):
         steps = [_Step.of(operator, later) for operator in reversed(self.rt_nodes_)][::-1]
         self.own_inits |= {step.outputs[0]: step.constant for step in steps if step.constant is not None}
         self.steps = [step for step in steps if step.constant is None]
-
-    def _constants(self) -> dict[str, TensorProto]:
-        """Return the initializers that the graph sees, its own and those around it, but no defaults."""
-        own = {tensor.name: tensor for tensor in self.inits_}
-        if not (self.scope.partition is not None and self.scope.partition.ir_version < 4):
-            own = {name: tensor for name, tensor in own.items() if name not in self.input_names_}
-            hidden = {*self.input_names_}
-        else:
-            hidden = {*self.input_names_} - own.keys()
-        around = {name: tensor for name, tensor in self.scope.constants.items() if name not in hidden}
-        return around | own
-
-    def _cut(self, partition: Partition) -> None:
-        """Put one node in the place of each region that goes to a runtime."""
-        opsets = {domain: version for domain, version in self.known_opsets.items() if domain != "ai.onnx"}
-        view = GraphView(self.scope.where, self.nodes_, self.output_names_, opsets, self.constants)
-        self.nodes_ = partition.cut(view)
-        needed = {*self.output_names_}.union(*map(reads, self.nodes_))
-        self.inits_ = [tensor for tensor in self.inits_ if tensor.name in needed]
 
     def _load_impl(self, node: NodeProto, input_types: Any = None) -> Callable[..., OpRun]:
         """Return what makes the node's implementation; every failure of it becomes a ModelError."""
@@ -202,19 +189,18 @@ class Evaluator(ReferenceEvaluator):
 
     def _implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
         domain, name, _ = key = function_key(node)
-        partition = self.scope.partition
-        if partition is not None and domain == partition.domain:
-            return functools.partial(RegionCall, region=partition.regions[name])
         if not domain and name in _FAMILY:
             return _FAMILY[name]
+        if domain == OPENVINO and node.doc_string:
+            return openvino_op(name)
         if key in self.scope.functions:
             return functools.partial(FunctionCall, body=self._function_body(node))
         if not domain and name in CONTROL_FLOW:
             return CONTROL_FLOW[name]
         if not domain and name == "Slice" and self.known_opsets[domain] >= SLICE_WITH_STEPS:
             return Slice
-        if not domain and name == "Flatten":
-            return Flatten
+        if not domain and name in _OWN:
+            return _OWN[name]
         if domain:
             implementation: Callable[..., OpRun] = super()._load_impl(node, input_types)
             return implementation
@@ -232,12 +218,12 @@ class Evaluator(ReferenceEvaluator):
     def _evaluator_class(self, node: NodeProto) -> Any:
         """Return what onnx makes the evaluators of a node's graphs with: in the order of its attributes."""
         steps = iter([attribute.name for attribute in node.attribute if attribute.HasField("g")])
-        scope, constants = self.scope, self.constants
+        scope = self.scope
 
         def make(proto: GraphProto | FunctionProto, opsets: Any = None, **_: Any) -> Evaluator:
             label = node_label(node)
             step = f"{label}.{next(steps, '')}" if isinstance(proto, GraphProto) else label
-            return Evaluator(proto, opsets, scope=scope.inside(step, constants))
+            return Evaluator(proto, opsets, scope=scope.inside(step))
 
         return make
 
@@ -254,7 +240,7 @@ class Evaluator(ReferenceEvaluator):
                 raise ModelError(f"functions are called with more than {_MAX_BODIES} sets of attributes")
             where = replace(self.scope.where, graph=function_path(function))
             self.scope.bodies[called] = Evaluator(
-                _bound(function, attributes), scope=replace(self.scope, where=where, constants={})
+                _bound(function, attributes), scope=replace(self.scope, where=where)
             )
         return self.scope.bodies[called]
 
@@ -319,9 +305,8 @@ class Evaluator(ReferenceEvaluator):
         """Call what belongs to a node and record its time; what is inside others is recorded by itself."""
         events = recorder()
         key = function_key(node)
-        partition = self.scope.partition
-        outer = key in self.scope.functions or (partition is not None and key[0] == partition.domain)
-        if events is None or outer or any(True for _ in subgraphs(node)):
+        outer = key in self.scope.functions or any(True for _ in subgraphs(node))
+        if events is None or outer:
             return self._guarded(node, function, *args, **kwargs)
         with recorded(events, node.op_type, node_label(node)):
             return self._guarded(node, function, *args, **kwargs)
@@ -346,7 +331,8 @@ def _reason(error: BaseException) -> str:
     # OpRun rewords a TypeError or AttributeError, and keeps the first one as the cause.
     error = error.__cause__ or error
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:300]}".removesuffix(": ")
+    kind = "the memory is too small" if isinstance(error, MemoryError) else type(error).__name__
+    return f"{kind}: {lines[0][:300]}".removesuffix(": ")
 
 
 def _bound(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:

@@ -1,10 +1,9 @@
-"""Running ONNX models."""
+"""Running ONNX models on the reference evaluator."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from splitops.ground.reading import place_of
 from splitops.models.formats.onnx.storage import as_proto, opened
 from splitops.models.formats.onnx.structure import certain_calls, check_model
 from splitops.models.formats.onnx.tensors import load_external
-from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.inputs import Inputs
-from splitops.models.running.onnx.control_flow import limited_body_runs
+from splitops.models.running.iterations import MAX_ITERATIONS
+from splitops.models.running.onnx.control_flow import limit_iterations
 from splitops.models.running.onnx.evaluator import model_evaluator
-from splitops.models.running.onnx.regions import Partition
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -32,33 +30,28 @@ if TYPE_CHECKING:
 class Model:
     """An ONNX model that is ready to run any number of times, from any thread.
 
-    The partition says what of it a runtime evaluates. One that evaluates all of it, into memory of its own,
-    is ``foreign``: from the values of all inputs by name to those of the outputs, in order.
+    ``inputs`` and ``outputs`` are those of the OpenVINO IR that the model was converted from.
     """
 
     def __init__(
         self,
         proto: ModelProto,
         where: Where,
-        partition: Partition | None = None,
-        *,
-        foreign: Callable[[dict[str, Any]], Sequence[Any]] | None = None,
+        inputs: Inputs[Any] | None = None,
+        outputs: Sequence[str] = (),
     ) -> None:
-        self._inputs = Inputs([(declared.name, declared) for declared in onnx_inputs(proto.graph)])
-        self._outputs = [value.name for value in proto.graph.output]
+        self._inputs = inputs or Inputs([(spec.name, spec) for spec in onnx_inputs(proto.graph)])
+        self._outputs = outputs or [value.name for value in proto.graph.output]
         self._where = where
-        self._is_foreign = foreign is not None
         self._calls = certain_calls(proto) if proto.functions else 0
-        self._evaluate = foreign or partial(model_evaluator(proto, where, partition).run, None)
+        self._evaluator = model_evaluator(proto, where)
 
-    def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], *, max_iterations: int = MAX_ITERATIONS) -> dict[str, Any]:
         """Run the model; see :func:`splitops.run`."""
         feeds = self._inputs.check(inputs, self._where)
-        if self._is_foreign:
-            return dict(zip(self._outputs, self._evaluate(feeds), strict=True))
-        with limited_body_runs(max_body_runs) as runs:
-            runs.foresee(self._calls, self._where)
-            outputs = self._evaluate(feeds)
+        with limit_iterations(max_iterations) as budget:
+            budget.check_calls(self._calls, self._where)
+            outputs = self._evaluator.run(None, feeds)
         return {name: _own_view(value) for name, value in zip(self._outputs, outputs, strict=True)}
 
 

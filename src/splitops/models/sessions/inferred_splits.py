@@ -1,4 +1,4 @@
-"""What splits that an engine evaluates do on given inputs, as inference knows it."""
+"""The splits of a model as inference knows them for some inputs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,25 @@ from splitops.native import Plan
 from splitops.spec.elements.types import element_type_of
 from splitops.splitting.planning import plan_request
 
-_NUMBERS: Final = 64
-"""Integers of an input that may be lengths."""
+_MAX_LENGTHS: Final = 64
+"""Inputs with at most this many integers may be lengths."""
 
 
-def predict(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[Site]:
-    """Return the splits of a model, with what is known of them for inputs of these shapes."""
+def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[Site]:
+    """Infer the splits of a model for inputs of the shapes of some arrays."""
     sites: list[Site] = []
-    Walk(model, where, sites.append, given=known_inputs(model, inputs)).run()
+    Walk(model, where, sites.append, given=_abstract_inputs(model, inputs)).run()
     return sites
 
 
-def known_inputs(
-    model: ir.Model, inputs: Mapping[str, Any], *, numbers: bool = True
-) -> dict[ir.Value, Known]:
-    """Return what arrays tell of the inputs of a model: shapes, and ``numbers`` that may be lengths."""
+def _abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, Known]:
+    """Return the types and shapes of arrays for the inputs of a model, with elements that may be lengths."""
     found: dict[ir.Value, Known] = {}
     for names, value in _inputs_of(model):
         array = next((inputs[name] for name in names if name in inputs), None)
         if isinstance(array, np.ndarray):
-            kept = array if numbers and may_be_lengths(array) else None
-            found[value] = Tensor(element_type_of(array.dtype), array.shape, kept)
+            small = array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _MAX_LENGTHS
+            found[value] = Tensor(element_type_of(array.dtype), array.shape, array if small else None)
     return found
 
 
@@ -52,13 +50,8 @@ def _inputs_of(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
             yield (*layer.outputs[0].names, layer.name), node.outputs[0]
 
 
-def may_be_lengths(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an input may be lengths: few integers."""
-    return array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _NUMBERS
-
-
-def plan_of(site: Site) -> Plan | None:
-    """Return what a split does; None where inference does not know it all."""
+def plan_split_node(site: Site) -> Plan | None:
+    """Plan a split, or return None if inference does not know all of its sizes."""
     binding = site.binding
     if binding is None or binding.axis is None or binding.division is None or binding.squeeze is None:
         return None

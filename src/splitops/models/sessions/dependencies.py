@@ -18,7 +18,7 @@ from splitops.models.formats.onnx.structure import (
     nodes_of,
 )
 from splitops.models.formats.onnx.tensors import is_external
-from splitops.models.running.onnx.regions import reads
+from splitops.models.running.onnx.evaluator import reads
 from splitops.spec.operators import FAMILY, SCHEMAS
 from splitops.spec.operators.schemas import Given
 
@@ -33,40 +33,42 @@ _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.B
 """What shapes are computed in: their numbers may matter."""
 
 
-def is_site(node: NodeProto) -> bool:
+def is_split_node(node: NodeProto) -> bool:
     """Return whether a node is of the split family."""
     return node.op_type in FAMILY[""] and not canonical(node.domain)
 
 
-def cone_of_sites(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
+def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
     """Return the part of a model that what a runtime does with its splits depends on; None without splits.
 
     The lengths of a split count, and where it divides its data by a number or makes a sequence, the data; of
     all splits where ``sizes`` asks for it. What makes a value of which the model declares type and shape does
     not count.
     """
-    sites = [node for node in nodes_of(model) if is_site(node)]
+    sites = [node for node in nodes_of(model) if is_split_node(node)]
     if not sites:
         return None
     functions = functions_of(model)
     holding: set[FunctionKey] = set()
 
     def holds_site(node: NodeProto) -> bool:
-        return any(is_site(one) or function_key(one) in holding for one in nodes_inside([node]))
+        return any(is_split_node(one) or function_key(one) in holding for one in nodes_inside([node]))
 
     holding.update(key for key in callees_first(functions) if any(map(holds_site, functions[key].node)))
     # Of splits that may be taken for one another, it matters how their data is computed.
     compared = len({len(node.output) for node in sites if not _has_lengths(node)}) > 1
-    whole = set() if compared else {value.name for value in model.graph.value_info if _is_whole(value)}
+    whole = (
+        set() if compared or sizes else {value.name for value in model.graph.value_info if _is_whole(value)}
+    )
     needed: set[str] = set()
     kept: list[NodeProto] = []
     for node in reversed(model.graph.node):
         holds = holds_site(node)
         if holds or not needed.isdisjoint(node.output):
             kept.append(node)
-            by_lengths = is_site(node) and not (sizes or compared or _goes_by_data(node))
+            by_lengths = is_split_node(node) and not (sizes or compared or _goes_by_data(node))
             needed.update({*(node.input[1:] if by_lengths else reads(node))} - whole)
-    return light_model(model, kept[::-1])
+    return extract_submodel(model, kept[::-1])
 
 
 def _has_lengths(node: NodeProto) -> bool:
@@ -85,7 +87,7 @@ def _is_whole(value: ValueInfoProto) -> bool:
     return all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim)
 
 
-def light_model(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
+def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
     """Return a model of nodes of the main graph: what none of them makes is an input, and so are weights."""
     source = model.graph
     made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)

@@ -12,16 +12,17 @@ read. (Of slices of a part of the axis, the plugin counts these parts, but takes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Graph, Layer
 from splitops.models.formats.openvino.shapes import parse_number
-from splitops.models.movers.evaluated import Value
 
 T = TypeVar("T")
+BODIES_SINCE: Final = {"TensorIterator": 1, "Loop": 5, "If": 8}
+"""The operation set that brought each layer with bodies."""
 _LEAST_INPUTS: Final = {"Loop": 2, "TensorIterator": 1}
 
 
@@ -43,11 +44,6 @@ class Slicing:
     high: int
     reverse: bool
 
-    def count(self, value: Value, where: Where) -> int:
-        """Return the number of parts of a value."""
-        shape: tuple[int, ...] = value.array.shape
-        return self.parts(shape[axis_of(self.axis, len(shape), where)], where)
-
     def parts(self, size: int, where: Where) -> int:
         """Return the number of parts of an axis, which has to consist of them."""
         stop = size + 1 + self.high
@@ -58,15 +54,6 @@ class Slicing:
                 where,
             )
         return (stop - self.low) // self.size
-
-    def part(self, value: Value, iteration: int, where: Where) -> Value:
-        """Return the part for an iteration, a view."""
-        count = self.count(value, where)
-        if iteration >= count:
-            raise ModelError(f"iteration {iteration} slices a value of {count} parts", where)
-        at = self.low + self.size * (count - 1 - iteration if self.reverse else iteration)
-        head = (slice(None),) * (self.axis % value.array.ndim)
-        return replace(value, array=value.array[(*head, slice(at, at + self.size))])
 
 
 @dataclass(frozen=True, slots=True)

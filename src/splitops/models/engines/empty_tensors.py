@@ -1,12 +1,13 @@
-"""Tensors without elements, on which runtimes end the process, and whose sizes OpenVINO gets wrong.
+"""Empty tensors, on which runtimes crash, and whose sizes OpenVINO gets wrong.
 
 ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. A ``Transpose`` or a ``Squeeze`` takes a size
-of 0 for another one. The maximum of nothing is the lowest number. No list of such layers is complete, so that
-OpenVINO is given none of them.
+of 0 for another one. The maximum of nothing is the lowest number. No list of such layers is complete, so
+OpenVINO gets no model with an empty tensor.
 """
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -35,58 +36,61 @@ def takes_empty_list(layer: str) -> bool:
 
 
 class EmptyTensorError(EngineError):
-    """A runtime would be given a tensor without elements that it gets wrong, or ends the process on.
+    """A runtime would get an empty tensor that it gets wrong, or crashes on.
 
     Attributes:
-        layers: the layers that read or give one, by name; nothing where that is not known.
-        undecided: the names of tensors that may be empty, where only values decide it; the layers are the
-            first ones that give such tensors.
+        unresolved: whether only the values of a run decide if there is one.
     """
 
-    layers: Collection[str] = ()
-    undecided: Collection[str] = ()
+    unresolved = False
 
     @classmethod
     def of(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
-        """Return the error of some layers, by name, with what each does."""
+        """Return the error of some layers, by name, with what each of them does."""
         name, text = next(iter(found.items()))
-        error = cls(
-            "openvino", f"gets tensors without elements wrong [{EMPTY_TENSOR}]: {name!r} {text}", where
-        )
-        error.layers = tuple(found)
-        return error
+        return cls("openvino", f"gets empty tensors wrong [{EMPTY_TENSOR}]: {name!r} {text}", where)
 
 
-def ended_on(operators: Collection[str], where: Where) -> EmptyTensorError:
-    """Return the error of operators on which onnxruntime ends the process."""
-    text = f"ends its process on a tensor without elements [onnxruntime.empty-tensor]: {', '.join(operators)}"
+def make_crash_error(operators: Collection[str], where: Where) -> EmptyTensorError:
+    """Return the error of operators on which onnxruntime crashes."""
+    text = f"crashes on an empty tensor [onnxruntime.empty-tensor]: {', '.join(operators)}"
     return EmptyTensorError("onnxruntime", text, where)
 
 
-def prove_full(model: Any, where: Where) -> None:
-    """Prove that a model of OpenVINO has no tensor without elements, as far as its own inference knows."""
+def check_full(model: Any, where: Where) -> None:
+    """Check that a model of OpenVINO has no empty tensor, as far as its own inference knows.
+
+    Raises:
+        EmptyTensorError: it has one.
+    """
     found = _empty_tensors(model, _is_empty)
     if found:
         raise EmptyTensorError.of(found, where)
 
 
-class Watch:
-    """Tells from the shapes of the inputs whether a run meets a tensor without elements.
+class EmptyTensorGuard:
+    """Finds out from the shapes of the inputs whether a run meets an empty tensor.
 
-    The model has none as far as its shapes are known.
+    The model has none as far as its shapes are known. With ``resolves``, the values of the run are looked at
+    by others, see :func:`add_sizes`.
     """
 
-    def __init__(self, model: Any, where: Where) -> None:
+    def __init__(self, model: Any, where: Where, *, resolves: bool = False) -> None:
         self._where = where
+        self._resolves = resolves
         self._lock = threading.Lock()
-        self._known: dict[Sequence[tuple[int, ...]], tuple[Mapping[str, str], Collection[str]]] = {}
-        # Where every open size of the inputs is at least 1, most models cannot meet any.
+        self._known: dict[Sequence[tuple[int, ...]], tuple[Mapping[str, str], bool]] = {}
+        # Most models cannot meet any if every open size of the inputs is at least 1.
         full = _reshaped(model, [_at_least_one(port.get_partial_shape()) for port in model.inputs])
         self._suspects = None if full is None else frozenset(_empty_tensors(full, _may_be_empty))
         self._model = None if self._suspects == frozenset() else model
 
-    def prove(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Prove that a run with inputs of some shapes meets no tensor without elements."""
+    def check(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Check that a run with inputs of some shapes meets no empty tensor.
+
+        Raises:
+            EmptyTensorError: it does, or may.
+        """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
             raise EmptyTensorError.of(given, self._where)
@@ -95,19 +99,37 @@ class Watch:
                 if shapes not in self._known:
                     if len(self._known) == _REMEMBERED:
                         self._known.clear()
-                    self._known[shapes] = self._found(shapes)
-                found, names = self._known[shapes]
-            if found:
+                    self._known[shapes] = self._find(shapes)
+                found, unresolved = self._known[shapes]
+            if found and not (unresolved and self._resolves):
                 error = EmptyTensorError.of(found, self._where)
-                error.undecided = names
+                error.unresolved = unresolved
                 raise error
 
-    def _found(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Mapping[str, str], Collection[str]]:
+    def _find(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Mapping[str, str], bool]:
         model = _reshaped(self._model, shapes)
         if model is None:
-            return {}, ()
+            return {}, False
         found = _empty_tensors(model, _is_empty, self._suspects)
-        return (found, ()) if found else _undecided(model, self._suspects or ())
+        return (found, False) if found else (_unresolved(model, self._suspects or ()), True)
+
+
+def add_sizes(library: Any, model: Any, where: Where) -> int:
+    """Let a model return the sizes of all tensors that may be empty, after its outputs; return how many.
+
+    Raises:
+        EmptyTensorError: one of them is inside a body.
+    """
+    opset = importlib.import_module(f"{library.__name__}.opset13")
+    results = []
+    for layer, output in list(_outputs_of_data(model, None)):
+        inside = next(filter(None, map(_empty_inside, bodies_of(layer))), None)
+        if inside is not None:
+            raise EmptyTensorError.of({layer.get_friendly_name(): f"has a layer that {inside}"}, where)
+        if layer.get_type_name() not in _ENDS and _may_be_empty(output.get_partial_shape()):
+            results.append(opset.result(opset.shape_of(output)))
+    model.add_results(results)
+    return len(results)
 
 
 def _empty_tensors(
@@ -121,7 +143,7 @@ def _empty_tensors(
     for layer, output in _outputs_of_data(model, suspects):
         shape = output.get_partial_shape()
         if is_met(shape):
-            found.setdefault(layer.get_friendly_name(), f"({layer.get_type_name()}) gives shape {shape}")
+            found.setdefault(layer.get_friendly_name(), f"({layer.get_type_name()}) returns shape {shape}")
             for target in output.get_target_inputs():
                 reader = target.get_node()
                 if reader.get_type_name() != "Result":
@@ -129,8 +151,11 @@ def _empty_tensors(
                     found.setdefault(reader.get_friendly_name(), text)
     for layer in model.get_ordered_ops():
         if suspects is None or layer.get_friendly_name() in suspects:
-            for body in _bodies(layer):
-                for text in _empty_tensors(body, is_met).values():
+            for body in bodies_of(layer):
+                texts = (
+                    _empty_tensors(body, is_met).values() if is_met is _is_empty else [_empty_inside(body)]
+                )
+                for text in filter(None, texts):
                     kind = layer.get_type_name()
                     found.setdefault(
                         layer.get_friendly_name(), f"({kind}) has a layer in its body that {text}"
@@ -138,36 +163,36 @@ def _empty_tensors(
     return found
 
 
-def _bodies(layer: Any) -> Sequence[Any]:
+def bodies_of(layer: Any) -> Sequence[Any]:
+    """Return the graphs inside a layer."""
     if layer.get_type_name() == "If":
         return layer.get_function(0), layer.get_function(1)
     return (layer.get_function(),) if hasattr(layer, "get_function") else ()
 
 
-def _undecided(model: Any, suspects: Collection[str]) -> tuple[dict[str, str], Collection[str]]:
-    """Return the first layers that give tensors that may be empty to other layers, and the tensors' names.
+def _empty_inside(body: Any) -> str | None:
+    """Return what in a body may be empty if nothing that the body reads is, or None.
 
-    A layer that has no other beside it is none of them: it cannot be run apart.
+    The first values come from layers around it, and then what one iteration returns is read by the next one.
     """
+    full = _reshaped(body, [_at_least_one(port.get_partial_shape()) for port in body.inputs])
+    return next(iter(_empty_tensors(full or body, _may_be_empty).values()), None)
+
+
+def _unresolved(model: Any, suspects: Collection[str]) -> dict[str, str]:
+    """Return the layers that return tensors to other layers of which only values decide if they are empty."""
     found: dict[str, str] = {}
-    later: set[str] = set()
-    names: set[str] = set()
-    layers = [one for one in model.get_ordered_ops() if one.get_type_name() not in _ENDS]
-    for layer in layers if len(layers) > 1 else ():
-        follows = any(value.get_node().get_name() in later for value in layer.input_values())
-        if layer.get_friendly_name() not in suspects and not follows:
+    for layer in model.get_ordered_ops():
+        if layer.get_type_name() in _ENDS or layer.get_friendly_name() not in suspects:
             continue
         open_ = [output for output in layer.outputs() if _may_be_empty(output.get_partial_shape())]
         targets = (target for output in open_ for target in output.get_target_inputs())
-        inside = any(_empty_tensors(body, _may_be_empty) for body in _bodies(layer))
+        inside = any(map(_empty_inside, bodies_of(layer)))
         if inside or any(target.get_node().get_type_name() != "Result" for target in targets):
-            later.add(layer.get_name())
-            names.update(name for output in layer.outputs() for name in output.get_names() or ("",))
-            if not follows:
-                kind, shape = layer.get_type_name(), layer.get_output_partial_shape(0)
-                text = f"({kind}) gives shape {shape}, of which values decide whether it is empty"
-                found[layer.get_friendly_name()] = text
-    return found, names
+            kind, shape = layer.get_type_name(), layer.get_output_partial_shape(0)
+            text = f"({kind}) returns shape {shape}, of which values decide whether it is empty"
+            found[layer.get_friendly_name()] = text
+    return found
 
 
 def _is_empty(shape: Any) -> bool:

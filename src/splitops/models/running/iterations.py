@@ -1,0 +1,44 @@
+"""A limit on the iterations of the loops, and the calls of the functions, of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from splitops.errors import ModelError, Where
+
+MAX_ITERATIONS: Final = 1 << 22
+"""Maximum iterations and calls in one run of a model, unless the caller sets another limit."""
+_MORE: Final = "max_iterations= allows more, as does --max-iterations on the command line"
+
+
+@dataclass(slots=True)
+class IterationBudget:
+    """The iterations and calls in one run of a model: loops and functions can request any number of them.
+
+    Attributes:
+        limit: how many there may be.
+        done: how many there were.
+    """
+
+    limit: int = MAX_ITERATIONS
+    done: int = 0
+
+    def count(self, where: Where | None = None) -> None:
+        """Count one more.
+
+        Raises:
+            ModelError: there were more than the limit.
+        """
+        self.done += 1
+        if self.done > self.limit:
+            raise ModelError(f"loops and functions run more than {self.limit} times; {_MORE}", where)
+
+    def check_calls(self, calls: int, where: Where | None = None) -> None:
+        """Check that the calls of functions alone are not too many, before any of them.
+
+        Raises:
+            ModelError: they are more than the limit.
+        """
+        if calls > self.limit:
+            raise ModelError(f"functions are called {calls} times, more than {self.limit}; {_MORE}", where)

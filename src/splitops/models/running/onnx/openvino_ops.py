@@ -1,0 +1,142 @@
+"""Layers of OpenVINO that the evaluator runs as OpenVINO specifies them: splits, Gather, Convert and Reshape.
+
+Their nodes are of the domain ``openvino``. Splits keep their own rule codes and messages, Gather returns
+zeros for positions outside the axis, and Reshape takes -1 among no elements, which ONNX rejects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from onnx import NodeProto, helper
+from onnx.reference.op_run import OpRun
+
+from splitops.calls.node import NodeSplit, read_only
+from splitops.errors import ModelError, Where
+from splitops.ground.documents import MAX_RANK
+from splitops.models.formats.openvino.splits import family_schema
+from splitops.models.movers.conversion import convert, is_convertible
+from splitops.models.movers.reshape import resolve_pattern
+from splitops.models.movers.shapes import axis_within, gathered
+from splitops.models.running.onnx.control_flow import Call
+from splitops.native.resources import read_memory_limit
+from splitops.spec.elements.types import element_type_of, from_openvino
+from splitops.spec.operators import FAMILY
+
+DOMAIN: Final = "openvino"
+_INT64_MAX: Final = (1 << 63) - 1
+_MEMORY: Final = read_memory_limit()
+
+
+class _Layer(Call):
+    """A layer, with its own place in its ``doc_string``."""
+
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
+        super().__init__(onnx_node, run_params)
+        graph, name = json.loads(onnx_node.doc_string)
+        self.where = Where(run_params["where"].model, graph, name)
+        self.values = {one.name: helper.get_attribute_value(one) for one in onnx_node.attribute}
+        self.version = self.values.pop("version").decode()
+
+
+class _Split(_Layer):
+    """Split and VariadicSplit."""
+
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
+        super().__init__(onnx_node, run_params)
+        schema = family_schema(onnx_node.op_type, self.version, self.where)
+        self.split = NodeSplit(schema, self.values, outputs=len(onnx_node.output), where=self.where)
+
+    def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        """Split the data."""
+        return tuple(read_only(list(self.split([np.asarray(value) for value in args]))))
+
+
+class _Gather(_Layer):
+    """Gather: before Gather-8, negative positions are outside."""
+
+    def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        """Take the positions, and zeros for those outside the axis."""
+        data, positions, axes = map(np.asarray, args)
+        kinds = [element_type_of(value.dtype) for value in (positions, axes)]
+        if not all(kind is not None and kind.integer and not kind.packed for kind in kinds):
+            raise ModelError(f"indices are {kinds[0]} and the axis {kinds[1]}, not integers", self.where)
+        if axes.size != 1:
+            raise ModelError(f"axis = {axes.reshape(-1)[:8].tolist()} is not one axis", self.where)
+        axis = axis_within(int(axes.item()), data.ndim)
+        shape = gathered(data.shape, axis, positions.shape)
+        if len(shape) > MAX_RANK:
+            raise ModelError(f"the result has more than {MAX_RANK} dimensions", self.where)
+        _check_size(shape, data.dtype.itemsize, self.where)
+        least = -data.shape[axis] if self.version not in ("opset1", "opset7") else 0
+        inside = (positions < data.shape[axis]) & (positions >= least)
+        if inside.all():
+            return (np.take(data, positions, axis=axis),)
+        made = np.zeros(shape, data.dtype)
+        if data.dtype == object:
+            made[...] = ""
+        made[(slice(None),) * axis + (inside,)] = np.take(data, positions[inside], axis=axis)
+        return (made,)
+
+
+class _Convert(_Layer):
+    """Convert, with OpenVINO's rounding and for all of its element types."""
+
+    def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        """Convert the elements."""
+        (data,) = map(np.asarray, args)
+        target = from_openvino(self.values["destination_type"].decode())
+        stated = self.values.get("source_type")
+        source = element_type_of(data.dtype) if stated is None else from_openvino(stated.decode())
+        if source is None or target is None or not is_convertible(source, target):
+            raise ModelError(f"Convert does not convert {source} to {target}", self.where)
+        _check_size(data.shape, target.numpy.itemsize, self.where)
+        return (data if source is target else convert(data, source, target),)
+
+
+class _Reshape(_Layer):
+    """Reshape: a -1 among no elements is 1."""
+
+    def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        """Reshape the data."""
+        if len(args) != 2:
+            raise ModelError(f"Reshape has {len(args)} inputs, but it takes 2", self.where)
+        data, pattern = map(np.asarray, args)
+        kind = element_type_of(pattern.dtype)
+        if kind is None or not kind.integer or kind.packed or pattern.ndim != 1:
+            raise ModelError(
+                f"the pattern is {kind} {list(pattern.shape)}, not integers of rank 1", self.where
+            )
+        if pattern.size > MAX_RANK:
+            raise ModelError(f"the pattern has {pattern.size} entries, more than {MAX_RANK}", self.where)
+        copies_zero = bool(self.values["special_zero"])
+        return (data.reshape(resolve_pattern(data.shape, pattern.tolist(), copies_zero=copies_zero)),)
+
+
+def _check_size(shape: Sequence[int], itemsize: int, where: Where) -> None:
+    """Check that a result fits into memory before it is made.
+
+    Raises:
+        ModelError: it does not, or has too many axes.
+    """
+    size = math.prod(dim or 1 for dim in shape) * itemsize
+    if (size > _MEMORY and 0 not in shape) or size > _INT64_MAX or len(shape) > MAX_RANK:
+        raise ModelError(f"the result of shape {list(shape)} is larger than the memory", where)
+
+
+def openvino_op(name: str) -> type[OpRun]:
+    """Return the class of a layer."""
+    return _OPS[name]
+
+
+_OPS: Final[Mapping[str, type[OpRun]]] = {
+    **dict.fromkeys(FAMILY[DOMAIN], _Split),
+    "Convert": _Convert,
+    "Gather": _Gather,
+    "Reshape": _Reshape,
+}
+"""Layers by name."""

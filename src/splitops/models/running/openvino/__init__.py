@@ -1,1 +1,0 @@
-"""OpenVINO models run: splits and data movers here, other layers by OpenVINO if it is installed."""

@@ -1,0 +1,103 @@
+"""Operators on which onnxruntime crashes if an input is an empty tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import onnx_ir as ir
+from onnx import ModelProto
+
+from splitops.errors import Where
+from splitops.models.formats.onnx.structure import canonical, nodes_of
+from splitops.models.graph.onnx import all_graphs, declared
+from splitops.models.infer.walk import Walk
+from splitops.models.known import Known, Tensor
+from splitops.spec.sizes.dims import Dim
+
+CRASHING: Final = frozenset(
+    ["ConvTranspose", "Einsum", "GRU", "InstanceNormalization", "LSTM", "STFT", "Unique"]
+)
+"""All of them: ``dev/tools/empties.py`` runs every operator."""
+
+
+def has_crashing_op(model: ModelProto) -> bool:
+    """Return whether a model has one of these operators."""
+    return any(node.op_type in CRASHING and not canonical(node.domain) for node in nodes_of(model))
+
+
+@dataclass(frozen=True, slots=True)
+class CrashRisk:
+    """Whether these operators read an empty tensor if no input of the model is empty.
+
+    Attributes:
+        operators: those that the model has.
+        certain: those that do in every run.
+        possible: whether one may in some run.
+    """
+
+    operators: tuple[str, ...]
+    certain: tuple[str, ...]
+    possible: bool
+
+
+def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
+    """Return what inference knows of the inputs of these operators."""
+    full: set[str | None] = set()  # the names of sizes that are those of inputs
+    sized: dict[ir.Value, Known] = {}
+    for value in model.graph.inputs:
+        known = declared(value)
+        if isinstance(known, Tensor) and known.shape is not None:
+            shape = tuple(
+                size if isinstance(size, int) else replace(size, name=size.name or f"{value.name}[{axis}]")
+                for axis, size in enumerate(known.shape)
+            )
+            full.update(size.name for size in shape if not isinstance(size, int))
+            sized[value] = replace(known, shape=shape)
+    found = Walk(model, where, lambda _: None, given=sized).run().settled()
+    nodes = [node for _, inner in all_graphs(model) for node in inner]
+    crashing = [node for node in nodes if node.op_type in CRASHING and not canonical(node.domain)]
+
+    def is_full(value: ir.Value | None) -> bool:
+        return value is None or _is_known(found.values.get(value), full)
+
+    def may_empty(node: ir.Node) -> bool:
+        """Return whether a node may return an empty tensor although it reads none."""
+        shapes = [getattr(found.values.get(value), "shape", None) for value in node.outputs]
+        if node.op_type == "Split" and not canonical(node.domain):
+            axis = node.attributes.get_int("axis", 0)
+            return not all(shape and _is_full(shape[axis % len(shape)], full) for shape in shapes)
+        makes = node.op_type in _MAKERS or canonical(node.domain) or node.op_identifier() in model.functions
+        return bool(makes) and not all(map(is_full, node.outputs))
+
+    certain = {
+        node.op_type
+        for node in crashing
+        for kind in map(found.values.get, filter(None, node.inputs))
+        if isinstance(kind, Tensor) and kind.shape is not None and 0 in kind.shape
+    }
+    doubtful = any(not all(map(is_full, node.inputs)) for node in crashing)
+    operators = tuple(sorted({node.op_type for node in crashing}))
+    return CrashRisk(operators, tuple(sorted(certain)), doubtful and any(map(may_empty, nodes)))
+
+
+_MAKERS: Final = frozenset(
+    [
+        "CenterCropPad", "Compress", "ConstantOfShape", "Expand", "EyeLike", "GatherND", "If", "Loop",
+        "NonMaxSuppression", "NonZero", "OneHot", "OptionalGetElement", "Pad", "RandomNormal",
+        "RandomUniform", "Range", "Resize", "Scan", "SequenceAt", "Slice", "Split", "SplitToSequence",
+        "StringSplit", "Tile", "TopK", "Upsample",
+    ]
+)  # fmt: skip
+"""What may give an empty tensor of others that are not: sizes, positions or conditions are inputs of it."""
+
+
+def _is_known(kind: Any, names: Collection[str | None]) -> bool:
+    """Return whether inference knows that a value is not empty."""
+    shape = kind.shape if isinstance(kind, Tensor) else None
+    return shape is not None and all(_is_full(size, names) for size in shape)
+
+
+def _is_full(size: Dim, names: Collection[str | None]) -> bool:
+    return size > 0 if isinstance(size, int) else size.lo > 0 or size.name in names

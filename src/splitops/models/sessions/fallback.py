@@ -1,0 +1,412 @@
+"""Why an engine is not given a model: limits that its splits meet, and loops and functions without end.
+
+What is left over here, after the rewrites of :mod:`splitops.models.fix`, sends the whole model to the next
+engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+from onnx import ModelProto, NodeProto
+
+from splitops.errors import Where, shown
+from splitops.models.check.checking import find_fusions, find_limits, fusion_words
+from splitops.models.check.conditions import Surely, Surroundings
+from splitops.models.check.limits import Outcome
+from splitops.models.check.targets import Target
+from splitops.models.engines.engine import Engine, EngineError
+from splitops.models.fix import SplitReport
+from splitops.models.formats.onnx.structure import canonical, nodes_of
+from splitops.models.formats.openvino.port_maps import read_loop
+from splitops.models.graph.editor import Editor
+from splitops.models.graph.fusions import REDUCTIONS, may_be_fused_in
+from splitops.models.graph.onnx import (
+    all_graphs,
+    all_nodes,
+    constant_array,
+    fixed_array,
+    label,
+    subgraphs,
+    type_of,
+)
+from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.openvino import LayerNode
+from splitops.models.graph.sites import split_sites
+from splitops.models.infer.walk import Upstream
+from splitops.models.running.iterations import MAX_ITERATIONS
+from splitops.models.sessions.dependencies import extract_split_dependencies
+from splitops.models.sites import Site
+from splitops.spec.sizes.rules import SizeRule
+
+_ROUNDED: Final = 1 << 24
+_MAX_OUTPUTS: Final = 1 << 12
+"""Outputs of a split that a runtime is given: onnxruntime and OpenVINO plan them in quadratic time."""
+_ANY_SIZE: Final = 1 << 62
+INT32_MAX: Final = (1 << 31) - 1
+REPEATING: Final = frozenset({"Loop", "Scan", "SequenceMap", "TensorIterator"})
+
+NodeKey = tuple[str | None, str | None]
+"""A node by the path of its graph and its label. Nodes that share both are treated in the same way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What a runtime would do with the splits of a model.
+
+    Attributes:
+        sites: the splits, with their inferred facts.
+        reasons: why some of them prevent the engine from running the model as specified.
+        unchecked: splits that may be invalid in a run, without the runtime finding out.
+        doubtful: splits that may be invalid in a run.
+        fused: the nodes that the runtime would fuse wrongly, with a description.
+    """
+
+    sites: tuple[Site, ...] = ()
+    reasons: Mapping[NodeKey, str] = field(default_factory=dict)
+    unchecked: frozenset[NodeKey] = frozenset()
+    doubtful: frozenset[NodeKey] = frozenset()
+    fused: Mapping[NodeKey, str] = field(default_factory=dict)
+
+    @property
+    def first_reason(self) -> tuple[str | None, str] | None:
+        """The first node that prevents the engine, and why."""
+        return next(((key[1], text) for key, text in {**self.reasons, **self.fused}.items()), None)
+
+
+def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> Analysis:
+    """Analyse the splits of a model for an engine, or without one only read them."""
+    targets = () if engine is None else (Target.load(engine.name),)
+    fuses = any(target.by_pattern for target in targets)
+    whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
+    # What onnxruntime does with some splits depends on no other ones.
+    sizes = engine is not None and not all(
+        target.checks_in(engine.version, what) for target in targets for what in ("divides", "sizes")
+    )
+    part = model if whole else extract_split_dependencies(model, sizes=sizes)
+    if part is None:
+        return Analysis()
+    graph = as_graph(part, where)
+    if sizes:
+        forget_shapes(graph)
+    sites = tuple(replace(site, node=None) for site in split_sites(graph, where))
+    if engine is None:
+        return Analysis(sites)
+    visited: list[Site] = []
+    # What a split implies for its own input is not known before it has run.
+    found = Upstream(graph, where, visited.append).run()
+    editor = None
+    if whole:
+        found.note()
+        editor = OnnxEditor(graph, where) if may_be_fused_in(graph) else None
+    return replace(analyse_splits(visited, Surroundings.of(graph), editor, engine, traced=False), sites=sites)
+
+
+def analyse_splits(
+    sites: Sequence[Site],
+    surroundings: Surroundings,
+    editor: Editor | None,
+    engine: Engine,
+    *,
+    traced: bool = True,
+) -> Analysis:
+    """Analyse splits for a runtime; there is a site for every call of a function around a split.
+
+    The editor is None if the runtime fuses nothing wrongly. ``traced`` says that the nodes before the splits
+    are those of the model.
+    """
+    target = Target.load(engine.name)
+    reasons: dict[NodeKey, str] = {}
+    unchecked: dict[NodeKey, None] = {}
+    doubtful: dict[NodeKey, None] = {}
+    for site in sites:
+        key = key_of(site)
+        reason = _limit_of(site, surroundings, engine, traced=traced) or _unanswerable(site, target, engine)
+        if reason is not None:
+            reasons[key] = reason
+        elif not is_checked(site, target, engine):
+            unchecked[key] = None
+        if not _is_always_valid(site):
+            doubtful[key] = None
+    fused: dict[NodeKey, str] = {}
+    if editor is not None:
+        for limit, one in find_fusions(editor, (target,)):
+            place = editor.where(one.join).graph, label(one.join)
+            fused.setdefault(place, f"{fusion_words(limit, one)} [{limit.code}]")
+    return Analysis(tuple(sites), reasons, frozenset(unchecked), frozenset(doubtful), fused)
+
+
+def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
+    """Remove the shapes that a model declares of computed values, which may be wrong, and return them."""
+    found: dict[ir.Value, ir.Shape] = {}
+    bodies = (graph for path, graph in all_graphs(model) if path is not None)
+    outputs = (node.outputs for node in all_nodes(model))
+    for value in chain(*outputs, *(graph.inputs for graph in bodies)):
+        if value.shape is not None:
+            found[value], value.shape = value.shape, None
+    return found
+
+
+def _may_end_a_pattern(node: NodeProto) -> bool:
+    """Return whether OpenVINO may fuse a node with a split or a Transpose before it, or with Slices."""
+    drops_axes = any(attribute.name == "keepdims" and not attribute.i for attribute in node.attribute)
+    return node.op_type in ("Concat", "Slice") or (node.op_type in REDUCTIONS and drops_axes)
+
+
+def key_of(site: Site | SplitReport) -> NodeKey:
+    """Return the key of a split node."""
+    return site.where.graph, site.where.node
+
+
+def _limit_of(site: Site, model: Surroundings, engine: Engine, *, traced: bool) -> str | None:
+    """Return the limit of a runtime that concerns a split, or the rule that it breaks, in words."""
+    if site.error is not None:
+        return f"it breaks a rule: {site.error.message}"
+    if len(site.outputs) > _MAX_OUTPUTS:
+        return f"it has more than {_MAX_OUTPUTS} outputs"
+    for limit, surely in find_limits(site, model, (Target.load(engine.name),)):
+        # onnxruntime names the split that it rejects in a run, which is repeated on the reference then.
+        late = limit.outcome is Outcome.ERROR and engine.name == "onnxruntime"
+        if surely is Surely.MAYBE and (late or limit.code in _CHECKED_IN_GRAPH):
+            continue
+        if surely is Surely.MAYBE and limit.code == _NARROWED and traced and fits_like_inputs(site):
+            continue
+        return f"{limit.words(site, surely)} [{limit.code}]"
+    return None
+
+
+_CHECKED_IN_GRAPH: Final = ("openvino.negative-remainder",)
+"""Limits that a check excludes if they are only possible."""
+_NARROWED: Final = "openvino.narrowed-values"
+_MOVING: Final = frozenset(
+    ["Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "SplitToSequence"]
+).union(["Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"])
+"""Operators that return elements of their first input; Concat of all."""
+_OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
+
+
+def fits_like_inputs(site: Site) -> bool:
+    """Return whether 64-bit data of a split fits 32 bits if the model's inputs do, which a run checks."""
+    stack: list[ir.Value | None] = list(site.node.inputs[:1])
+    seen: set[ir.Value | None] = {None}
+    while stack:
+        value = stack.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        array = fixed_array(value, limit=_ANY_SIZE)
+        if array is not None:
+            if not fits_32_bits(array):
+                return False
+            continue
+        node = value.producer()
+        if node is None or node.op_type == "Parameter":
+            if site.where.graph is not None:  # it may be an input of a body
+                return False
+        elif node.op_type in _MOVING:
+            stack += node.inputs if node.op_type == "Concat" else node.inputs[:1]
+        elif node.op_type in ("Cast", "Convert"):
+            source = None if node.inputs[0] is None else type_of(node.inputs[0])
+            if source is None or not (source.integer or source.name == "bool"):
+                return False
+            stack += node.inputs[:1]
+        elif node.op_type not in _OF_SIZES:
+            return False
+    return True
+
+
+def fits_32_bits(array: npt.NDArray[Any]) -> bool:
+    """Return whether the values of an array keep their bits in 32 bits."""
+    if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
+        return True
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return bool(np.array_equal(array.astype(np.float32), array, equal_nan=True))
+    return bool(array.min() >= -INT32_MAX and array.max() <= INT32_MAX)
+
+
+def _unanswerable(site: Site, target: Target, engine: Engine) -> str | None:
+    """Return why no check can be written for a split that needs one."""
+    if _is_rounded(site) and not target.checks_in(engine.version, "divides"):
+        return "num_outputs on an axis that may have more than 2^24 positions"
+    if is_checked(site, target, engine):
+        return None
+    binding, lengths = site.binding, site.lengths
+    assert binding is not None
+    if binding.axis is None:
+        return "an axis that only a run knows"
+    if binding.division is None and (lengths is None or lengths.shape is None):
+        return "lengths whose rank only a run knows"
+    return None
+
+
+def is_checked(site: Site, target: Target, engine: Engine) -> bool:
+    """Return whether a valid split is always valid, or the runtime itself finds out that it is not."""
+    binding = site.binding
+    if binding is None or _is_always_valid(site):
+        return True
+    if binding.division is not None:
+        return target.checks_in(engine.version, "sizes")
+    # onnxruntime takes lengths without entries for no lengths, and of those of a sequence any rank.
+    shape = None if site.lengths is None else site.lengths.shape
+    counted = shape is not None and len(shape) < 2 and all(isinstance(size, int) and size for size in shape)
+    return counted and target.checks_in(engine.version, "lengths")
+
+
+def _is_rounded(site: Site) -> bool:
+    """Return whether num_outputs may divide an axis that does not fit float32."""
+    binding = site.binding
+    division = None if binding is None else binding.division
+    if binding is None or division is None or division.rule is not SizeRule.CEIL:
+        return False
+    shape = binding.data.shape
+    size = None if shape is None or binding.axis is None else shape[binding.axis]
+    most = size if size is None or isinstance(size, int) else size.hi
+    return most is None or most > _ROUNDED
+
+
+def known_sizes(site: Site) -> list[tuple[int, int]] | None:
+    """Return axis and size of each part, or None if only a run knows them.
+
+    Lengths that the model sets are known on an axis of any size: the split fails if they do not fit.
+    """
+    binding, inference = site.binding, site.inference
+    if binding is None or inference is None or binding.axis is None or inference.parts is None:
+        return None
+    known = [None if part is None else part[binding.axis] for part in inference.parts]
+    sizes = [(binding.axis, size) for size in known if isinstance(size, int)]
+    whole = None if inference.data is None else inference.data[binding.axis]
+    return sizes if isinstance(whole, int) and len(sizes) == len(known) else None
+
+
+def _has_static_axis(site: Site) -> bool:
+    """Return whether the size of the split axis is known before the run."""
+    binding = site.binding
+    shape = None if binding is None else binding.data.shape
+    return (
+        binding is not None
+        and shape is not None
+        and binding.axis is not None
+        and isinstance(shape[binding.axis], int)
+    )
+
+
+def _is_always_valid(site: Site) -> bool:
+    """Return whether every run of a split is valid: no run has to check it."""
+    binding = site.binding
+    if binding is None or binding.axis is None or binding.data.shape is None:
+        return False
+    division, shape = binding.division, binding.data.shape
+    if division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK):
+        return True  # they divide an axis of any size
+    size = shape[binding.axis]
+    if division is not None and division.rule is SizeRule.REMAINDER and not isinstance(size, int):
+        return size.lo > sum(division.lengths)
+    return isinstance(size, int) and known_sizes(site) is not None
+
+
+def needs_check(site: Site, found: Analysis) -> bool:
+    """Return whether the runtime, or the form that a split is rewritten to, may not find it invalid."""
+    key = key_of(site)
+    if key not in found.reasons:
+        return key in found.unchecked
+    return key in found.doubtful or (site.schema.gives_sequence and not _has_static_axis(site))
+
+
+def raise_limit(left: Analysis, engine: Engine, where: Where) -> None:
+    """Raise the first limit that is left.
+
+    Raises:
+        EngineError: there is one.
+    """
+    if left.first_reason is not None:
+        node, reason = left.first_reason
+        problem = f"would not run {shown(node or '')} as specified: {reason}"
+        raise EngineError(engine.name, problem, replace(where, node=node), node=node)
+
+
+# Loops and functions
+
+
+COUNTED: Final = "max_iterations counts on the reference only"
+
+
+def find_refusal(model: ir.Model) -> str | None:
+    """Return why no runtime is given a model, because of its loops."""
+    trips = _count_iterations(model.graph)
+    if trips <= MAX_ITERATIONS:
+        return None
+    number = "without end" if trips == math.inf else f"of {int(trips)} iterations"
+    return f"the model has loops {number}, more than {MAX_ITERATIONS}"
+
+
+def _count_iterations(graph: Iterable[ir.Node]) -> float:
+    """Return how often the loops of a graph certainly iterate.
+
+    A number of iterations that only a run knows counts as one. A loop that nothing ends counts as endless.
+    """
+    count = 0.0
+    for node in graph:
+        bodies = [body for _, body in subgraphs(node)]
+        inside, own = sum(map(_count_iterations, bodies)), 1.0
+        if node.op_type == "Loop":
+            own = _trips_of(node, bodies)
+            count += own
+        count += own * inside if inside else 0.0
+    return count
+
+
+def _trips_of(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
+    limit = loop.inputs[0]
+    trips = None if limit is None else constant_array(limit)
+    if limit is not None and (trips is None or trips.size != 1):
+        return 1.0
+    if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
+        return float(max(0, trips.item()))
+    return math.inf if any(_never_ends(loop, body) for body in bodies) else 1.0
+
+
+def _never_ends(loop: ir.Node, body: ir.Graph) -> bool:
+    """Return whether the condition that a body returns is the one that it gets, or a constant."""
+    if type(loop) is LayerNode:
+        ports = read_loop(loop.layer, loop.layer.where)
+        inner = ports.body.by_id
+        assert ports.condition is not None
+        (end,) = ports.body.sources(inner[ports.condition])
+        return inner[end.layer].type in ("Const", "Parameter")
+    value = body.outputs[0] if body.outputs else None
+    while value is not None and (node := value.producer()) is not None:
+        if node.op_type != "Identity":
+            return node.op_type == "Constant"
+        value = node.inputs[0]
+    return True
+
+
+def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
+    """Return whether a node is a loop that may have no iteration, of which a runtime returns wrong values.
+
+    onnxruntime infers the sizes of an empty result from the body alone. OpenVINO returns what the loop
+    stacked in the run before.
+    """
+    is_layer = type(loop) is LayerNode
+    if loop.op_type != "Loop" or (not is_layer and canonical(loop.domain)):
+        return False
+    limits = [fixed_array(value) for value in loop.inputs[:2] if value is not None]
+    if all(limit is not None and (limit.all() if is_layer else (limit > 0).all()) for limit in limits):
+        return False
+    if is_layer:
+        return True
+    stacked = [value for _, body in subgraphs(loop) for value in body.outputs[max(1, len(loop.inputs) - 1) :]]
+    return bool(stacked) and (runtime == "openvino" or not all(map(_is_sized, stacked)))
+
+
+def _is_sized(value: ir.Value) -> bool:
+    return value.shape is not None and all(isinstance(size, int) for size in value.shape)
