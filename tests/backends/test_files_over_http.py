@@ -111,7 +111,7 @@ def test_another_range_than_was_asked_for_is_rejected(served: Server, tmp_path: 
 
 def test_a_server_without_ranges_is_said(served: Server, tmp_path: Path) -> None:
     served.wrong = "no ranges"
-    with pytest.raises(FileError, match="does not support range requests. Download the file first"):
+    with pytest.raises(FileError, match=r"does not support range requests\. Download the file first"):
         splitops.files.split(served.address, tmp_path / "out", num_outputs=2)
     file = RemoteFile(served.address)
     assert file.read(0, file.size) == served.content  # all of it is what was asked for

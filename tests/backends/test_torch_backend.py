@@ -557,7 +557,7 @@ class TestOut:
         parts = torch.vmap(function, in_dims=(0, -1))(data, buffers)
         assert torch.equal(torch.cat(parts, 2), data)
         assert torch.equal(buffers.movedim(-1, 0), data[..., :2])
-        with pytest.raises(ArrayError, match="must be batched under torch.vmap"):
+        with pytest.raises(ArrayError, match=r"must be batched under torch\.vmap"):
             torch.vmap(lambda x: function(x, buffer))(data)
         assert not buffer.any()
         slab = torch.zeros(3, 4, 6)

@@ -536,7 +536,7 @@ def test_what_nobody_has_foreseen_is_an_error_of_the_engine():
     engine = IsolatedEngine("onnxruntime", {}, profile=False)
     with pytest.raises(EngineError, match="onnxruntime fails: IndexError: list index out of range"):
         engine.ask("run", 7, {})
-    assert engine.ask("compile", Program(LEGAL.SerializeToString(), ("a", "c"), NOWHERE))
+    assert engine.ask("compile", Program(LEGAL.SerializeToString(), ("a", "c"), NOWHERE)) == 0
     engine.close()
 
 
