@@ -240,7 +240,7 @@ def print_file_contents(
     *,
     as_json: bool,
 ) -> None:
-    """Print the files into which complete tensors were written, with the tensors of each for a dry run."""
+    """Print the files of a plan that splits no tensor. After a dry run, also print the tensors of each."""
     from splitops.files import DryRun
     from splitops.files.addresses import format_location
 

@@ -74,7 +74,7 @@ def _count_elements(shape: tuple[int, ...], element_type: ElementType) -> int:
 
 
 def _compute_period(element_type: ElementType) -> int:
-    """Return the number of integers, from 0, after which a ramp restarts. The type represents all of them."""
+    """Return the number of integers in a ramp before it restarts at 0. The type represents each exactly."""
     name, bits = element_type.name, element_type.bits
     if name == "bool":
         return 2

@@ -94,8 +94,8 @@ def command(
     shrink: bool,
     as_json: bool,
 ) -> None:
-    """Run the split test suite on runtimes, compilers, converters and simplifiers, and report where they
-    deviate from the specification.
+    """Run the split test suite on runtimes, compilers, converters and simplifiers, and report their
+    deviations from the specification.
 
     NAME is an implementation, such as onnxruntime or openvino; the default is all that are installed.
     NAME=COMMAND is any executable that implements the protocol. Each one runs in separate processes. A

@@ -70,9 +70,8 @@ class ShardPlan(Runnable):
         rules: rule of each tensor.
         layout: name of the layout of the ranks' files.
         document: the plan document.
-        warnings: messages on files that are not copied, on tensors of rank 2 or more that are replicated
-            because no rule names them, on sizes in ``config.json`` that padding changes, and on rules that
-            split attention heads.
+        warnings: messages on files that are not copied, on tensors of rank 2 or more that only the closing
+            rule replicates, on padded sizes in ``config.json``, and on split attention heads.
         config: ``config.json`` of the ranks, or None if it does not change.
     """
 
