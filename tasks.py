@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz|soak|mutants|...``.
+"""Development tasks of both packages: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|...``.
 
 Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
 compiler. Arguments after the task go to the tool that it runs.
@@ -18,8 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent
-DEV = "test,lint,docs,openvino,onnxruntime,prove"
+COMPARE = "compare"
+"""The extra that stands for splitops-compare, with its own extras behind a colon: ``compare:runtimes``."""
+TEST = "test,onnxruntime,openvino,compare"
 MAIN = ROOT / ".venv"
+LINT = ROOT / ".venv-lint"
+DOCS = ROOT / ".venv-docs"
+PROVE = ROOT / ".venv-prove"
 OLDEST = ROOT / ".venv-oldest"
 BACKENDS = ROOT / ".venv-backends"
 BENCH = ROOT / ".venv-bench"
@@ -42,21 +47,22 @@ def run(*command: str | Path, **environment: str) -> None:
 
 
 def python(
-    environment: Path = MAIN, extras: str = DEV, constraints: str = "tests/runtimes.txt", *build: str
+    environment: Path = MAIN, extras: str = TEST, constraints: str = "tests/runtimes.txt", *build: str
 ) -> Path:
-    """Return the Python of a virtual environment with the package in it. Create or update it if needed.
+    """Return the Python of a virtual environment with the packages in it. Create or update it if needed.
 
     An environment grows: ``demo`` installs less than ``test`` into the same one.
 
     Args:
         environment: folder of the environment.
-        extras: extras of the package, separated by commas.
+        extras: extras of splitops, and ``compare`` for splitops-compare, separated by commas.
         constraints: file of constraints for pip.
         build: settings for the build of the native core.
     """
     executable = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
     sources = [
         ROOT / "pyproject.toml",
+        ROOT / "compare/pyproject.toml",
         ROOT / "CMakeLists.txt",
         *sorted((ROOT / "src/splitops/native/core").rglob("*.*")),
         *sorted((ROOT / "tests").glob("*.txt")),
@@ -68,20 +74,30 @@ def python(
     wanted = set(extras.split(","))
     if installed_digest == digest and wanted <= set(installed):
         return executable
-    names = ",".join(sorted(wanted.union(installed)))
-    print(
-        f"Installing splitops[{names}] into {environment.name}, once. This takes a minute or two.", flush=True
-    )
+    names = sorted(wanted.union(installed))
+    packages = requirements(names)
+    print(f"Installing {', '.join(packages)} into {environment.name}, once. This takes a minute or two.")
     if not executable.exists():
         venv.create(environment, with_pip=True)
     pip = [executable, "-m", "pip", "-qq", "--disable-pip-version-check", "install", "--upgrade"]
     settings = [f"--config-settings={setting}" for setting in build]
-    command = [*pip, "--constraint", constraints, *settings, "--editable", f"{ROOT}[{names}]"]
+    editable = [part for package in packages for part in ("--editable", package)]
+    command = [*pip, "--constraint", constraints, *settings, *editable]
     code = subprocess.run([str(part) for part in command], cwd=ROOT, check=False).returncode
     if code:
         sys.exit(code)
-    stamp.write_text(" ".join([digest, *names.split(",")]))
+    stamp.write_text(" ".join([digest, *names]))
     return executable
+
+
+def requirements(names: list[str]) -> list[str]:
+    """Return the paths of the packages with their extras, for pip."""
+    extras = [name for name in names if name.partition(":")[0] != COMPARE]
+    found = [f"./[{','.join(extras)}]"]
+    if len(extras) < len(names):
+        of_compare = [name.partition(":")[2] for name in names if name.startswith(f"{COMPARE}:")]
+        found.append(f"./compare[{','.join(of_compare)}]" if of_compare else "./compare")
+    return found
 
 
 class Step(NamedTuple):
@@ -118,7 +134,7 @@ def test(*arguments: str) -> None:
 
 def lint() -> None:
     """Check style, types and the layering of the imports."""
-    tools = python()
+    tools = python(LINT, "lint,compare")
     run(tools, "-m", "ruff", "check", ".")
     run(tools, "-m", "ruff", "format", "--check", ".")
     run(tools, "-m", "mypy")
@@ -133,15 +149,15 @@ def oldest(*arguments: str) -> None:
     """
     kinds = ("core", "native", "models", "conformance", "cli", "files", "sharding", "test_packing.py")
     kinds += ("inference", "check", "convert", "simplify", "fix")
-    kinds += tuple(f"compare/test_{part}.py" for part in ("comparing", "worker", "own_models"))
-    tests = (f"tests/{kind}" for kind in kinds)
-    tools = python(OLDEST, "test", "tests/oldest.txt")
+    tests = [f"tests/{kind}" for kind in kinds]
+    tests += [f"compare/tests/test_{part}.py" for part in ("comparing", "worker", "own_models")]
+    tools = python(OLDEST, "test,compare", "tests/oldest.txt")
     run(tools, "-m", "pytest", "-q", "-n", "2", *tests, *arguments, HYPOTHESIS_PROFILE="brief")
 
 
 def runtimes(*arguments: str) -> None:
     """Compare sessions on the oldest onnxruntime and OpenVINO that are allowed with the reference."""
-    tools = python(RUNTIMES, "test,onnxruntime,openvino", "tests/runtimes-oldest.txt")
+    tools = python(RUNTIMES, "test,onnxruntime,openvino,compare", "tests/runtimes-oldest.txt")
     run(tools, "-m", "pytest", "-q", "-n", "2", "tests/engines", *arguments)
 
 
@@ -151,17 +167,22 @@ def backends(*arguments: str) -> None:
     run(tools, "-m", "pytest", "-q", "-n", "2", "tests/backends", *arguments)
 
 
-def docs() -> None:
-    """Make the generated pages anew and build the documentation without warnings."""
-    tools = python()
-    for script in sorted((ROOT / "docs").glob("generate*.py")):
-        run(tools, script)
+def docs(*arguments: str) -> None:
+    """Generate the pages of the documentation, build it without warnings, and test the site."""
+    tools = python(DOCS, f"docs,{TEST}")
+    run(tools, "-m", "dev.pages")
     run(tools, "-m", "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1")
+    run(tools, "-m", "pytest", "-q", "tests/docs", *arguments)
+
+
+def pages(*arguments: str) -> None:
+    """Generate the pages of the documentation, or some of them: ``pages [NAME ...]``."""
+    run(python(), "-m", "dev.pages", *arguments)
 
 
 def fuzz(*arguments: str) -> None:
     """Fuzz one target, or all of them, for so many seconds: ``fuzz [TARGET [SECONDS]]``."""
-    run(python(FUZZ, "fuzz"), "-m", "dev.fuzz", *arguments)
+    run(python(FUZZ, "fuzz,compare"), "-m", "dev.fuzz", *arguments)
 
 
 def soak(*arguments: str) -> None:
@@ -170,18 +191,23 @@ def soak(*arguments: str) -> None:
 
 
 def neighbours(*arguments: str) -> None:
-    """Draw what networks write around splits, and ask runtimes: ``neighbours [SECONDS]``."""
+    """Run random models with the patterns of networks around splits: ``neighbours [SECONDS]``."""
     run(python(), "-m", "dev.neighbours", *arguments)
 
 
+def empties(*arguments: str) -> None:
+    """Run every operator of onnxruntime on empty tensors: ``empties [OPERATOR ...]``."""
+    run(python(), "-m", "dev.tools.empties", *arguments)
+
+
 def releases(*arguments: str) -> None:
-    """Ask each release of a runtime all listed cases: ``releases RUNTIME [RELEASE ...]``."""
+    """Run all listed cases on each release of a runtime: ``releases RUNTIME [RELEASE ...]``."""
     run(python(), "dev/tools/releases.py", *arguments)
 
 
 def mutants(*arguments: str) -> None:
     """Change the code that decides sizes in small ways and see tests fail: ``mutants [MODULE ...]``."""
-    run(python(MUTANTS, "mutants"), "dev/tools/mutants.py", *arguments)
+    run(python(MUTANTS, "mutants,compare"), "dev/tools/mutants.py", *arguments)
 
 
 def prove(*arguments: str) -> None:
@@ -189,13 +215,15 @@ def prove(*arguments: str) -> None:
     if arguments[:1] == ("--why3",):
         run(sys.executable, "dev/tools/theory.py", *arguments[1:])
     else:
-        run(python(), "proofs/contracts.py", *arguments)
+        tools = python(PROVE, "prove,test")
+        run(tools, "proofs/contracts.py", *arguments)
+        run(tools, "-m", "pytest", "-q", "tests/proofs")
 
 
 def coverage(*arguments: str) -> None:
     """Count the lines and branches, of Python and the native core, that the tests take."""
     build = ("cmake.define.SPLITOPS_COVERAGE=ON", "build-dir=build/coverage")
-    tools = python(COVERAGE, "coverage", "tests/backends.txt", *build)
+    tools = python(COVERAGE, "coverage,compare", "tests/backends.txt", *build)
     run(tools, "dev/tools/covered.py", *arguments)
 
 
@@ -206,12 +234,16 @@ def wheels(*arguments: str) -> None:
 
 def trained(*arguments: str) -> None:
     """Put trained models that wheels ship through every tool: ``trained [--write] [NAME ...]``."""
-    run(python(TRAINED, "compare"), "dev/tools/trained.py", *arguments)
+    run(python(TRAINED, "compare:runtimes"), "dev/tools/trained.py", *arguments)
 
 
 def bench(*arguments: str) -> None:
-    """Print the benchmark tables, with every peer installed."""
-    run(python(BENCH, "bench", "tests/backends.txt"), "-m", "dev.benchmarks", *arguments)
+    """Print tables of speed, or run a module of ``dev/benchmarks``: ``bench [SECTION ...|MODULE ...]``."""
+    tools, modules = python(BENCH, "bench", "tests/backends.txt"), ROOT / "dev/benchmarks"
+    if arguments and (modules / f"{arguments[0]}.py").exists():
+        run(tools, "-m", f"dev.benchmarks.{arguments[0]}", *arguments[1:])
+    else:
+        run(tools, "-m", "dev.benchmarks", *arguments)
 
 
 DEMO = (
@@ -267,10 +299,12 @@ _TASKS = (
     runtimes,
     backends,
     docs,
+    pages,
     bench,
     fuzz,
     soak,
     neighbours,
+    empties,
     releases,
     mutants,
     prove,

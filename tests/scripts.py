@@ -13,7 +13,7 @@ PICTURES = DOCS / "pictures"
 
 
 def script(name: str) -> ModuleType:
-    """Return a script as a module: ``docs/generate``."""
+    """Return a script as a module: ``dev/pages/reference``."""
     spec = importlib.util.spec_from_file_location(name.replace("/", "_"), ROOT / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,11 +1,11 @@
 """Export architectures of torch, torchvision, timm, transformers and scikit-learn, with small random weights.
 
-    python dev/benchmarks/architectures.py --out DIR [--only WORD ...] [--seconds 240]
+    tasks.py bench architectures --out DIR [--only WORD ...] [--seconds 240]
 
 Each architecture is exported by tracing (TorchScript) and by torch.export at several opsets, in a process of
 its own; what its exporter cannot do is named in ``DIR/failed.txt``. What is there already is not made again.
 Needs torch with onnxscript; torchvision, timm, transformers and skl2onnx are used where they are installed.
-Count with ``python dev/benchmarks/exported_conversion.py DIR --reach 13 17`` how many of them convert.
+Count with ``tasks.py bench exported_conversion DIR --reach 13 17`` how many of them convert.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from quiet import quiet
+from dev.benchmarks.quiet import quiet
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

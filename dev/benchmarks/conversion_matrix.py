@@ -1,7 +1,7 @@
 """Write the matrix of docs/convert.md: every way to state a split, converted to every version.
 
 Beside splitops' own result stands what onnx's version converter, onnxscript's and OpenVINO's frontend make of
-the same model. Usage: ``python dev/benchmarks/conversion_matrix.py [--check]``.
+the same model. Usage: ``tasks.py bench conversion_matrix [--check]``.
 """
 
 from __future__ import annotations

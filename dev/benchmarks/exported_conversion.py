@@ -1,11 +1,11 @@
 """Convert a folder of ONNX models to several targets, and count those that give the same outputs.
 
-Make the folder with ``python dev/benchmarks/exported_models.py --out FOLDER``, which needs PyTorch, then run
-``python dev/benchmarks/exported_conversion.py FOLDER``, which runs the models with splitops.
+Make the folder with ``tasks.py bench exported_models --out FOLDER``, which needs PyTorch, then run
+``tasks.py bench exported_conversion FOLDER``, which runs the models with splitops.
 
 With ``--reach 13 17`` the models are converted to these opsets and simplified, and run by onnxruntime before
 and after; what rejects the rest is named: for the many architectures that
-``python dev/benchmarks/architectures.py --out FOLDER`` writes.
+``tasks.py bench architectures --out FOLDER`` writes.
 ``--sample 60`` takes so many of them, evenly over the sorted names. Each model has a process of its own, with
 bounded time and memory.
 """

@@ -1,7 +1,7 @@
 """Infer a folder of ONNX models: how many values are known, and what a node costs, beside onnx itself.
 
-Make a folder with ``python dev/benchmarks/exported_models.py --out FOLDER`` or, of many architectures, with
-``python dev/benchmarks/architectures.py --out FOLDER``, then run ``python
+Make a folder with ``tasks.py bench exported_models --out FOLDER`` or, of many architectures, with
+``tasks.py bench architectures --out FOLDER``, then run ``python
 dev/benchmarks/exported_inference.py FOLDER``. What models state of the values inside them is taken away
 first. A value is known where its element type is, and each of its sizes as a number or in symbols.
 """

@@ -1,7 +1,7 @@
 """Models as PyTorch exports them, and how many nodes splitops and other optimizers leave of each.
 
-    python dev/benchmarks/exported_models.py --out DIR          # only write the models
-    python dev/benchmarks/exported_models.py --write docs/simplify.md
+    tasks.py bench exported_models --out DIR          # only write the models
+    tasks.py bench exported_models --write docs/simplify.md
 
 Needs torch==2.13.0 (CPU) and onnxscript, for the table onnxruntime; onnxoptimizer, onnxslim and onnxsim
 are compared where they are installed. Each result is run by onnxruntime against the exported model.
@@ -24,9 +24,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from quiet import quiet
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+from dev.benchmarks.quiet import quiet
 
 VERSIONS = ((11, False), (13, False), (18, False), (18, True), (23, True))
 """Opsets, and whether the exporter is the one by torch.export (True) or by tracing."""

@@ -1,4 +1,4 @@
-"""One turn of :mod:`dev.benchmarks.files`: ``python dev/benchmarks/file_actions.py JSON``.
+"""One turn of :mod:`dev.benchmarks.files`: ``python file_actions.py JSON``.
 
 The name of an action is in ``do``, its arguments beside it. What it imports and opens first is not timed.
 Prints the seconds, the processor's seconds and the peak of the resident memory in MiB.

@@ -1,4 +1,4 @@
-"""Splitting and merging files beside `cp` and libraries: ``python -m dev.benchmarks.files [OPTION ...]``.
+"""Splitting and merging files beside `cp` and libraries: ``tasks.py bench files [OPTION ...]``.
 
 Every turn is a process of its own, in turns; the file systems are synced before each. A line of the table
 is the medians of the seconds and of the processor's seconds, as ratios to those of ``cp`` of the same
@@ -226,7 +226,7 @@ def cases(folder: Path, out: Path, pythons: dict[str, str], mebibytes: int) -> I
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m dev.benchmarks.files", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tasks.py bench files", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="where the files are written; /tmp without")
     parser.add_argument("--mib", type=int, default=1024, help="of the source (1024)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each case (5)")

@@ -1,6 +1,6 @@
 """Carry networks from OpenVINO IR to ONNX and back, and compare what runtimes make of them.
 
-``python dev/benchmarks/networks.py FOLDER`` takes the ONNX files of a folder, as ``python
+``tasks.py bench networks FOLDER`` takes the ONNX files of a folder, as ``python
 dev/benchmarks/architectures.py --out FOLDER`` makes them. OpenVINO's own converter makes an IR of each (kept
 in ``--ir FOLDER``). splitops makes ONNX of the IR and an IR of that again; onnxruntime and OpenVINO run the
 three on the same inputs. Outputs are the same where they differ by at most 1e-5 of their largest number.
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from exported_conversion import evenly, feeds
+from dev.benchmarks.exported_conversion import evenly, feeds
 
 TOLERANCE = 1e-5
 SECONDS = 240

@@ -3,7 +3,7 @@
 Makes a model of N splits in a row (by lengths that are computed from a shape, and by number, on two axes),
 each joined again, and one of N splits each nested in the one before. One row for each N.
 
-    python dev/benchmarks/scaling.py [--splits 10000] [--repeat 3]
+    tasks.py bench scaling [--splits 10000] [--repeat 3]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sessions beside onnxruntime and OpenVINO themselves: bits, the time of a run, and that of making one.
 
-Make a folder with ``python dev/benchmarks/architectures.py --out FOLDER``, then run
-``python dev/benchmarks/sessions.py FOLDER [--write docs/models.md] [--only WORD ...] [--rounds 15]``.
+Make a folder with ``tasks.py bench architectures --out FOLDER``, then run
+``tasks.py bench sessions FOLDER [--write docs/models.md] [--only WORD ...] [--rounds 15]``.
 A folder of IRs, as ``dev/benchmarks/networks.py --ir FOLDER`` leaves it, is run beside OpenVINO.
 
 Both sides run in turns in this one process, on the same inputs, with their own defaults; figures are ratios
@@ -15,7 +15,6 @@ import argparse
 import gc
 import re
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +25,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "src")]
-
-import splitops  # noqa: E402
-from dev.benchmarks.timing import interleaved  # noqa: E402
+import splitops
+from dev.benchmarks.timing import interleaved
 
 SILENT = 4
 RUN = (1.05, 20e-6)

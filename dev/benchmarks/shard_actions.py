@@ -1,4 +1,4 @@
-"""One turn of :mod:`dev.benchmarks.sharding`: ``python dev/benchmarks/shard_actions.py JSON``."""
+"""One turn of :mod:`dev.benchmarks.sharding`: ``python shard_actions.py JSON``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a checkpoint into ranks beside `cp -r`: ``python -m dev.benchmarks.sharding [OPTION ...]``.
+"""Cutting a checkpoint into ranks beside `cp -r`: ``tasks.py bench sharding [OPTION ...]``.
 
 The checkpoint has 16 layers and 1.6 GiB in four files. Every turn is a process of its own, in turns, as in
 :mod:`dev.benchmarks.files`: the ratios are to ``cp -r`` of the same bytes, neither side syncs but where a row
@@ -160,7 +160,7 @@ def digest(folder: Path) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m dev.benchmarks.sharding", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tasks.py bench sharding", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="where the files are written; /tmp without")
     parser.add_argument("--layers", type=int, default=16, help="of the model, 93 MiB each (16)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each case (5)")

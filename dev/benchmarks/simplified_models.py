@@ -1,7 +1,7 @@
 """What splitops and other optimizers leave of exported models, alone and behind one another, and how fast.
 
-    python dev/benchmarks/simplified_models.py FOLDER              # of *.onnx, as real models are exported
-    python dev/benchmarks/simplified_models.py FOLDER --write docs/simplify.md
+    tasks.py bench simplified_models FOLDER              # of *.onnx, as real models are exported
+    tasks.py bench simplified_models FOLDER --write docs/simplify.md
 
 Needs onnxruntime; onnxslim, onnxsim, onnxoptimizer and onnxscript are compared where they are installed. Each
 model is measured in a process of its own: every result is run by onnxruntime, without its optimizations for
@@ -30,9 +30,7 @@ import numpy as np
 import onnx
 import onnx.parser
 
-from quiet import quiet
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+from dev.benchmarks.quiet import quiet
 
 JOINING = frozenset(
     {"Split", "SplitToSequence", "SequenceAt", "SequenceLength"}

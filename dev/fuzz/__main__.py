@@ -40,7 +40,7 @@ MODULES: Final = (
     "splitops.models.infer",
     "splitops.models.fix",
     "splitops.models.simplify",
-    "splitops.comparison.protocol",
+    "splitops_compare.protocol",
     "splitops.files",
     "splitops.sharding",
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dev.neighbours.asking import judged, others, problems, warm
 from dev.neighbours.drawing import drawn
-from splitops.comparison.driver.asking import Asker
+from splitops_compare.driver.case_runner import CaseRunner
 
 _TOOLS = 7
 """Of so many models that OpenVINO gets right, one is rewritten all the same; the families take turns."""
@@ -23,7 +23,7 @@ def main(seconds: float = 3600, first: int = 0, family: str | None = None) -> in
         return _asked(time.monotonic() + seconds, first, family, askers)
 
 
-def _asked(until: float, first: int, family: str | None, askers: Mapping[str, Asker]) -> int:
+def _asked(until: float, first: int, family: str | None, askers: Mapping[str, CaseRunner]) -> int:
     number = first
     asked: Counter[str] = Counter()
     elsewhere: Counter[str] = Counter()

@@ -18,11 +18,11 @@ import onnx.parser
 
 import splitops
 from dev.forks import in_a_fork
-from splitops.comparison.driver.asking import Asker
-from splitops.comparison.driver.finding import columns
-from splitops.comparison.driver.process import Allowance
-from splitops.comparison.records import Case, Outcome
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
+from splitops_compare.data import Case, Outcome
+from splitops_compare.driver.case_runner import CaseRunner
+from splitops_compare.driver.discovery import start_implementations
+from splitops_compare.driver.process import ResourceLimits
 
 Answer = tuple[str, Any]
 OTHERS = {"opencv": "cv2", "tinygrad": "tinygrad", "tract": "tract"}
@@ -97,15 +97,15 @@ def on_openvino(model: onnx.ModelProto | OpenVINOModel, feeds: Mapping[str, Any]
 
 
 @contextmanager
-def others() -> Iterator[dict[str, Asker]]:
+def others() -> Iterator[dict[str, CaseRunner]]:
     """Return what asks each of the other runtimes that is installed, in a process of its own."""
     installed = [name for name, module in OTHERS.items() if importlib.util.find_spec(module) is not None]
-    limits = Allowance(seconds=60)
+    limits = ResourceLimits(seconds=60)
     with ExitStack() as stack:
         settings = [one for one in _SETTINGS if one[0] in installed]
-        ready, _ = columns(limits, installed, settings=settings)
-        chosen = {one.peer.adapter: one.launch for one in ready}  # the one with a setting is the last
-        yield {name: stack.enter_context(Asker(source, limits)) for name, source in chosen.items()}
+        ready, _ = start_implementations(limits, installed, settings=settings)
+        chosen = {one.info.adapter: one.launch for one in ready}  # the one with a setting is the last
+        yield {name: stack.enter_context(CaseRunner(source, limits)) for name, source in chosen.items()}
 
 
 def on_other(
@@ -118,7 +118,7 @@ def on_other(
             operator="drawn",
             rule="drawn",
             title="a drawn model",
-            record=None,
+            spec=None,
             model=model.SerializeToString(),
             inputs=feeds,
             types={name: str(value.dtype) for name, value in feeds.items()},
@@ -152,7 +152,7 @@ def judged(
     feeds: Mapping[str, Any],
     *,
     tools: bool,
-    askers: Mapping[str, Asker] = MappingProxyType({}),
+    askers: Mapping[str, CaseRunner] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return what runtimes and tools make of a model; empty where nobody knows what is right.
 

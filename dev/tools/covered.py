@@ -27,6 +27,7 @@ BUILD = ROOT / "build/coverage"
 REASONS = ROOT / "tests/uncovered.toml"
 PACKAGE = "src/splitops/"
 CORE = f"{PACKAGE}native/core/"
+COMPARE = "compare/src/splitops_compare/"
 
 INTRODUCTION = """\
 # What the tests cover
@@ -122,12 +123,15 @@ def _call(*command: str) -> None:
 
 
 def by_package(counts: Counts) -> Counts:
-    """Sum the files of each package below ``splitops``; its own modules are one of them."""
+    """Sum the files of each package of splitops, its own modules, and all of splitops-compare."""
     packages: Counts = {}
     for path, count in counts.items():
         package, below, _ = path.removeprefix(PACKAGE).partition("/")
-        packages.setdefault(f"splitops.{package}" if below else "splitops", Count())
-        packages[f"splitops.{package}" if below else "splitops"] += count
+        name = f"splitops.{package}" if below else "splitops"
+        if path.startswith(COMPARE):
+            name = "splitops_compare"
+        packages.setdefault(name, Count())
+        packages[name] += count
     return packages
 
 

@@ -14,10 +14,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Final
 
-from splitops.comparison.cases import listed
-from splitops.comparison.cases.building import model_of
-from splitops.comparison.records import Entry, Word
-from splitops.comparison.reports.earlier import read_report
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, Vocabulary, condition
 from splitops.models.check.targets import load_targets, names
@@ -25,27 +21,36 @@ from splitops.models.graph.model import NodeModel
 from splitops.models.infer.walk import Walk
 from splitops.models.sites import Site
 from splitops.spec import SizeRule
+from splitops_compare.cases import list_cases
+from splitops_compare.cases.models import make_model
+from splitops_compare.data import CaseResult, VerdictKind
+from splitops_compare.reports.report_diff import read_report
 
-REPORT: Final = Path(__file__).resolve().parents[2] / "docs" / "compare" / "report.json"
+REPORT: Final = Path(__file__).resolve().parents[2] / "compare" / "docs" / "data" / "report.json"
 RULES: Final = {rule.value for rule in SizeRule}
 NUMBERS: Final = (0, 1, 2, 3, 4)
 """The numbers that are tried; of a list, each element type."""
 Split = tuple[str, Site, Surroundings]
 
 
-def judged(peer: str) -> Iterator[tuple[Entry, Word]]:
+def judged(peer: str) -> Iterator[tuple[CaseResult, VerdictKind]]:
     """Yield the valid cases that an implementation has a confirmed result for."""
-    for entry in read_report(REPORT).entries:
+    for entry in read_report(REPORT).cases:
         verdict = entry.verdicts.get(peer)
-        if verdict is None or entry.format != "onnx" or entry.rule not in RULES or entry.id not in listed():
+        if (
+            verdict is None
+            or entry.format != "onnx"
+            or entry.rule not in RULES
+            or entry.id not in list_cases()
+        ):
             continue
-        if verdict.counts or verdict.word is Word.AGREES:
-            yield entry, verdict.word
+        if verdict.is_confirmed or verdict.kind is VerdictKind.AGREES:
+            yield entry, verdict.kind
 
 
 def split_of(case: str) -> Split:
     """Return the operator and the first split of a case, with the model around it."""
-    model = model_of(listed()[case].record)
+    model = make_model(list_cases()[case].spec)
     opened = NodeModel.opened(model, weights=False)
     sites: list[Site] = []
     Walk(opened.nodes, opened.where, sites.append).run()
@@ -63,10 +68,10 @@ def conditions() -> Iterator[Condition]:
             yield condition(word.text)
 
 
-def proposals(peer: str) -> Iterator[tuple[str, str, Counter[Word]]]:
+def proposals(peer: str) -> Iterator[tuple[str, str, Counter[VerdictKind]]]:
     """Yield an operator or ``all``, words, and how the cases that surely meet them failed."""
     cases = [(entry.id, word, split_of(entry.id)) for entry, word in judged(peer)]
-    failed = {case for case, word, _ in cases if word is not Word.AGREES}
+    failed = {case for case, word, _ in cases if word is not VerdictKind.AGREES}
     met = {
         one.text: {
             case for case, _, (_, site, model) in cases if one.met(Vocabulary(site, model)) is Surely.YES
@@ -87,13 +92,13 @@ def proposals(peer: str) -> Iterator[tuple[str, str, Counter[Word]]]:
                     yield name, " + ".join(pair), Counter(words[case] for case in found)
 
 
-def unexplained(peer: str) -> list[tuple[str, Word]]:
+def unexplained(peer: str) -> list[tuple[str, VerdictKind]]:
     """Return the failures that no limit of the target of a name finds, surely or maybe."""
     targets = load_targets(peer)
     return [
         (entry.id, word)
         for entry, word in judged(peer)
-        if word is not Word.AGREES and not list(find_limits(*split_of(entry.id)[1:], targets))
+        if word is not VerdictKind.AGREES and not list(find_limits(*split_of(entry.id)[1:], targets))
     ]
 
 

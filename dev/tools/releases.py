@@ -1,9 +1,9 @@
 """Asks each release of a runtime all listed cases: ``releases.py RUNTIME [RELEASE | REPORT.json ...]``.
 
-The verdicts go to ``docs/compare/releases/RUNTIME.json``, one letter for each case and release. A release
-that is there already is not asked again. A report of ``splitops compare --json`` counts as asked. At the end,
-the fields of ``src/splitops/models/check/targets/RUNTIME.toml`` that the verdicts contradict are named, and
-the exit code is 1.
+The verdicts go to ``compare/docs/data/releases/RUNTIME.json``, one letter for each case and release. A
+release that is there already is not asked again. A report of ``splitops-compare --json`` counts as asked. At
+the end, the fields of ``src/splitops/models/check/targets/RUNTIME.toml`` that the verdicts contradict are
+named, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from splitops.comparison import Report
-from splitops.comparison.records import Verdict, Word
-from splitops.comparison.reports.earlier import read_report
 from splitops.models.check import Limit, Outcome, Target
 from splitops.models.check.limits import release_numbers
+from splitops_compare import ComparisonReport
+from splitops_compare.data import Verdict, VerdictKind
+from splitops_compare.reports.report_diff import read_report
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-TABLES: Final = ROOT / "docs" / "compare" / "releases"
+TABLES: Final = ROOT / "compare" / "docs" / "data" / "releases"
 NONE: Final = "-"
 LETTERS: Final = {
-    Word.AGREES: "a",
-    Word.DIFFERS: "d",
-    Word.REJECTS: "r",
-    Word.WRONGLY_ACCEPTS: "w",
-    Word.CRASH: "c",
-    Word.HANG: "h",
-    Word.MEMORY: "m",
+    VerdictKind.AGREES: "a",
+    VerdictKind.DIFFERS: "d",
+    VerdictKind.REJECTS: "r",
+    VerdictKind.WRONGLY_ACCEPTS: "w",
+    VerdictKind.CRASH: "c",
+    VerdictKind.HANG: "h",
+    VerdictKind.MEMORY: "m",
 }
 """The letters of verdicts; all others, and a finding that was not confirmed, say nothing."""
-FINDINGS: Final = frozenset(LETTERS.values()) - {"a"}
+FINDING_KINDS: Final = frozenset(LETTERS.values()) - {"a"}
 
 
 class Runtime(NamedTuple):
@@ -90,7 +90,7 @@ def offered(runtime: Runtime) -> list[str]:
     return [release for release in reversed(releases) if release_numbers(release) >= floor]
 
 
-def ask(runtime: Runtime, release: str) -> Report:
+def ask(runtime: Runtime, release: str) -> ComparisonReport:
     """Ask one release all listed cases, in an environment of its own."""
     with tempfile.TemporaryDirectory(prefix="splitops-release-") as folder:
         venv.create(folder, with_pip=True)
@@ -112,22 +112,20 @@ def ask(runtime: Runtime, release: str) -> Report:
         return read_report(report)
 
 
-def verdicts_of(report: Report, name: str) -> dict[str, dict[str, str]]:
+def verdicts_of(report: ComparisonReport, name: str) -> dict[str, dict[str, str]]:
     """Return the letter of each case, by the release of the runtime."""
     adapter = RUNTIMES[name].adapter
-    peers = {peer.name: peer.versions[name] for peer in report.peers if peer.adapter == adapter}
+    peers = {peer.name: peer.versions[name] for peer in report.implementations if peer.adapter == adapter}
     return {
-        release: {
-            entry.id: letter(entry.verdicts[peer]) for entry in report.entries if peer in entry.verdicts
-        }
+        release: {entry.id: letter(entry.verdicts[peer]) for entry in report.cases if peer in entry.verdicts}
         for peer, release in peers.items()
     }
 
 
 def letter(verdict: Verdict) -> str:
     """Return the letter of a verdict."""
-    told = verdict.counts or verdict.word is Word.AGREES
-    return LETTERS.get(verdict.word, NONE) if told else NONE
+    told = verdict.is_confirmed or verdict.kind is VerdictKind.AGREES
+    return LETTERS.get(verdict.kind, NONE) if told else NONE
 
 
 def read_table(name: str) -> dict[str, Any]:
@@ -162,8 +160,12 @@ def contradictions(limit: Limit, table: Mapping[str, Any]) -> Iterator[str]:
     row = table["cases"].get(limit.case, "")
     for release, found in zip(table["releases"], row, strict=False):
         # What ends the process in one release may be rejected or wrong in another: that is another limit.
-        milder = (LETTERS[Word.REJECTS], LETTERS[Word.DIFFERS]) if limit.outcome is Outcome.CRASH else ()
-        seen = found in FINDINGS and found not in milder
+        milder = (
+            (LETTERS[VerdictKind.REJECTS], LETTERS[VerdictKind.DIFFERS])
+            if limit.outcome is Outcome.CRASH
+            else ()
+        )
+        seen = found in FINDING_KINDS and found not in milder
         if found != NONE and seen is not limit.holds_in(release):
             yield f"{limit.code}: {'seen in' if seen else 'not in'} {release}"
 

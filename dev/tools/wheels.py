@@ -1,6 +1,7 @@
-"""Builds the source distribution and the wheels into ``dist/``, checks and tries them.
+"""Builds the source distributions and the wheels of both packages into ``dist/``, checks and tries them.
 
-``any`` makes what is for every platform: the source, and the wheel without the compiled core. Without it each
+``any`` makes what is for every platform: the sources, the wheel without the compiled core, and the wheel of
+splitops-compare. Without it each
 CPython that is at hand has a wheel for Linux, too. It is compiled from the source distribution, without an
 index, by zig's clang against glibc 2.28, so that systems from 2018 on load it.
 
@@ -158,6 +159,15 @@ def pythons() -> list[System]:
     return found
 
 
+def try_compare(splitops: Path, compare: Path) -> None:
+    """Install both packages from their wheels, and run both commands."""
+    with System.of(sys.executable).environment() as (_, seen):
+        tried = seen / "env" / SCRIPTS
+        run(tried / "python", "-m", "pip", "install", "-q", "--only-binary", ":all:", splitops, compare)
+        print(run(tried / "splitops-compare", "--version"), end="")
+        print(run(tried / "splitops", "compare", "--version"), end="")
+
+
 def check_symbols(wheel: Path) -> None:
     """Prove that the core in a wheel has no debug symbols, and say its size."""
     with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
@@ -185,6 +195,9 @@ def main() -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", DIST, "-C", "wheel.cmake=false")
     (source,), (plain,) = DIST.glob("*.tar.gz"), DIST.glob("*-none-any.whl")
     System.of(sys.executable).attempt(plain, "plain")
+    run(sys.executable, "-m", "build", "--outdir", DIST, "compare")
+    (compare,) = DIST.glob("splitops_compare-*.whl")
+    try_compare(plain, compare)
     wheels: dict[tuple[str, str], Path] = {}
     for system in (*here, *roots):
         kind = system.version, system.machine
@@ -197,7 +210,7 @@ def main() -> None:
         system.attempt(source, "plain")
     files = sorted(DIST.iterdir())
     print(run(sys.executable, "-m", "twine", "check", "--strict", *files), end="")
-    print(run(sys.executable, "-m", "check_wheel_contents", plain, *wheels.values()), end="")
+    print(run(sys.executable, "-m", "check_wheel_contents", plain, compare, *wheels.values()), end="")
 
 
 if __name__ == "__main__":

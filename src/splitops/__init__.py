@@ -5,8 +5,7 @@
 - Models: :func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`fix`,
   :func:`simplify`.
 - Files: ``splitops.files`` splits and merges tensor files, ``splitops.sharding`` shards checkpoints.
-- Specification: :func:`schema`, :func:`history`, :func:`difference`. :func:`compare` compares runtimes with
-  it.
+- Specification: :func:`schema`, :func:`history`, :func:`difference`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from splitops.spec.operators import Difference, OperatorSchema, difference, hist
 
 if TYPE_CHECKING:
     from splitops import files, sharding
-    from splitops.comparison import compare
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import convert
@@ -47,7 +45,6 @@ __all__ = [
     "Where",
     "__version__",
     "check",
-    "compare",
     "convert",
     "difference",
     "errors",
@@ -76,7 +73,6 @@ __all__ = [
 # Functions on models are imported on first use, since importing onnx takes longer than all the rest.
 _ON_DEMAND = {
     "check": "splitops.models.check",
-    "compare": "splitops.comparison",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
     "fix": "splitops.models.fix",

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import onnx.parser
 
-from splitops.comparison.cases import listed
-from splitops.comparison.cases.building import inputs_of, model_of
-from splitops.comparison.records import Record
 from splitops.models.check import LIMITS, Limit
 from splitops.models.formats.openvino import Builder, OpenVINOModel
+from splitops_compare.cases import list_cases
+from splitops_compare.cases.models import make_inputs, make_model
+from splitops_compare.data import CaseSpec
 
 Model = onnx.ModelProto | OpenVINOModel
 
@@ -27,7 +27,7 @@ def holds_here(limit: Limit) -> bool:
 
 @dataclass(frozen=True)
 class Proof:
-    record: Record
+    record: CaseSpec
     drivers: tuple[str, ...] = ()
     """Other than the one of the runtime."""
     sure: bool = True
@@ -36,11 +36,11 @@ class Proof:
     """What a repair is told that the model means."""
 
     def model(self) -> Model:
-        return model_of(self.record)
+        return make_model(self.spec)
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        return inputs_of(self.record)
+        return make_inputs(self.spec)
 
 
 def text(body: str, opset: int = 18, ir: int = 8) -> Callable[[], onnx.ModelProto]:
@@ -79,7 +79,7 @@ RECORDED = ("tvm", "mnn", "ncnn", "tract", "tinygrad", "iree", "onnxruntime-web"
 """Runtimes that no test asks: test_disagreements compares their limits with the published results."""
 PROOFS = {
     limit.code: Proof(
-        listed()[limit.case].record,
+        list_cases()[limit.case].spec,
         DRIVERS.get(limit.code, ()),
         limit.code not in UNSURE,
         UNBIND.get(limit.code),

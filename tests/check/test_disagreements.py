@@ -11,19 +11,19 @@ from proofs import RECORDED
 
 import splitops
 from scripts import script
-from splitops.comparison.cases import listed
-from splitops.comparison.cases.building import inputs_of, model_of
-from splitops.comparison.records import Word
-from splitops.comparison.reports.earlier import read_report
 from splitops.models.check import LIMITS, Limit, Outcome, Severity, Target, check
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely
 from splitops.models.check.targets import load_targets
 from splitops.models.fix import fix
 from splitops.spec import SizeRule
+from splitops_compare.cases import list_cases
+from splitops_compare.cases.models import make_inputs, make_model
+from splitops_compare.data import VerdictKind
+from splitops_compare.reports.report_diff import read_report
 
 propose = script("dev/tools/propose")
-REPORT = read_report(Path(__file__).parents[2] / "docs" / "compare" / "report.json")
+REPORT = read_report(Path(__file__).parents[2] / "compare" / "docs" / "data" / "report.json")
 PEERS = {
     "onnxruntime": "onnxruntime",
     "onnx_inference": "onnx",
@@ -59,7 +59,7 @@ HARMLESS = {
 
 HELD = {
     limit.code
-    for peer in REPORT.peers
+    for peer in REPORT.implementations
     for limit in LIMITS
     if PEERS.get(peer.name) == limit.runtime and limit.holds_in(peer.versions[limit.runtime])
 }
@@ -67,18 +67,18 @@ HELD = {
 
 
 def findings(runtime: str, case: str, *severities: Severity) -> set[str]:
-    found = check(model_of(listed()[case].record), [runtime])
+    found = check(make_model(list_cases()[case].spec), [runtime])
     return HELD & {finding.code for finding in found if finding.severity in severities}
 
 
 def asked() -> list[tuple[str, str, bool]]:
     """Each runtime and valid case that it said something about, and whether it was wrong."""
     return [
-        (PEERS[name], entry.id, verdict.counts)
-        for entry in REPORT.entries
-        if entry.id in listed() and listed()[entry.id].rule in {rule.value for rule in SizeRule}
+        (PEERS[name], entry.id, verdict.is_confirmed)
+        for entry in REPORT.cases
+        if entry.id in list_cases() and list_cases()[entry.id].rule in {rule.value for rule in SizeRule}
         for name, verdict in entry.verdicts.items()
-        if name in PEERS and (verdict.counts or verdict.word is Word.AGREES)
+        if name in PEERS and (verdict.is_confirmed or verdict.kind is VerdictKind.AGREES)
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_split_that_a_runtime_does_right_is_no_error() -> None:
 
 
 @cache
-def met(runtime: str) -> list[tuple[str, Word, list[tuple[Limit, Surely]]]]:
+def met(runtime: str) -> list[tuple[str, VerdictKind, list[tuple[Limit, Surely]]]]:
     """Each valid case that a recorded implementation has a result for, with the limits that it meets."""
     targets = load_targets(runtime)
     return [
@@ -111,19 +111,23 @@ def met(runtime: str) -> list[tuple[str, Word, list[tuple[Limit, Surely]]]]:
 
 @pytest.mark.parametrize("runtime", RECORDED)
 def test_what_a_recorded_limit_surely_finds_failed(runtime: str) -> None:
-    (peer,) = [peer for peer in REPORT.peers if peer.name == runtime]
+    (peer,) = [peer for peer in REPORT.implementations if peer.name == runtime]
     assert Target.load(runtime).releases == (next(iter(peer.versions.values())),)
     alarms = {
         (runtime, case)
         for case, word, limits in met(runtime)
-        if word is Word.AGREES and any(surely is Surely.YES for _, surely in limits)
+        if word is VerdictKind.AGREES and any(surely is Surely.YES for _, surely in limits)
     }
     assert alarms == {key for key in HARMLESS if key[0] == runtime}
 
 
 @pytest.mark.parametrize("runtime", RECORDED)
 def test_each_recorded_limit_has_a_case_with_its_outcome(runtime: str) -> None:
-    outcomes = {Word.REJECTS: Outcome.ERROR, Word.DIFFERS: Outcome.WRONG, Word.CRASH: Outcome.CRASH}
+    outcomes = {
+        VerdictKind.REJECTS: Outcome.ERROR,
+        VerdictKind.DIFFERS: Outcome.WRONG,
+        VerdictKind.CRASH: Outcome.CRASH,
+    }
     proved = {
         limit.code
         for case, word, limits in met(runtime)
@@ -135,7 +139,7 @@ def test_each_recorded_limit_has_a_case_with_its_outcome(runtime: str) -> None:
 
 @pytest.mark.parametrize("runtime", RECORDED)
 def test_failures_without_a_limit_are_counted(runtime: str) -> None:
-    silent = [case for case, word, limits in met(runtime) if word is not Word.AGREES and not limits]
+    silent = [case for case, word, limits in met(runtime) if word is not VerdictKind.AGREES and not limits]
     assert len(silent) == UNEXPLAINED.get(runtime, 0), silent
 
 
@@ -143,11 +147,11 @@ def test_failures_without_a_limit_are_counted(runtime: str) -> None:
     "limit", [one for one in LIMITS if one.runtime in RECORDED and one.forms], ids=lambda limit: limit.code
 )
 def test_the_form_of_a_recorded_limit_has_the_same_bits(limit: Limit) -> None:
-    record = listed()[str(limit.case)].record
-    report = fix(model_of(record), limit.runtime, report=True, partial=True)
+    record = list_cases()[str(limit.case)].spec
+    report = fix(make_model(record), limit.runtime, report=True, partial=True)
     assert limit.code in {reason.code for split in report.rewritten for reason in split.reasons}
     assert limit.code not in {finding.code for finding in check(report.model, limit.runtime)}
-    before, after = (splitops.run(model, inputs_of(record)) for model in (model_of(record), report.model))
+    before, after = (splitops.run(model, make_inputs(record)) for model in (make_model(record), report.model))
     assert list(map(bits, before.values())) == list(map(bits, after.values()))
 
 
@@ -158,5 +162,5 @@ def bits(value: Any) -> Any:
 
 def test_words_are_proposed_where_all_cases_fail() -> None:
     found = {(name, words): counted for name, words, counted in propose.proposals("tract")}
-    assert found[("all", "lengths at run time")] == {Word.REJECTS: 12}
+    assert found[("all", "lengths at run time")] == {VerdictKind.REJECTS: 12}
     assert ("all", "negative axis") not in found

@@ -81,9 +81,9 @@ def test_a_command_is_shown_where_fix_has_a_form() -> None:
 
 
 def test_the_messages_are_those_of_the_comparison() -> None:
-    made = script("docs/generate_check")
-    assert json.loads(made.MESSAGES.read_text()) == made.messages(), "run docs/generate_check.py"
-    assert made.PAGE.read_text() == made.page(), "run docs/generate_check.py"
+    made = script("dev/pages/check")
+    assert json.loads(made.MESSAGES.read_text()) == made.messages(), "run dev/pages/check.py"
+    assert made.PAGE.read_text() == made.page(), "run dev/pages/check.py"
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,7 @@ def test_targets_are_listed_with_their_releases_and_evidence() -> None:
 
 
 def test_the_page_has_every_word() -> None:
-    made = script("docs/generate_targets")
+    made = script("dev/pages/targets")
     page = made.PAGE.read_text()
-    assert page == made.page(page), "run docs/generate_targets.py"
+    assert page == made.page(page), "run dev/pages/targets.py"
     assert all(f"`{text}`" in page for text in WORDS)

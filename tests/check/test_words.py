@@ -11,8 +11,6 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from splitops.comparison.cases import listed
-from splitops.comparison.cases.building import model_of
 from splitops.errors import NOWHERE, Where
 from splitops.models.check import RUNTIMES, check
 from splitops.models.check.conditions import WORDS, Surely, Surroundings, Vocabulary, condition
@@ -22,6 +20,8 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
 from splitops.spec.sizes.dims import Range
 from splitops.splitting.binding import Fact
+from splitops_compare.cases import list_cases
+from splitops_compare.cases.models import make_model
 
 YES, MAYBE, NO = Surely.YES, Surely.MAYBE, Surely.NO
 OPEN = Range(0, None, "N")
@@ -259,7 +259,7 @@ WORDS_OF_SPLITS: dict[str, list[tuple[Site, Surely]]] = {
 
 
 def test_every_word_has_a_test() -> None:
-    assert {condition(text).word.text for text in WORDS_OF_SPLITS} == set(WORDS)
+    assert {condition(text).kind.text for text in WORDS_OF_SPLITS} == set(WORDS)
     assert all(word.meaning for word in WORDS.values())
 
 
@@ -293,14 +293,14 @@ def test_the_limits_find_in_the_listed_cases_what_they_found_as_python() -> None
     recorded: dict[str, list[str]] = json.loads(content)
     codes = {code.rstrip("?") for found in recorded.values() for code in found}
     assert len(codes) > 50
-    cases = listed()
+    cases = list_cases()
     assert len(recorded.keys() & cases.keys()) > 500
     for name, expected in recorded.items():
         if name not in cases:
             continue
         found = {
             finding.code if finding.severity == "error" else f"{finding.code}?"
-            for finding in check(model_of(cases[name].record), RUNTIMES)
+            for finding in check(make_model(cases[name].spec), RUNTIMES)
             if finding.code in codes
         }
         assert sorted(found) == expected, name

@@ -185,6 +185,6 @@ def test_one_dimension_has_no_picture_of_its_memory(page):
 def test_the_page_of_the_site_has_a_way_home(browser):
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.set_content(script("docs/generate_sizes").interactive())
+    page.set_content(script("dev/pages/sizes").interactive())
     assert page.get_by_role("link", name="splitops").get_attribute("href") == "index.html"
     context.close()

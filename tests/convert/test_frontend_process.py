@@ -109,10 +109,10 @@ splitops.session({str(path)!r}, "openvino").close()
 
 def test_a_comparison_opens_no_socket_and_starts_no_process_but_ours(tmp_path: Path) -> None:
     script = """
-import splitops
+import splitops_compare
 asked = {"implementations": ["openvino", "onnxruntime"], "shrink_seconds": 0}
-report = splitops.compare(cases=["split-18/ceil/5-into-4/float32/static"], **asked)
-assert {peer.state.value for peer in report.peers} == {"ok"}
+report = splitops_compare.compare(cases=["split-18/ceil/5-into-4/float32/static"], **asked)
+assert {peer.state.value for peer in report.implementations} == {"ok"}
 """
     seen = set(_seen(tmp_path, script))
     # Its own processes ask each other by a pair of sockets; what the workers do is seen too.

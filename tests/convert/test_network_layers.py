@@ -117,7 +117,7 @@ _IN_IR = {"Relu": "ReLU", "Softmax": "SoftMax", "PRelu": "PReLU"}
 
 
 def test_the_page_has_every_row() -> None:
-    module = script("docs/generate_convert")
+    module = script("dev/pages/convert")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text, "run python3.11 tasks.py docs"
     assert module.layers() in text
@@ -131,7 +131,7 @@ def test_the_page_names_every_layer_of_openvino() -> None:
     for number in range(1, 17):
         for path in (Path(openvino.__file__).parent / f"opset{number}").glob("ops.py"):
             found |= set(re.findall(r'\.create\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
-    module = script("docs/generate_convert")
+    module = script("dev/pages/convert")
     names = {_IN_IR.get(name, name) for name in found} | {"PReLU"} - {"PRelu"}
     assert len(names) > 150
     assert names - module.written() - set(module.without()) == set()

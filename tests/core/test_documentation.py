@@ -22,24 +22,28 @@ from typing import Any
 import pytest
 
 import splitops
+import splitops_compare
 from scripts import script
 
 ROOT = Path(__file__).parents[2]
-SOURCES = str(Path(splitops.__file__).parents[1])
+SOURCES = os.pathsep.join(str(Path(one.__file__).parents[1]) for one in (splitops, splitops_compare))
 NATIVE_PARTS = {"splitops.native._core"}  # compiled; its functions are documented in splitops.native
 MODULES = sorted(
-    {"splitops"}
+    {"splitops", "splitops_compare"}
     | {
         module.name
-        for module in pkgutil.walk_packages(splitops.__path__, "splitops.", onerror=lambda _: None)
+        for package in (splitops, splitops_compare)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None)
         if not module.name.endswith("__main__") and module.name not in NATIVE_PARTS
     }
 )
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+GLOBS = ("*.md", "docs/**/*.md", "compare/*.md", "compare/docs/**/*.md")
+PAGES = sorted(path for glob in GLOBS for path in ROOT.glob(glob))
 PAGE_NEEDS = re.compile(r"\A<!-- page needs: ([\w, .]+) -->\n")
 SET_UP = {"pip", "python3.11"}  # commands that are not tried here
 PRELUDE = f"""python() {{ {shlex.quote(sys.executable)} "$@"; }}
 splitops() {{ python -m splitops "$@"; }}
+splitops-compare() {{ python -m splitops_compare "$@"; }}
 """
 FENCE = re.compile(
     r'^(?:<!-- needs: ([\w, .]+) -->\n)?```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL
@@ -193,7 +197,10 @@ def test_the_pages_have_examples() -> None:
 INSTALL = re.compile(
     r'^(?:\$ )?pip install ("?)\./splitops(\[[\w,-]+\]|)\1'
     r" +# from a clone: splitops is not on the package index yet\n"
-    r"(?:\$ )?pip install \1splitops\2\1 +# once it is\n",
+    r"(?:\$ )?pip install \1splitops\2\1 +# once it is\n"
+    r'|^(?:\$ )?pip install \./splitops "\./splitops/compare(\[[\w,-]+\])"'
+    r" +# from a clone: they are not on the package index yet\n"
+    r'(?:\$ )?pip install "splitops-compare\3" +# once they are\n',
     re.MULTILINE,
 )
 OTHER_INSTALL = re.compile(r"pip3? (?:-\S+ )*install [^\n`]*splitops")
@@ -251,13 +258,13 @@ def test_a_wrong_console_example_fails() -> None:
 
 @pytest.mark.parametrize("name", ["operators.md", "errors.md", "backends.md"])
 def test_generated_pages_are_current(name: str) -> None:
-    made = script("docs/generate")
+    made = script("dev/pages/reference")
     assert set(made.PAGES) == {"operators.md", "errors.md", "backends.md"}
-    assert (ROOT / "docs" / name).read_text() == made.PAGES[name](), "run docs/generate.py"
+    assert (ROOT / "docs" / name).read_text() == made.PAGES[name](), "run dev/pages/reference.py"
 
 
 def test_the_generator_rejects_an_example_of_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = script("docs/generate")
+    made = script("dev/pages/reference")
     for wrong in ("splitops.onnx.split(x, [4], axis=9)", "splitops.onnx.split(x, [4])"):
         monkeypatch.setitem(made._EXAMPLES, splitops.Rule.LENGTHS_SUM, wrong)
         with pytest.raises(AssertionError, match="breaks"):

@@ -20,11 +20,11 @@ from safetensors.numpy import save_file
 
 import splitops
 from splitops import sharding
-from splitops.comparison import protocol
-from splitops.comparison.reports.earlier import read_expectations, read_report
 from splitops.errors import SplitError
 from splitops.ground.documents import DocumentError, parse_json, parse_toml
 from splitops.models.check.targets import Target
+from splitops_compare import protocol
+from splitops_compare.reports.report_diff import read_expectations, read_report
 
 HALF = '"\\ud83d"'
 """The first unpaired surrogate, in JSON."""
@@ -117,7 +117,7 @@ def of_a_report(folder: Path) -> Any:
 
 
 def of_the_reply_of_a_runtime(folder: Path) -> Any:
-    return protocol.read(f'{{"message": "hello", "said": {HALF}}}'.encode())
+    return protocol.parse_response(f'{{"message": "hello", "said": {HALF}}}'.encode())
 
 
 def of_a_zarr_array(folder: Path) -> Any:

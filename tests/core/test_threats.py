@@ -32,7 +32,7 @@ def names_in(file: str) -> frozenset[str]:
             elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
                 yield from names(node.body, f"{prefix}{node.name}::")
 
-    path = TESTS / file
+    path = (TESTS.parent if file.startswith("compare/") else TESTS) / file
     return frozenset(names(ast.parse(path.read_text()).body)) if path.is_file() else frozenset()
 
 

@@ -53,13 +53,15 @@ def habits(text: str, place: str) -> Iterator[Habit]:
 
 def of_pages() -> Iterator[Habit]:
     """Yield the habits of the pages, without their code and output."""
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    folders = (ROOT / "docs", ROOT / "compare")
+    pages = [path for folder in folders for path in sorted(folder.rglob("*.md"))]
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages]:
         yield from habits(CODE.sub("", path.read_text("utf-8")), str(path.relative_to(ROOT)))
 
 
 def of_texts() -> Iterator[Habit]:
     """Yield the habits of messages, help and docstrings."""
-    for path in sorted((ROOT / "src/splitops").rglob("*.py")):
+    for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "compare/src").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 place = f"{path.relative_to(ROOT)}:{node.lineno}"

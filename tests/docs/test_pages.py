@@ -7,46 +7,44 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-from scripts import DOCS, PICTURES, script
+from scripts import DOCS, PICTURES, ROOT, script
 
 
 def test_the_page_on_inference_is_current() -> None:
     pytest.importorskip("openvino")
-    made = script("docs/generate_inference")
+    made = script("dev/pages/inference")
     page = (DOCS / "inference.md").read_text()
     if made.releases() not in page:
         pytest.skip("the page was made with other releases of onnx and OpenVINO")
-    assert page == made.page(), "run docs/generate_inference.py"
+    assert page == made.page(), "run dev/pages/inference.py"
 
 
 def test_the_page_on_fuzzing_is_current() -> None:
-    assert (DOCS / "fuzzing.md").read_text() == script("docs/generate_fuzzing").page(), (
-        "run docs/generate_fuzzing.py"
-    )
+    assert (DOCS / "fuzzing.md").read_text() == script("dev/pages/fuzzing").page(), "run dev/pages/fuzzing.py"
 
 
 def test_the_page_on_soaks_is_current() -> None:
-    assert (DOCS / "soak.md").read_text() == script("docs/generate_soak").page(), "run docs/generate_soak.py"
+    assert (DOCS / "soak.md").read_text() == script("dev/pages/soak").page(), "run dev/pages/soak.py"
 
 
 def test_the_pages_on_sizes_are_current() -> None:
-    made = script("docs/generate_sizes")
-    assert (DOCS / "sizes.md").read_text() == made.page(), "run docs/generate_sizes.py"
+    made = script("dev/pages/sizes")
+    assert (DOCS / "sizes.md").read_text() == made.page(), "run dev/pages/sizes.py"
     assert len(made.pictures()) == 16
 
 
 @pytest.mark.parametrize("name", ["sizes", "history", "speed", "architecture", "proof"])
 def test_pictures_are_current(name: str) -> None:
-    drawn = script(f"docs/generate_{name}").pictures()
+    drawn = script(f"dev/pages/{name}").pictures()
     assert drawn
     for file, picture in drawn.items():
-        assert (PICTURES / file).read_text() == picture, f"run docs/generate_{name}.py"
+        assert (PICTURES / file).read_text() == picture, f"run dev/pages/{name}.py"
 
 
 def test_every_picture_is_made_by_a_script_and_shown() -> None:
-    scripts = "".join(path.read_text() for path in DOCS.glob("generate*.py"))
+    scripts = "".join(path.read_text() for path in (ROOT / "dev/pages").glob("*.py"))
     pages = "".join(path.read_text() for path in DOCS.rglob("*.md"))
-    made = set(script("docs/generate_sizes").pictures())
+    made = set(script("dev/pages/sizes").pictures())
     for path in PICTURES.iterdir():
         wide = path.name.replace(".narrow.", ".")
         stem = "terminal-" if path.stem.startswith("terminal-") else wide
@@ -55,12 +53,12 @@ def test_every_picture_is_made_by_a_script_and_shown() -> None:
 
 
 def test_the_page_on_the_architecture_is_current() -> None:
-    made = script("docs/generate_architecture")
-    assert (DOCS / "architecture.md").read_text() == made.page(), "run docs/generate_architecture.py"
+    made = script("dev/pages/architecture")
+    assert (DOCS / "architecture.md").read_text() == made.page(), "run dev/pages/architecture.py"
 
 
 def test_an_arrow_that_is_no_import_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = script("docs/generate_architecture")
+    made = script("dev/pages/architecture")
     monkeypatch.setitem(made.LANES, "Wrong", (made.Box("native", ""), made.Box("splitting.binding", "")))
     with pytest.raises(AssertionError, match=r"neither native nor splitting\.binding"):
         made.picture()
@@ -70,9 +68,9 @@ def test_an_arrow_that_is_no_import_is_not_drawn(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_figures_of_speed_are_those_of_the_text() -> None:
-    made = script("docs/generate_speed")
+    made = script("dev/pages/speed")
     text = (DOCS / "speed.md").read_text()
-    assert text == made.page(text), "run docs/generate_speed.py"
+    assert text == made.page(text), "run dev/pages/speed.py"
     sections = made.read(text)
     listed = re.findall(r"^  .* (?:n|u|m)s   ", text, re.MULTILINE)
     assert sum(map(len, sections.values())) == len(listed) > 30
@@ -82,7 +80,7 @@ def test_the_figures_of_speed_are_those_of_the_text() -> None:
 
 
 def test_what_the_terminal_shows_is_current() -> None:
-    made = script("docs/generate_terminal")
+    made = script("dev/pages/terminal")
     page = (DOCS / "terminal.md").read_text()
     try:
         version("openvino")
@@ -92,12 +90,12 @@ def test_what_the_terminal_shows_is_current() -> None:
     if here not in page:
         pytest.skip("the page was made with another release of onnxruntime")
     text, drawn = made.recorded()
-    assert page == text, "run docs/generate_terminal.py"
+    assert page == text, "run dev/pages/terminal.py"
     for file, picture in drawn.items():
-        assert (PICTURES / file).read_text() == picture, "run docs/generate_terminal.py"
+        assert (PICTURES / file).read_text() == picture, "run dev/pages/terminal.py"
 
 
 def test_a_command_that_fails_is_not_recorded() -> None:
-    made = script("docs/generate_terminal")
+    made = script("dev/pages/terminal")
     with pytest.raises(AssertionError, match="splitops inspect"):
         made.said(made.Step("splitops inspect nothing.npy"))

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts import DOCS, script
+from scripts import DOCS, ROOT, script
 
 PUBLIC = [
     "splitops",
     "splitops.backends",
-    "splitops.comparison",
     "splitops.errors",
     "splitops.explain",
+    "splitops.extension",
     "splitops.files",
     "splitops.models",
     "splitops.models.check",
@@ -33,6 +33,7 @@ PUBLIC = [
     "splitops.splitting",
     "splitops.sharding",
     "splitops.testing",
+    "splitops_compare",
 ]
 UNSHOWN = {
     "splitops": {"__version__"},
@@ -80,11 +81,12 @@ def test_signatures_and_docstrings_link_what_they_name(site: Path) -> None:
 
 
 def test_the_page_of_commands_is_current() -> None:
-    made = script("docs/generate_cli")
-    assert (DOCS / "cli.md").read_text() == made.page(), "run docs/generate_cli.py"
+    made = script("dev/pages/cli")
+    assert (DOCS / "cli.md").read_text() == made.page(), "run dev/pages/cli.py"
+    assert (ROOT / "compare/docs/cli.md").read_text() == made.compare_page(), "run dev/pages/cli.py"
 
 
 def test_help_is_written_as_it_is_meant() -> None:
-    made = script("docs/generate_cli")
+    made = script("dev/pages/cli")
     assert made.marked("Of --raw: `a|b` [x>=1]") == "Of `--raw`: `a|b` \\[x>=1\\]"
     assert made.spelled("--target [a|b]") == "<code>--target \\[a&#124;b\\]</code>"

@@ -26,7 +26,8 @@ PAGES = {
     "variadic_split": "api/operators.html",
 }
 """What a person types, and the page that comes first."""
-INTERNAL = ("compare/", "reports/", "coverage.html", "fuzzing.html", "mutants.html", "soak.html")
+INTERNAL = ("compare/docs/implementations/", "compare/docs/reports/")
+INTERNAL += ("coverage.html", "fuzzing.html", "mutants.html", "soak.html")
 
 
 def search(site: Path, queries: list[str]) -> list[list[list[str]]]:

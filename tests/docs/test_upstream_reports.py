@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reports"
+FOLDER = Path(__file__).parents[2] / "compare" / "docs" / "reports"
 REPORTS = sorted(path for path in FOLDER.glob("*.md") if path.name != "overview.md")
 
 

@@ -20,12 +20,12 @@ import onnx
 from onnx import helper
 
 import splitops
-from splitops.comparison.cases import generated, listed
-from splitops.comparison.cases.building import DATA, inputs_of, model_of
-from splitops.comparison.records import Record
 from splitops.models.engines.engine import EngineError
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema
+from splitops_compare.cases import generate_cases, list_cases
+from splitops_compare.cases.models import DATA, make_inputs, make_model
+from splitops_compare.data import CaseSpec
 
 Model = onnx.ModelProto | OpenVINOModel
 Feeds = dict[str, np.ndarray[Any, Any]]
@@ -36,14 +36,14 @@ _LARGE = 1 << 20
 """Data is grown no further."""
 
 
-def of_records(records: Mapping[str, Record]) -> Iterator[Asked]:
+def of_records(records: Mapping[str, CaseSpec]) -> Iterator[Asked]:
     for name, record in records.items():
-        yield name, model_of(record), list(other_sizes(record))
+        yield name, make_model(record), list(other_sizes(record))
 
 
-def other_sizes(record: Record) -> Iterator[Feeds]:
+def other_sizes(record: CaseSpec) -> Iterator[Feeds]:
     """Yield the inputs of a record; where its model leaves the size of the axis open, other sizes too."""
-    inputs = inputs_of(record)
+    inputs = make_inputs(record)
     yield inputs
     axis = record.axis or 0
     data = inputs.get(DATA)
@@ -270,8 +270,8 @@ def main(engine: str, what: str, first: str = "0") -> None:
     if what == "hostile":
         asked = hostile()
     else:
-        cases = listed() if what == "listed" else generated(int(what), SEED)
-        asked = of_records({name: case.record for name, case in cases.items()})
+        cases = list_cases() if what == "listed" else generate_cases(int(what), SEED)
+        asked = of_records({name: case.spec for name, case in cases.items()})
     runs = 0
     for name, model, feeds in islice(asked, int(first), None):
         if engine == "onnxruntime" and isinstance(model, OpenVINOModel):

@@ -18,7 +18,7 @@ from splitops.models.engines.engine import EngineError
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from body_models import Body, fill, port, reread, slice_parts
+from body_models import Body, fill, port, reread, slices
 
 SIZES = range(10)
 RUNTIMES = [
@@ -228,13 +228,13 @@ def ir_in_a_body(kind: str, split: str, neighbours: str) -> OpenVINOModel:
     else:
         rows = builder.const(np.zeros((2, 1), np.float32))
         (made,) = builder.layer("TensorIterator", [rows, x, lengths], name="holder", element_type="f32")
-        ports, out = (port(1), port(2)), slice_parts(3)
+        ports, out = (port(1), port(2)), slices(3)
     builder.result(made, "z")
     bodies = {}
     for prefix in ("then_", "else_") if kind == "If" else ("",):
         body = Body()
         if kind != "If":
-            body.takes("row", "f32", "1,1", slice_parts(0))
+            body.takes("row", "f32", "1,1", slices(0))
         inner, wanted = body.takes("x", "f32", "?", ports[0]), body.takes("l", "i64", "2", ports[1])
         whole = joined(body.builder, ir_parts(body.builder, inner, split, wanted), neighbours)
         if kind != "If":

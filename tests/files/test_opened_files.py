@@ -15,12 +15,14 @@ import zarr
 from safetensors.numpy import save_file
 
 import splitops
+import splitops_compare
 from splitops import sharding
 from splitops.errors import SplitError
 from splitops.files.checksums import check
 from splitops.files.whole import plan_by_size, plan_one_file
 
 SOURCE = Path(splitops.__file__).parent
+COMPARE = Path(splitops_compare.__file__).parents[1]
 
 # The source ---------------------------------------------------------------------------------------------
 
@@ -49,27 +51,28 @@ ALLOWED = {
     "ground/reading.py": "the door itself",
     "ground/descriptors.py": "opens what it is told to, for the door and for the files that are written",
     # Of this package, this process or this machine
-    "comparison/protocol.py": "schemas of the package",
-    "comparison/reports/verdicts.py": "a table of the package",
+    "splitops_compare/protocol.py": "schemas of the package",
+    "splitops_compare/reports/verdicts.py": "a table of the package",
+    "splitops_compare/reports/html.py": "a page of the package",
     "explain/pages.py": "a page of the package",
     "models/check/explanations.py": "tables of the package",
     "models/check/targets.py": "targets of the package, or the file that a caller names",
     "sharding/documents.py": "schemas of the package, or the plan that a caller names",
     "sharding/tables/__init__.py": "tables of the package",
-    "comparison/reports/reproduction.py": "adapters of the package",
+    "splitops_compare/reports/reproduction.py": "adapters of the package",
     "cli/report_environment.py": "what pip says of installed packages",
     "native/resources.py": "limits of this process",
-    "comparison/driver/process.py": "pipes and processes of a comparison",
-    "comparison/worker.py": "pipes and files of a comparison",
-    "comparison/driver/models.py": "models that a comparison has made",
-    "comparison/reports/reproduce.py": "a script that a reproduction holds",
+    "splitops_compare/driver/process.py": "pipes and processes of a comparison",
+    "splitops_compare/worker.py": "pipes and files of a comparison",
+    "splitops_compare/driver/user_models.py": "models that a comparison has made",
+    "splitops_compare/reports/reproduce.py": "a script that a reproduction holds",
     "models/engines/worker.py": "the pipe of a worker",
     "models/engines/onnxruntime.py": "a profile that onnxruntime has written",
     "models/engines/openvino.py": "a model that OpenVINO has written",
     # Files that a caller names
     "cli/_inputs.py": "inputs that a caller names",
     "cli/split.py": "the model that a caller names",
-    "comparison/reports/earlier.py": "the report that a caller names",
+    "splitops_compare/reports/report_diff.py": "the report that a caller names",
     "files/checksums.py": "the file of checksums that a caller names, and with allow_links all that it names",
     "files/planning.py": "the file that a caller names",
     "files/whole.py": "the file that a caller names",
@@ -96,8 +99,8 @@ ALLOWED = {
     "ground/staging.py": "a staging folder of its own, by descriptor",
     "ground/writing.py": "files that are written",
     "cli/_outputs.py": "files that are written",
-    "cli/compare.py": "files that are written",
-    "comparison/reports/exporting.py": "files that are written",
+    "splitops_compare/cli.py": "files that are written",
+    "splitops_compare/reports/onnx_tests.py": "files that are written",
     "models/formats/openvino/writer.py": "files that are written",
     "files/cluster.py": "a marker in the staging folder",
     "files/descriptors.py": "files that are written",
@@ -128,10 +131,12 @@ def openings(path: Path) -> set[str]:
 
 def test_every_module_that_opens_files_is_known() -> None:
     modules = {path.relative_to(SOURCE).as_posix(): path for path in SOURCE.rglob("*.py")}
+    modules |= {path.relative_to(COMPARE).as_posix(): path for path in COMPARE.rglob("*.py")}
     found = {
         name
         for name, path in modules.items()
-        if not name.startswith("comparison/adapters/") and openings(path)  # runtimes, in their own processes
+        # Adapters run in processes of their own.
+        if not name.startswith("splitops_compare/adapters/") and openings(path)
     }
     assert sorted(found - set(ALLOWED)) == []
     assert sorted(set(ALLOWED) - found) == []

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from splitops.comparison.cases import listed
-from splitops.comparison.cases.building import inputs_of, model_of
-from splitops.comparison.cases.neighbours import NEIGHBOURS
 from splitops.models.check import LIMITS
 from splitops.models.formats.openvino import Builder, Output
+from splitops_compare.cases import list_cases
+from splitops_compare.cases.fusion_patterns import FUSION_PATTERNS
+from splitops_compare.cases.models import make_inputs, make_model
 
 Feeds = dict[str, Any]
 Made = tuple[Any, Feeds]
@@ -24,8 +24,8 @@ RIGHT: Final = ("heads", "upsampled", "convolved", "rotary", "gated")
 
 
 def of_onnx(word: str) -> Made:
-    (record,) = (case.record for case in listed().values() if case.record.special == word)
-    return model_of(record), inputs_of(record)
+    (record,) = (case.spec for case in list_cases().values() if case.spec.special == word)
+    return make_model(record), make_inputs(record)
 
 
 class _IR:
@@ -134,8 +134,8 @@ def of_code(code: str, *, ir: bool) -> Made:
         return _OF_IR[code]()
     case = ROWS[code].case
     assert case is not None
-    record = listed()[case].record
-    return model_of(record), inputs_of(record)
+    record = list_cases()[case].spec
+    return make_model(record), make_inputs(record)
 
 
 def inside_branch(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -166,4 +166,4 @@ def inside_branch(model: onnx.ModelProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
-WORDS: Final = tuple(NEIGHBOURS)
+WORDS: Final = tuple(FUSION_PATTERNS)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import splitops
-from splitops.comparison.records import Case, Outcome
 from splitops.models.check import LIMITS, checking
 from splitops.models.convert import onnx_to_openvino
+from splitops_compare.data import Case, Outcome
 
 if sys.platform != "win32":
     from dev.neighbours.asking import apart, judged, on_other, problems, verdict, warm

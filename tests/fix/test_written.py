@@ -18,11 +18,11 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 import splitops
 from command_line import printed, runner
 from splitops.cli import cli
-from splitops.comparison.cases import listed
-from splitops.comparison.cases.building import model_of
 from splitops.models.check import Target
 from splitops.models.fix import FixStatus, fix
 from splitops.models.formats.openvino import Builder, OpenVINOModel
+from splitops_compare.cases import list_cases
+from splitops_compare.cases.models import make_model
 
 PAIR = "a, b = Split(x, k)"
 
@@ -163,9 +163,9 @@ def test_every_error_that_is_left_is_listed(name: str, tmp_path: Path) -> None:
         fix(path, "onnxruntime")
     report = fix(path, "onnxruntime", partial=True, report=True)
     assert report.error is not None
-    listed = [(reason.code, split.where.node) for split in report.unfixable for reason in split.reasons]
-    listed += [(one.code, one.where.node) for one in report.findings]
-    assert sorted(listed, key=str) == sorted(expected, key=str)
+    list_cases = [(reason.code, split.where.node) for split in report.unfixable for reason in split.reasons]
+    list_cases += [(one.code, one.where.node) for one in report.findings]
+    assert sorted(list_cases, key=str) == sorted(expected, key=str)
     data = json.loads(run("fix", path, "--for", "onnxruntime", "--json").stdout)
     assert len(data["findings"]) == len(report.findings)
     done = run("check", path, "--for", "onnxruntime")
@@ -258,9 +258,9 @@ def left_unsaid(model: Any, target: str | tuple[()]) -> list[str]:
     report = fix(model, target, partial=True, report=True)
     found = [one for one in splitops.check(report.model, target) if str(one.severity) == "error"]
     assert (report.error is None) is (found == []), f"{report}, and {found}"
-    listed = {reason.code for split in report.unfixable for reason in split.reasons}
-    listed |= {one.code for one in report.findings}
-    return [str(one) for one in found if one.code not in listed]
+    list_cases = {reason.code for split in report.unfixable for reason in split.reasons}
+    list_cases |= {one.code for one in report.findings}
+    return [str(one) for one in found if one.code not in list_cases]
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_a_check_finds_no_error_in_what_a_fix_writes(target: str, tmp_path: Path
     named: Any = str(limits) if target == "npu.toml" else target or ()
     formats = Target.load(named).formats if named else ("onnx", "openvino")
     count = 0
-    for name, case in listed().items():
-        model = model_of(case.record)
+    for name, case in list_cases().items():
+        model = make_model(case.spec)
         if ("openvino" if isinstance(model, OpenVINOModel) else "onnx") not in formats:
             continue
         count += 1
@@ -287,7 +287,7 @@ def test_a_check_finds_no_error_in_what_a_fix_writes(target: str, tmp_path: Path
 def test_a_check_finds_no_error_in_what_a_fix_makes_of_damaged_models() -> None:
     random = Random(7)
     models = [
-        m for m in (model_of(case.record) for case in listed().values()) if isinstance(m, onnx.ModelProto)
+        m for m in (make_model(case.spec) for case in list_cases().values()) if isinstance(m, onnx.ModelProto)
     ]
     fixed = 0
     for _ in range(1200):

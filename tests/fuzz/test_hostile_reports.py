@@ -1,4 +1,4 @@
-"""Reports, expectations and replies from strangers: they are shown and judged, or rejected."""
+"""Reports, expectations and responses from strangers: they are shown and judged, or rejected."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, validators
 
 from splitops import SplitError
-from splitops.comparison import protocol
-from splitops.comparison.reports.earlier import differences, expectations, read_expectations, unexpected
-from splitops.comparison.reports.html import to_html
-from splitops.comparison.reports.sarif import to_sarif
-from splitops.comparison.worker import storage
 from splitops.ground.schemas import find_problem
+from splitops_compare import protocol
+from splitops_compare.reports.html import to_html
+from splitops_compare.reports.report_diff import (
+    compare_reports,
+    find_unexpected,
+    make_expectations,
+    read_expectations,
+)
+from splitops_compare.reports.sarif import to_sarif
+from splitops_compare.worker import get_storage_dtype
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "compare" / "tests"))
 
 from synthetic import report as synthetic_report
 
 NUMBERS = {"dtype": "float32", "shape": [2], "data": base64.b64encode(bytes(8)).decode()}
-REPLIES: list[dict[str, Any]] = [
+RESPONSES: list[dict[str, Any]] = [
     {
         "message": "started",
         "protocol": 1,
@@ -39,15 +44,15 @@ REPLIES: list[dict[str, Any]] = [
         "settings": {"threads": ["1"]},
         "versions": {"fake": "1.0"},
     },
-    {"message": "answer", "id": 1, "outcome": "ok", "outputs": [NUMBERS, {"sequence": [NUMBERS, NUMBERS]}]},
+    {"message": "response", "id": 1, "outcome": "ok", "outputs": [NUMBERS, {"sequence": [NUMBERS, NUMBERS]}]},
     {
-        "message": "answer",
+        "message": "response",
         "id": 1,
         "outcome": "ok",
         "outputs": [{"dtype": "string", "shape": [1, 2], "strings": ["a", "b"]}],
     },
     {
-        "message": "answer",
+        "message": "response",
         "id": 1,
         "outcome": "ok",
         "outputs": [
@@ -56,13 +61,13 @@ REPLIES: list[dict[str, Any]] = [
         ],
     },
     {
-        "message": "answer",
+        "message": "response",
         "id": 1,
         "outcome": "ok",
         "outputs": [{"dtype": "int8", "shape": [3], "file": "FOLDER/part"}],
     },
-    {"message": "answer", "id": 1, "outcome": "inferred", "shapes": [None, [1, "N", None]]},
-    {"message": "answer", "id": 1, "outcome": "rejected", "stage": "load", "type": "E", "text": "no"},
+    {"message": "response", "id": 1, "outcome": "inferred", "shapes": [None, [1, "N", None]]},
+    {"message": "response", "id": 1, "outcome": "rejected", "stage": "load", "type": "E", "text": "no"},
 ]
 EXPECTED = {
     "expected": [
@@ -90,18 +95,18 @@ def written(document: Any) -> bytes:
 @given(st.data())
 def test_an_edited_report(data: Any) -> None:
     try:
-        found = protocol.read_report(written(data.draw(edited(measured()))))
+        found = protocol.parse_report(written(data.draw(edited(measured()))))
     except SplitError as error:
         assert_one_line(error)
         return
-    same = protocol.read_report(written(found.to_json()))
+    same = protocol.parse_report(written(found.to_json()))
     assert same.to_json() == found.to_json() or "NaN" in json.dumps(found.to_json())
     page = to_html(found, "0")
     assert page.encode()
     assert json.dumps(to_sarif(found, "0")).encode()
-    old = protocol.read_report(written(measured()))
-    assert all(map(str, differences(old, found)["new"]))
-    assert not unexpected(found, expectations(found)).new
+    old = protocol.parse_report(written(measured()))
+    assert all(map(str, compare_reports(old, found)["new"]))
+    assert not find_unexpected(found, make_expectations(found)).new
 
 
 @settings(max_examples=60, deadline=None)
@@ -112,7 +117,7 @@ def test_edited_expectations(data: Any) -> None:
         path = Path(folder, "expected.toml")
         path.write_text(toml(rows), "utf-8", "replace")
         try:
-            unexpected(synthetic_report(4, 3), read_expectations(path), ["split-18/ceil/1"])
+            find_unexpected(synthetic_report(4, 3), read_expectations(path), ["split-18/ceil/1"])
         except SplitError as error:
             assert_one_line(error)
 
@@ -146,9 +151,9 @@ def fits(document: Any, schema: dict[str, Any], definition: str | None) -> bool:
 @given(st.data())
 def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
     what, definition, start = data.draw(
-        st.sampled_from([("report", None, measured()), *(("messages", "reply", one) for one in REPLIES)])
+        st.sampled_from([("report", None, measured()), *(("messages", "response", one) for one in RESPONSES)])
     )
-    document, schema = data.draw(edited(start)), protocol.schema(what)
+    document, schema = data.draw(edited(start)), protocol.load_schema(what)
     part = schema if definition is None else schema["$defs"][definition]
     assert (find_problem(document, part, root=schema) is None) == fits(document, schema, definition)
 
@@ -158,44 +163,44 @@ def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
     [
         ({"message": "started", "protocol": 1}, ("", "lacks 'name'")),
         ({"message": "hi"}, ("", "is {'message': 'hi'}, an object of an unknown kind")),
-        (REPLIES[0] | {"formats": ["onnx", "onnx"]}, (".formats", "has a duplicate entry")),
-        (REPLIES[0] | {"formats": ["pdf"]}, (".formats[0]", "is 'pdf', not one of onnx, ir")),
-        (REPLIES[0] | {"versions": {}}, (".versions", "has 0 entries")),
-        (REPLIES[-1] | {"stage": ""}, (".stage", "has 0 characters")),
-        (REPLIES[-1] | {"id": True}, (".id", "is True, not an integer")),
+        (RESPONSES[0] | {"formats": ["onnx", "onnx"]}, (".formats", "has a duplicate entry")),
+        (RESPONSES[0] | {"formats": ["pdf"]}, (".formats[0]", "is 'pdf', not one of onnx, ir")),
+        (RESPONSES[0] | {"versions": {}}, (".versions", "has 0 entries")),
+        (RESPONSES[-1] | {"stage": ""}, (".stage", "has 0 characters")),
+        (RESPONSES[-1] | {"id": True}, (".id", "is True, not an integer")),
         (
-            REPLIES[-1] | {"more": 1},
+            RESPONSES[-1] | {"more": 1},
             ("", "has the unknown key 'more': use message, id, outcome, stage, type, text"),
         ),
     ],
 )
-def test_a_reply_that_does_not_fit_says_where(document: Any, wrong: tuple[str, str]) -> None:
-    schema = protocol.schema("messages")
-    assert find_problem(document, schema["$defs"]["reply"], root=schema) == wrong
+def test_a_response_that_does_not_fit_says_where(document: Any, wrong: tuple[str, str]) -> None:
+    schema = protocol.load_schema("messages")
+    assert find_problem(document, schema["$defs"]["response"], root=schema) == wrong
 
 
 FOUND = {"a size of many digits": [10**4299], "many sizes": [1 << 62] * 64, "a size that is a float": [2.0]}
 
 
 @pytest.mark.parametrize("shape", FOUND.values(), ids=FOUND)
-def test_what_was_found_in_replies(shape: list[Any], tmp_path: Path) -> None:
-    answer = {"message": "answer", "id": 1, "outcome": "ok", "outputs": [NUMBERS | {"shape": shape}]}
+def test_what_was_found_in_responses(shape: list[Any], tmp_path: Path) -> None:
+    answer = {"message": "response", "id": 1, "outcome": "ok", "outputs": [NUMBERS | {"shape": shape}]}
     with pytest.raises(protocol.ProtocolError) as caught:
-        protocol.outcome(protocol.read(json.dumps(answer).encode()), tmp_path)
+        protocol.parse_outcome(protocol.parse_response(json.dumps(answer).encode()), tmp_path)
     assert_one_line(caught.value)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(REPLIES), st.data())
+@given(st.sampled_from(RESPONSES), st.data())
 def test_an_edited_reply(reply: dict[str, Any], data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "part").write_bytes(b"abc")
         line = json.dumps(data.draw(edited(reply))).replace("FOLDER", folder).encode()
         try:
-            found = protocol.read(line)
+            found = protocol.parse_response(line)
             if found["message"] != "answer":
                 return
-            outcome = protocol.outcome(found, Path(folder))
+            outcome = protocol.parse_outcome(found, Path(folder))
         except protocol.ProtocolError as error:
             assert_one_line(error)
             return
@@ -205,4 +210,4 @@ def test_an_edited_reply(reply: dict[str, Any], data: Any) -> None:
             tensors = one.get("sequence", [one])
             for array, tensor in zip(value if "sequence" in one else [value], tensors, strict=True):
                 assert list(array.shape) == tensor["shape"]
-                assert "strings" in tensor or array.dtype == storage(tensor["dtype"])
+                assert "strings" in tensor or array.dtype == get_storage_dtype(tensor["dtype"])

@@ -332,7 +332,7 @@ FRAGILE: Final = {
     "STFT": "f = Reshape(x, flat) y = STFT(wave, two, f)",
     "Unique": "y = Unique<axis = 1>(x)",
 }
-"""Each one on which onnxruntime ends the process: ``dev/tools/empties.py`` asks all operators."""
+"""Each one on which onnxruntime ends the process: ``tasks.py empties`` runs all operators."""
 EMPTIES: Final = {
     "a part": ("float[2, 4, 4] d", "x, r = Split<axis = 2>(d, none_and_all)"),
     "a part of the run": ("float[2, 4, 4] d, int64[2] lengths", "x, r = Split<axis = 2>(d, lengths)"),

@@ -125,7 +125,7 @@ def test_wrong_usage_and_what_cannot_be(model, tmp_path):
 
 
 def test_the_table_of_the_page_is_that_of_the_schema():
-    module = script("docs/generate_sharding")
+    module = script("dev/pages/sharding")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text
     assert "| `sections` | list of integer or an expression |" in module.fields("plan")

@@ -353,7 +353,7 @@ def test_a_bad_model_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_the_page_is_made_of_the_registry() -> None:
-    module = script("docs/generate_simplify")
+    module = script("dev/pages/simplify")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text
     assert all(f"`{name}`" in module.rewrites() for name in REWRITES)

@@ -12,14 +12,21 @@ import signal
 import sys
 from typing import NoReturn
 
+import click
+
 from splitops.cli._group import cli
 from splitops.ground.signals import ENDING, get_exit_code, interrupt
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "main", "run_command"]
 
 
 def main() -> NoReturn:
-    """Run the command line with the arguments of the process and exit."""
+    """Run the command line with the arguments of the process, and exit."""
+    run_command(cli, "splitops")
+
+
+def run_command(command: click.Command, name: str) -> NoReturn:
+    """Run a command with the arguments of the process, and exit. Messages call it ``name``."""
     for number in ENDING:
         if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)  # nohup ignores SIGHUP
@@ -27,7 +34,7 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", not a traceback
     try:
-        cli.main(prog_name="splitops")
+        command.main(prog_name=name)
     except KeyboardInterrupt as error:  # outside of the command itself, which handles its own interrupts
         sys.exit(get_exit_code(error))
     sys.exit(0)

@@ -56,26 +56,8 @@ _SYNONYMS: Final = {
 """Commands and options of other tools, with the ones of splitops that do the same."""
 
 
-class _Commands(click.Group):
-    """A group with one command for each module of this package without a leading underscore."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        modules = pkgutil.iter_modules(package.__path__)
-        return sorted(module.name.replace("_", "-") for module in modules if not module.name.startswith("_"))
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module = importlib.import_module(f"{package.__name__}.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is not None:
-            return super().resolve_command(ctx, args)
-        raise _make_error(ctx, "command", args[0], self.list_commands(ctx))
+class Command(click.Command):
+    """A command that turns errors into one line and an exit code, and shows the progress of its work."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_COMMAND] = list(args)
@@ -111,6 +93,28 @@ class _Commands(click.Group):
             with contextlib.suppress(OSError):  # the terminal may be closed
                 _fail(ctx, _describe_interrupt(error, ctx.meta[_COMMAND]), get_exit_code(error))
             ctx.exit(get_exit_code(error))
+
+
+class _Commands(Command, click.Group):
+    """A group with one command for each module of this package without a leading underscore."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        modules = pkgutil.iter_modules(package.__path__)
+        return sorted(module.name.replace("_", "-") for module in modules if not module.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{package.__name__}.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is not None:
+            return super().resolve_command(ctx, args)
+        raise _make_error(ctx, "command", args[0], self.list_commands(ctx))
 
 
 def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
@@ -160,7 +164,8 @@ def _make_error(ctx: click.Context, kind: str, word: str, known: Sequence[str]) 
 
 
 def _fail(ctx: click.Context, message: str, code: int) -> None:
-    click.echo(f"splitops: {escape(message)}", err=True)
+    name = "splitops" if isinstance(ctx.command, click.Group) else ctx.command.name
+    click.echo(f"{name}: {escape(message)}", err=True)
     ctx.exit(code)
 
 

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from splitops.models.engines.engine import Engine
     from splitops.models.formats.files import AnyModel, ModelInMemory
 
-__all__ = ["VERIFIABLE", "Trial", "Verdict", "Verification", "verify"]
+__all__ = [
+    "VERIFIABLE",
+    "Trial",
+    "Verdict",
+    "Verification",
+    "differ_by_rounding",
+    "difference",
+    "made_inputs",
+    "verify",
+]
 
 VERIFIABLE: Final = ("onnxruntime", "openvino")
 """The runtimes that can be run here, if they are installed."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from splitops.models.check.checking import check
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.limits import Limit, Outcome
-from splitops.models.check.reports import to_json, to_sarif
+from splitops.models.check.reports import sarif_log, to_json, to_sarif
 from splitops.models.check.targets import RUNTIMES, Target
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "Severity",
     "Target",
     "check",
+    "sarif_log",
     "to_json",
     "to_sarif",
 ]

@@ -123,7 +123,7 @@ def _texts() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _recorded() -> Mapping[str, Mapping[str, Any]]:
-    """Return what docs/generate_check.py has recorded of each code."""
+    """Return what dev/pages/check.py has recorded of each code."""
     content = files(__package__).joinpath("messages.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(content)
     return found

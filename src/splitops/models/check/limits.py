@@ -102,7 +102,7 @@ class Limit:
         fix: what to do about it.
         forms: the forms that the runtime executes correctly, tried in this order; a split that has none is
             unfixable, see :mod:`splitops.models.fix`.
-        case: the case of :func:`splitops.compare` that proves it; None where the runtime was not tested.
+        case: the case of splitops-compare that proves it; None where the runtime was not tested.
         source: where it is documented or visible.
         since: the first release that does so; None where the oldest one that was looked at does.
         until: the last release that does so; None where the newest one that was looked at does.

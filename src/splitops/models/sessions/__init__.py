@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splitops.models.sessions.program import SessionProgram
     from splitops.models.sites import Site
 
-__all__ = ["EngineError", "Event", "Session", "session"]
+__all__ = ["EngineError", "Event", "Session", "find_splits_for", "session"]
 
 _LOG = logging.getLogger("splitops")
 
@@ -102,6 +102,35 @@ def session(
     made = Session(engine, runtime, program, [] if profile else None)
     _LOG.info("%s", made.describe())
     return made
+
+
+def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[Site]:
+    """Find the split nodes of a model with the types, shapes and lengths inferred for some inputs.
+
+    Args:
+        model: as in :func:`session`.
+        inputs: arrays by input name.
+
+    Returns:
+        The split nodes in the order in which they run. One in a function appears once for each call.
+
+    Raises:
+        ModelError: the model is not well formed.
+
+    Examples:
+        >>> import numpy as np, onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> [split] = find_splits_for(model, {"x": np.zeros(3, np.float32)})
+        >>> split.inference.parts
+        ((2,), (1,))
+    """
+    from splitops.models.graph.model import NodeModel
+    from splitops.models.sessions.inferred_splits import infer_splits
+
+    opened = NodeModel.opened(model)
+    return infer_splits(opened.nodes, opened.where, inputs)
 
 
 class Session:

@@ -1,0 +1,24 @@
+"""onnx's version converter, from each version of Split to the next."""
+
+from typing import Any
+
+from splitops_compare.worker import CaseInput, NotApplicable, catch_rejection
+
+KIND = "converter"
+PACKAGES = ("onnx",)
+PRELOAD = ("onnx.version_converter",)
+_STEPS = (11, 13, 18, 24)
+
+
+def run(case: CaseInput) -> Any:
+    """Convert the model to the next opset in which an operator of the split family changed."""
+    import onnx
+    from onnx.version_converter import convert_version
+
+    model = onnx.load(case.model)
+    opset = next(entry.version for entry in model.opset_import if entry.domain == "")
+    target = next((step for step in _STEPS if step > opset), None)
+    if target is None:
+        raise NotApplicable(f"nothing changed after opset {opset}")
+    with catch_rejection("convert"):
+        return convert_version(model, target)

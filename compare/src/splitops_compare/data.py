@@ -1,0 +1,315 @@
+"""The data of a comparison: cases, implementations, outcomes, verdicts and the report, also as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+import numpy.typing as npt
+
+from splitops.errors import SplitError, count_of, shown
+from splitops.extension import to_json_values
+
+REQUIRED_REPEATS: Final = 2
+"""Number of new processes that must repeat a finding before it is confirmed."""
+
+Expected = tuple[Mapping[str, Any], ...] | Mapping[str, str]
+Value = npt.NDArray[Any] | list[npt.NDArray[Any]]
+"""An output: an array, or a list of arrays for a sequence."""
+
+
+class CompareError(SplitError):
+    """The comparison cannot run, for example because a case is unknown or a report is malformed."""
+
+
+class VerdictKind(StrEnum):
+    """The kinds of verdicts on an implementation and a case. ``reports.verdicts.MEANINGS`` explains them."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    REJECTS = "rejects"
+    WRONGLY_ACCEPTS = "wrongly-accepts"
+    CRASH = "crash"
+    HANG = "hang"
+    MEMORY = "memory"
+    PROTOCOL = "protocol"
+    ADAPTER_ERROR = "adapter-error"
+    NO_RESULT = "no-result"
+    NOT_APPLICABLE = "n/a"
+
+
+FINDING_KINDS: Final = frozenset(
+    set(VerdictKind) - {VerdictKind.AGREES, VerdictKind.NO_RESULT, VerdictKind.NOT_APPLICABLE}
+)
+"""The kinds that report a fault."""
+
+
+class State(StrEnum):
+    """The state of an implementation."""
+
+    OK = "ok"
+    NO_RESULT = "no-result"
+    """It started, and no valid case passed."""
+    ABSENT = "absent"
+    """It is not installed."""
+    FAILED = "failed"
+    """It did not start, or violated the protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSpec:
+    """The parameters that generate a case. Shrinking changes them.
+
+    Attributes:
+        version: operator version; in IR the number of the opset.
+        opset: opset that the model imports. None is ``version``.
+        dynamic: whether the model declares the split axis without a size.
+        lengths: a number for a scalar; None if the node has no input of lengths.
+        constant: whether axis and lengths that are inputs are constants of the model.
+        outputs: names of the declared outputs. ``""`` omits one.
+        special: another peculiarity of the model, a key of ``cases.models.SPECIALS``.
+    """
+
+    format: str = "onnx"
+    operator: str
+    version: int
+    opset: int | None = None
+    dtype: str = "float32"
+    shape: tuple[int, ...] = ()
+    dynamic: bool = False
+    axis: int | None = None
+    axis_dtype: str = "int64"
+    axis_shape: tuple[int, ...] = ()
+    lengths: Any = None
+    lengths_dtype: str = "int64"
+    constant: bool = True
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    special: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """A model, its inputs, and the result that the specification requires.
+
+    Attributes:
+        operator: operator and version, such as ``"Split-18"`` or ``"openvino:VariadicSplit-1"``.
+        rule: code of the rule that it tests, or name of the size rule.
+        spec: the parameters that generate it; None for a user's own model.
+        model: content of the .onnx or .xml file.
+        weights: content of the .bin file of an IR.
+        types: name of the element type of each input.
+        expected: values of the outputs, or None if the case is invalid.
+        error: code of the rule that an invalid case breaks.
+        evident: whether the model alone shows that it is invalid, so that a checker can reject it.
+        baseline: id of the valid case that must pass before a rejection of this one counts.
+        exact: whether floats must be equal bit for bit. Other operators of a model may round them.
+    """
+
+    id: str
+    operator: str
+    rule: str
+    title: str
+    spec: CaseSpec | None
+    format: str = "onnx"
+    model: bytes
+    weights: bytes | None = None
+    inputs: Mapping[str, npt.NDArray[Any]]
+    types: Mapping[str, str]
+    outputs: tuple[str, ...]
+    expected: tuple[Value, ...] | None
+    expected_types: tuple[str, ...] = ()
+    error: str | None = None
+    evident: bool = False
+    baseline: str | None = None
+    exact: bool = True
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the case breaks no rule."""
+        return self.expected is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """The outcome of one case in one implementation.
+
+    Attributes:
+        kind: an outcome of ``schemas/messages.json``, or the fate of the process: ``"crash"``, ``"hang"``,
+            ``"memory"`` or ``"protocol"``.
+        shapes: inferred dimensions of each output.
+        model: path of the model that a converter or simplifier wrote.
+        stage: stage at which the implementation rejected the case.
+        error: type of the exception.
+        text: message of the error.
+        signal: signal that killed the process, such as ``"SIGSEGV"``.
+    """
+
+    kind: str
+    values: tuple[Value, ...] = ()
+    types: tuple[str, ...] = ()
+    shapes: tuple[Sequence[int | str | None] | None, ...] = ()
+    model: str | None = None
+    stage: str | None = None
+    error: str | None = None
+    text: str = ""
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The verdict on one case in one implementation.
+
+    Attributes:
+        detail: reason, in one line.
+        stage: stage at which the implementation rejected the case.
+        signal: signal that killed the process.
+        got: type, shape and first values of each output.
+        confirmed: number of new processes that repeated a finding, at most :data:`REQUIRED_REPEATS`.
+        unstable: a result that appeared once and was not repeated.
+        shrunk: the smallest spec with the same verdict.
+        limit: code of the limit of ``splitops check`` that documents the finding.
+        known: link to the report upstream.
+    """
+
+    SPARSE: ClassVar = True
+
+    kind: VerdictKind = field(metadata={"json": "verdict"})
+    detail: str = ""
+    stage: str | None = None
+    signal: str | None = None
+    got: tuple[Mapping[str, Any], ...] = ()
+    confirmed: int = 0
+    unstable: str | None = None
+    shrunk: CaseSpec | None = None
+    limit: str | None = None
+    known: str | None = None
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it reports a fault, confirmed or not."""
+        return self.kind in FINDING_KINDS
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it is a confirmed finding."""
+        return self.is_finding and self.confirmed >= REQUIRED_REPEATS
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether it is a finding that was not confirmed."""
+        return self.is_finding and not self.is_confirmed
+
+    @property
+    def was_repeated(self) -> bool:
+        """Whether the case ran again. An interrupted comparison leaves findings that did not."""
+        return self.unstable is not None or self.confirmed > 0
+
+    @property
+    def identity(self) -> tuple[str, str | None]:
+        """The kind and the signal: two verdicts with the same identity are the same finding."""
+        return self.kind.value, self.signal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImplementationInfo:
+    """One implementation of one environment with one setting: a column of the report.
+
+    Attributes:
+        name: ``"onnxruntime"`` or ``"onnxruntime[threads=1]"``, with ``@release`` if there are several.
+        kind: one of :data:`splitops_compare.worker.KINDS`.
+        versions: releases by package, the implementation's own first.
+        setting: the values that differ from the defaults.
+        network: whether its processes had access to a network.
+        detail: reason of the state, in one line.
+    """
+
+    name: str
+    adapter: str
+    kind: str = "runtime"
+    formats: tuple[str, ...] = ("onnx",)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    setting: Mapping[str, str] = field(default_factory=dict)
+    network: bool = True
+    state: State = State.OK
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """A case as the report shows it, with its verdicts by the name of the implementation.
+
+    Attributes:
+        expected: type, shape and first values of each output, or the code of the rule that is broken.
+    """
+
+    id: str
+    operator: str
+    format: str
+    rule: str
+    title: str
+    valid: bool
+    spec: CaseSpec | None = field(metadata={"json": "record"})
+    expected: Expected
+    baseline: str | None
+    verdicts: Mapping[str, Verdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonReport:
+    """The report of a comparison.
+
+    Attributes:
+        version: version of the JSON format.
+        environment: splitops, Python, platform, time, and whether the comparison was interrupted.
+        implementations: the columns.
+        cases: the rows.
+    """
+
+    version: int = 1
+    environment: Mapping[str, Any]
+    implementations: tuple[ImplementationInfo, ...]
+    cases: tuple[CaseResult, ...]
+
+    def __repr__(self) -> str:
+        implementations = count_of(len(self.implementations), "implementation")
+        cases, findings = count_of(len(self.cases), "case"), count_of(len(self.findings), "finding")
+        return f"ComparisonReport({implementations}, {cases}, {findings})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert the report to JSON values, which fit ``schemas/report.json``."""
+        return to_json_values(self)
+
+    @property
+    def findings(self) -> tuple[tuple[CaseResult, ImplementationInfo, Verdict], ...]:
+        """All confirmed findings."""
+        return tuple(
+            (result, info, verdict)
+            for result in self.cases
+            for info in self.implementations
+            if (verdict := result.verdicts.get(info.name)) is not None and verdict.is_confirmed
+        )
+
+
+def format_name(adapter: str, setting: Mapping[str, str]) -> str:
+    """Format the name of an implementation with its setting: ``"onnxruntime[threads=1]"``."""
+    if not setting:
+        return adapter
+    return f"{adapter}[{','.join(f'{key}={value}' for key, value in sorted(setting.items()))}]"
+
+
+def parse_name(name: str) -> tuple[str, str]:
+    """Split ``NAME@RELEASE[KEY=VALUE]`` into the adapter and the text of the setting."""
+    adapter, _, setting = name.removesuffix("]").partition("[")
+    return adapter.partition("@")[0], setting
+
+
+def parse_setting(text: str) -> tuple[str, dict[str, str]]:
+    """Parse an adapter and its setting from ``NAME=KEY=VALUE[,KEY=VALUE]``."""
+    name, _, rest = text.partition("=")
+    pairs = [pair.partition("=") for pair in rest.split(",")]
+    if not name or not all(key and value for key, _, value in pairs):
+        raise CompareError(f"a setting is NAME=KEY=VALUE[,KEY=VALUE], not {shown(text)}")
+    return name, {key: value for key, _, value in pairs}

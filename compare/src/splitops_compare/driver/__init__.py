@@ -1,0 +1,1 @@
+"""Finds implementations, runs cases in them, and judges and confirms the outcomes."""

@@ -1,0 +1,3 @@
+"""The version of splitops-compare."""
+
+__version__ = "0.1.0"

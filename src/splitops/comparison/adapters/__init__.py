@@ -1,1 +1,0 @@
-"""The implementations, a file each; see :mod:`splitops.comparison.worker` for what such a file has."""

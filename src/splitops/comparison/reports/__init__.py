@@ -1,1 +1,0 @@
-"""What is made of a report: a page, files for other programs, what changed, what was expected."""
