@@ -384,7 +384,7 @@ def test_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         patched.setattr(reader, "MAX_BYTES", 1000)
         with pytest.raises(ModelError, match="more than 1000"):
             ir.from_bytes(XML.encode(), BIN)
-        with pytest.raises(ModelError, match="more than the 1000"):
+        with pytest.raises(ModelError, match="more than the limit of 1000"):
             ir.read(path)
     monkeypatch.setattr(document, "_MAX_ELEMENTS", 50)
     with pytest.raises(ModelError, match="more than 50 elements and attributes"):
