@@ -55,7 +55,7 @@ def ours(limit: Limit, model: Model, inputs: Mapping[str, Any]) -> Any:
 
 def test_every_limit_has_a_proof_or_says_that_it_has_none() -> None:
     assert {limit.code for limit in PROVABLE} == set(PROOFS)
-    untested = {limit.runtime for limit in LIMITS if limit.case is None and limit.pattern is None}
+    untested = {limit.runtime for limit in LIMITS if limit.case is None and limit.quirk is None}
     assert untested == {"tensorrt", "coreml", "nnapi", "webnn", "qnn", "dml"}
     assert all(limit.source or limit.runtime in RECORDED for limit in LIMITS)
     assert RUNTIMES == ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")

@@ -209,7 +209,7 @@ LIMIT = '[[limits]]\ncode = "a"\n'
         ("titel = 3\n" + LIMIT, 1, "there is no key 'titel'; the keys are name, title, "),
         ("title = 3\n" + LIMIT, 1, "title = 3 is not a text in quotes"),
         ('formats = ["tflite"]\n' + LIMIT, 1, "formats: ('tflite',) are not among onnx, openvino"),
-        (LIMIT, 1, "limit 'a' has either 'when' or 'pattern'"),
+        (LIMIT, 1, "limit 'a' has either 'when' or 'quirk'"),
         (LIMIT + "when = []\n", 3, "'when' has no word"),
         (LIMIT + "when = 4\n", 3, "when = 4 is not a text in quotes or a list in brackets"),
         (LIMIT + "when = [4]\n", 3, "when: 4 is not a text in quotes"),
@@ -249,7 +249,7 @@ LIMIT = '[[limits]]\ncode = "a"\n'
                 "{ count }",
             )
         ),
-        (LIMIT + 'pattern = "joined"\n', 3, "pattern: 'joined' is none of squeezed-parts"),
+        (LIMIT + 'quirk = "joined"\n', 3, "quirk: 'joined' is none of squeezed-parts"),
         ('[[limits]]\nwhen = "uneven"\n', 1, "a limit has a code of small letters"),
     ],
 )

@@ -30,7 +30,7 @@ LONG = 1 << 40
 BODY = Where(graph="body of 'if'")
 AROUND = Surroundings(
     outputs=frozenset({"a"}),
-    merged=frozenset({(None, "a")}),
+    conflicting=frozenset({(None, "a")}),
     opset=13,
 )
 

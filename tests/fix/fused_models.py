@@ -17,7 +17,7 @@ from splitops_compare.cases.models import make_inputs, make_model
 
 Feeds = dict[str, Any]
 Made = tuple[Any, Feeds]
-ROWS: Final = {limit.code: limit for limit in LIMITS if limit.pattern is not None and limit.case is not None}
+ROWS: Final = {limit.code: limit for limit in LIMITS if limit.quirk is not None and limit.case is not None}
 """Those around a split; the others have tests of their own."""
 RIGHT: Final = ("heads", "upsampled", "convolved", "rotary", "gated")
 """The neighbours that OpenVINO gets right."""

@@ -76,7 +76,8 @@ def _to_json(target: Target) -> dict[str, Any]:
             {
                 **select_json_values(limit, "code", "operators"),
                 "when": [one.text for one in limit.when],
-                **select_json_values(limit, "pattern", "outcome"),
+                "quirk": limit.quirk.name if limit.quirk else None,
+                **select_json_values(limit, "outcome"),
                 "message": limit.words(),
                 **select_json_values(limit, "forms", "case"),
                 "seen": limit.seen or None,

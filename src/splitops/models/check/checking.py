@@ -21,12 +21,12 @@ from splitops.models.check.onnx_form import form_findings, function_findings, mi
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused_in
 from splitops.models.graph.meant import MEANT_RULES, find_meant_form, meant_site
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.onnx import label
 from splitops.models.infer.walk import Found, Walk
 from splitops.models.known import SequenceOf, Tensor, may_be
+from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.sites import Site
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def examine_nodes(
         found += broken
         found += _limit_findings(site, surroundings, asked, asked=bool(targets))
     found += _baked_findings(model, opened.where, walked.sites)
-    found += _fusion_findings(model, walked.found, opened.where, targets)
+    found += _quirk_findings(model, walked.found, opened.where, targets)
     return [*_form(opened, model, walked.found), *_without_repeats(found), *_contradictions(walked)]
 
 
@@ -236,35 +236,34 @@ def find_limits(site: Site, model: Surroundings, targets: Iterable[Target]) -> I
                 yield limit, surely
 
 
-def find_fusions(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Fused]]:
-    """Yield where some targets fuse splits with their neighbours wrongly, in a model of known values."""
-    fusing = [target.by_pattern for target in targets if target.by_pattern]
-    for fused in find_fused(editor) if fusing else ():
-        yield from ((limits[fused.fusion], fused) for limits in fusing if fused.fusion in limits)
+def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Match]]:
+    """Yield what the optimisers of some targets get wrong, in a model that inference has annotated."""
+    quirks = [target.by_quirk for target in targets]
+    for runtime in dict.fromkeys(quirk.runtime for limits in quirks for quirk in limits):
+        for match in find(editor, runtime):
+            yield from ((limits[match.quirk], match) for limits in quirks if match.quirk in limits)
 
 
-def fusion_words(limit: Limit, fused: Fused) -> str:
-    """Write what a runtime fuses, with the nodes, in one line."""
-    names = ", ".join(shown(label(node)) for node in fused.path[:_MOST_NAMED])
-    more = f" and {len(fused.path) - _MOST_NAMED} more" if len(fused.path) > _MOST_NAMED else ""
-    # What is certain of no pattern says so itself.
-    is_said = fused.surely or fused.fusion is Fusion.REDUCED
-    return f"{limit.words()}: {names}{more}{'' if is_said else DEPENDS}"
+def describe_match(limit: Limit, match: Match) -> str:
+    """Return the message of a limit with the nodes of a match, in one line."""
+    names = ", ".join(shown(label(node)) for node in match.path[:_MOST_NAMED])
+    more = f" and {len(match.path) - _MOST_NAMED} more" if len(match.path) > _MOST_NAMED else ""
+    return f"{limit.words()}: {names}{more}{'' if match.certain or match.quirk.says_may else DEPENDS}"
 
 
-def _fusion_findings(
+def _quirk_findings(
     model: ir.Model, found: Found, where: Where, targets: Sequence[Target]
 ) -> Iterator[Finding]:
-    if not may_be_fused_in(model, found.values.get):
+    if not may_be_in(model):
         return
     found.note()
     editor = editor_of(model, where)
-    for limit, fused in find_fusions(editor, asked_targets(targets)):
-        split = editor.role(fused.node) is Role.SPLIT
-        operator = editor.site(fused.node).operator if split else fused.node.op_type
-        values = {"nodes": [label(node) for node in fused.path]}
-        words, certain = fusion_words(limit, fused), bool(targets) and fused.surely
-        yield _of_limit(limit, operator, editor.where(fused.node), words, values, certain=certain)
+    for limit, match in find_quirks(editor, asked_targets(targets)):
+        is_split = editor.role(match.node) is Role.SPLIT
+        operator = editor.site(match.node).operator if is_split else match.node.op_type
+        values = {"nodes": [label(node) for node in match.path]}
+        words, certain = describe_match(limit, match), bool(targets) and match.certain
+        yield _of_limit(limit, operator, editor.where(match.node), words, values, certain=certain)
 
 
 def _limit_findings(

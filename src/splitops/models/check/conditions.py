@@ -22,8 +22,8 @@ import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, nearest, shown
 from splitops.models.formats.onnx.structure import canonical
-from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.openvino import LayerNode, layer_of, source_of
+from splitops.models.quirks.onnxruntime import SplitKey, find_conflicting_splits, split_key
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import Given
@@ -50,7 +50,7 @@ class Surroundings:
     """What a condition must know of the model around a split node; IR has no opset."""
 
     outputs: frozenset[str] = frozenset()
-    merged: frozenset[SiteKey] = frozenset()
+    conflicting: frozenset[SplitKey] = frozenset()
     opset: int | None = None
 
     @classmethod
@@ -60,7 +60,7 @@ class Surroundings:
             return cls()
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
         opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
-        return cls(outputs, merged_sites(model), opset)
+        return cls(outputs, find_conflicting_splits(model), opset)
 
 
 def _order(node: ir.Node) -> tuple[int, ...] | None:
@@ -602,7 +602,7 @@ class Vocabulary:
 
         Not: No other Split of the same data without lengths declares another number of outputs.
         """
-        return site_key(self._site.where.graph, self._site.outputs) in self._model.merged
+        return split_key(self._site.where.graph, self._site.outputs) in self._model.conflicting
 
 
 def _is_above(size: Dim | None, number: int) -> bool:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from splitops.models.check.conditions import Condition, Surely, Surroundings, Vocabulary
-from splitops.models.graph.fusions import Fusion
+from splitops.models.quirks import Quirk
 from splitops.models.sites.site import Site
 from splitops.spec.operators import OperatorSchema
 
@@ -93,8 +93,8 @@ class Limit:
         code: its name, which begins with the runtime's.
         operators: the operators that have it, such as ``"Split"``, ``"Split-1"`` or ``"openvino.Split"``;
             none stands for all.
-        when: the conditions, all of which must be true of a split; none if there is a pattern.
-        pattern: the pattern of neighbours with which a split is fused; None if there are conditions.
+        when: the conditions, all of which must be true of a split; none if there is a quirk.
+        quirk: what its optimiser gets wrong around a split; None if there are conditions.
         outcome: what happens.
         message: the same in one sentence.
         exact: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
@@ -112,7 +112,7 @@ class Limit:
     code: str
     operators: tuple[str, ...] = ()
     when: tuple[Condition, ...] = ()
-    pattern: Fusion | None = None
+    quirk: Quirk | None = None
     outcome: Outcome = Outcome.ERROR
     message: str
     exact: str | None = None
@@ -182,7 +182,7 @@ class Limit:
             text = text if numbers is None else EXACT_FIELD.sub(lambda at: str(numbers[at[1]]), self.exact)
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
-        is_tested = self.case or self.pattern  # tests of their own show patterns
+        is_tested = self.case or self.quirk  # tests of their own show quirks
         text = text if is_tested or not self.source else f"{text} (documented, not tested)"
         return text if surely is Surely.YES else f"{text}{DEPENDS}"
 

@@ -16,7 +16,7 @@ from splitops.ground.documents import parse_toml
 from splitops.ground.reading import read_bounded
 from splitops.models.check.conditions import Condition, condition
 from splitops.models.check.limits import EXACT_FIELD, USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
-from splitops.models.graph.fusions import Fusion
+from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history
 
 RUNTIMES: Final = ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
@@ -137,9 +137,9 @@ class Target:
         return since is not None and release_numbers(release) >= release_numbers(since)
 
     @cached_property
-    def by_pattern(self) -> Mapping[Fusion, Limit]:
-        """Its limits where splits are fused with their neighbours, by the pattern."""
-        return {limit.pattern: limit for limit in self.limits if limit.pattern is not None}
+    def by_quirk(self) -> Mapping[Quirk, Limit]:
+        """Its limits that are quirks of its optimiser."""
+        return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property
     def _by_operator(self) -> dict[OperatorSchema, tuple[Limit, ...]]:
@@ -313,7 +313,7 @@ _KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "code": str,
     "operators": list,
     "when": (str, list),
-    "pattern": str,
+    "quirk": str,
     "outcome": str,
     "message": str,
     "exact": str,
@@ -357,8 +357,8 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
     code = table.get("code", "")
     if re.fullmatch(r"[a-z0-9][a-z0-9-]*", code) is None:
         raise _WrongError("a limit has a code of small letters, digits and '-', such as 'even-only'", "code")
-    if ("when" in table) is ("pattern" in table):
-        raise _WrongError(f"limit {code!r} has either 'when' or 'pattern'", "when")
+    if ("when" in table) is ("quirk" in table):
+        raise _WrongError(f"limit {code!r} has either 'when' or 'quirk'", "when")
     when = tuple(_conditions(table))
     if "when" in table and not when:
         raise _WrongError("'when' has no word", "when")
@@ -374,7 +374,7 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
         code=f"{name}.{code}",
         operators=tuple(_operators(table)),
         when=when,
-        pattern=_one_of(Fusion, table["pattern"], "pattern") if "pattern" in table else None,
+        quirk=_quirk(table),
         outcome=outcome,
         message=message,
         exact=_exact(table),
@@ -386,6 +386,13 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
         until=table.get("until"),
         looked_at=releases,
     )
+
+
+def _quirk(table: Mapping[str, Any]) -> Quirk | None:
+    name = table.get("quirk")
+    if name is not None and name not in QUIRKS:
+        raise _WrongError(f"quirk: {shown(name)} is none of {', '.join(QUIRKS)}", "quirk")
+    return None if name is None else QUIRKS[name]
 
 
 def _conditions(table: Mapping[str, Any]) -> Iterator[Condition]:

@@ -24,7 +24,6 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
-from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     make_initializer,
     nodes_of,
@@ -39,6 +38,7 @@ from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split
 from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor, may_be
+from splitops.models.quirks.onnxruntime import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.sites import Origin, Site
 from splitops.models.sites.forms import Form, Method, SplitForm, Target
@@ -57,12 +57,14 @@ def convert_opset(model: ModelProto, target: Target | None, form: Form, where: W
         # Its graphs belong to no walk of the model, and run at the model's opset.
         problem = ModelError("training information cannot be converted to another opset", where)
         return Conversion(name, (), None, problem)
-    apart: frozenset[SiteKey] = frozenset()
+    apart: frozenset[SplitKey] = frozenset()
     while True:
         changes, moved = _moved(model, imported, opset, form, where, apart)
         # The next conversion would count the parts of splits that were set apart: what they meet then counts.
         counted = form is Form.COUNT and bool(apart)
-        merged = frozenset() if moved is None else merged_sites(moved, with_lengths=counted) - apart
+        merged = (
+            frozenset() if moved is None else find_conflicting_splits(moved, equal_as_count=counted) - apart
+        )
         if not merged:
             break
         apart |= merged
@@ -106,7 +108,7 @@ def _moved(
     opset: int | None,
     form: Form,
     where: Where,
-    apart: frozenset[SiteKey],
+    apart: frozenset[SplitKey],
 ) -> tuple[tuple[Change, ...], ir.Model | None]:
     edited = editable(model, where, form)
     converting = Converting(edited, where, apart)
@@ -227,7 +229,7 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
 class Converting:
     """A model that is being converted, with what is known of its values noted, and the report of it."""
 
-    def __init__(self, model: ir.Model, where: Where, apart: frozenset[SiteKey] = frozenset()) -> None:
+    def __init__(self, model: ir.Model, where: Where, apart: frozenset[SplitKey] = frozenset()) -> None:
         self.editor = OnnxEditor(model, where)
         self.changes: list[Change] = []
         self.made: set[ir.Node] = set()
@@ -293,7 +295,7 @@ class Converting:
             try:
                 if node in self._rejected:
                     raise self._rejected[node]
-                apart = site_key(where.graph, site.outputs) in self._apart
+                apart = split_key(where.graph, site.outputs) in self._apart
                 rewritten = find_form(site, target, form, apart=apart)
                 if target.domain and rewritten.division is None:
                     _prove_stated(site, rewritten)

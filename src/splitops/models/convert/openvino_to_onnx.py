@@ -39,7 +39,6 @@ from splitops.models.formats.openvino import (
 )
 from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
-from splitops.models.graph.merging import SiteKey, merged_sites
 from splitops.models.graph.onnx import (
     Names,
     all_graphs,
@@ -63,6 +62,7 @@ from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor, meet_shapes
 from splitops.models.movers.form import Values
 from splitops.models.movers.mover import ONNX_OPSET
+from splitops.models.quirks.onnxruntime import SplitKey, find_conflicting_splits
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.rewriting import find_form
 from splitops.spec.elements.types import ElementType, from_onnx
@@ -83,7 +83,7 @@ def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: W
         changes = tuple(writer.changes)
         if not writer.complete:
             return Conversion(str(target), changes, None)
-        merged = writer.read_of(merged_sites(writer.model)) - apart
+        merged = writer.read_of(find_conflicting_splits(writer.model)) - apart
         if not merged:
             break
         apart |= merged
@@ -154,7 +154,7 @@ class _Writer:
         proto.ir_version = max(proto.ir_version, least_ir_version(proto))
         return proto
 
-    def read_of(self, sites: frozenset[SiteKey]) -> frozenset[ir.Node]:
+    def read_of(self, sites: frozenset[SplitKey]) -> frozenset[ir.Node]:
         """Return the nodes that some nodes of the ONNX model were made of."""
         return frozenset(self.splits[name] for _, name in sites if name in self.splits)
 

@@ -9,15 +9,15 @@ from typing import Final, NamedTuple, Protocol
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
-from splitops.models.check.checking import find_fusions, fusion_words
+from splitops.models.check.checking import describe_match, find_quirks
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.limits import FixForm, Limit
 from splitops.models.check.targets import Target
 from splitops.models.fix.limits import CHOICES, Obstacle, obstacles
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import Fused, Fusion, unfuse
 from splitops.models.known import Known, SequenceOf, Tensor, may_be
+from splitops.models.quirks import Match, Quirk
 from splitops.models.sites import Site
 
 _ROUNDS: Final = 8
@@ -119,7 +119,7 @@ class _Rounds:
         """Of split nodes that became others: what they split, which the others split now."""
         self._of_tree: set[ir.Node] = set()
         """Splits that are several in the place of one."""
-        self._unfused: set[tuple[_Record, Fusion]] = set()
+        self._cured: set[tuple[_Record, Quirk]] = set()
         self._promised: dict[ValueName, tuple[_Record, Known]] = {}
         """What was known of the outputs of the split nodes that the last round has rewritten."""
 
@@ -135,37 +135,36 @@ class _Rounds:
             found = self._obstacles(calls, now, record)
             if found:
                 changed |= self._rewrite(node, calls[0], record, found, now)
-        return changed or self._unfuse_all(now)
+        return changed or self._cure_all(now)
 
-    def _unfuse_all(self, now: Round) -> bool:
-        """Rewrite what is fused wrongly, splits and the nodes around them; whether anything was."""
+    def _cure_all(self, now: Round) -> bool:
+        """Cure what the optimisers get wrong, splits and the nodes around them; whether anything was."""
         editor, changed = now.forms.editor, False
-        for limit, fused in find_fusions(editor, self.targets):
-            if any(node.graph is None for node in fused.path):
+        for limit, match in find_quirks(editor, self.targets):
+            if any(node.graph is None for node in match.path):
                 continue  # what was rewritten before it in this round
-            record = self._records.get(fused.node)
+            record = self._records.get(match.node)
             if record is None:
-                record = _Record(editor.where(fused.node), editor.describe(fused.node))
-                self._records[fused.node] = record
+                record = _Record(editor.where(match.node), editor.describe(match.node))
+                self._records[match.node] = record
                 self.order.append(record)
             if not record.left:
-                changed |= self._unfuse(limit, fused, record, now)
+                changed |= self._cure(limit, match, record, now)
         return changed
 
-    def _unfuse(self, limit: Limit, fused: Fused, record: _Record, now: Round) -> bool:
-        editor, data = now.forms.editor, fused.node.inputs[0]
-        reason = Reason(limit.code, fusion_words(limit, fused))
-        before = now.gives(fused.join, editor.where(fused.join).graph)
-        again = (record, fused.fusion) in self._unfused
-        after = None if again else unfuse(editor, fused)
+    def _cure(self, limit: Limit, match: Match, record: _Record, now: Round) -> bool:
+        editor, data = now.forms.editor, match.node.inputs[0]
+        reason = Reason(limit.code, describe_match(limit, match))
+        before = now.gives(match.last, editor.where(match.last).graph)
+        after = None if (record, match.quirk) in self._cured else match.cure(editor)
         if after is None:
             record.left = (reason,)
             return False
-        self._unfused.add((record, fused.fusion))
+        self._cured.add((record, match.quirk))
         self._promised |= {name: (record, known) for name, known in before.items()}
         record.met[limit.code] = reason
         record.after = after
-        if fused.node.graph is None:
+        if match.node.graph is None:
             self._of_data[data] = record
         return True
 

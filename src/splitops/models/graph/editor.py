@@ -205,14 +205,6 @@ class Editor(ABC):
         self.exchange({old: part})
         self.place(part, whole, before)
 
-    def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
-        """Return whether a runtime takes a split for another one, as neither declares lengths.
-
-        Or whether it would, ``without_lengths`` that are equal. Of one that was made since, nothing is known
-        before the next round.
-        """
-        return False
-
     @abstractmethod
     def set_lengths(self, node: ir.Node) -> str | None:
         """Set the length of each part of a split, and return what it declares; None where it cannot."""

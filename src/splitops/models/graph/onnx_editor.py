@@ -18,7 +18,6 @@ from splitops.models.graph.editor import (
     Role,
     roles_of,
 )
-from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
     constant_array,
@@ -73,7 +72,6 @@ class OnnxEditor(Editor):
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
-        self._merged: dict[bool, frozenset[SiteKey]] = {}
         self._read_last: dict[ir.Node, int] = {}  # of nodes, the position of an output
         super().__init__(model, where)
 
@@ -121,15 +119,6 @@ class OnnxEditor(Editor):
                 return True
         return False
 
-    def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
-        """Return whether onnxruntime takes a Split for another one, see :func:`merged_sites`."""
-        if without_lengths not in self._merged:
-            self._merged[without_lengths] = merged_sites(self.model, with_lengths=without_lengths)
-        return self._site_key(node) in self._merged[without_lengths]
-
-    def _site_key(self, node: ir.Node) -> SiteKey:
-        return site_key(self._scopes[node.graph].path, [value.name for value in node.outputs])
-
     def set_lengths(self, node: ir.Node) -> str | None:
         """Set the lengths of a Split; where only a run knows them, the graph computes them."""
         site = self.site(node)
@@ -139,10 +128,7 @@ class OnnxEditor(Editor):
             return None
         if rewritten.method is Method.KEPT:
             return None
-        key = self._site_key(node)
         write_site(node, site, rewritten, self.pen(node))
-        if False in self._merged:
-            self._merged[False] -= {key}  # it declares lengths now, also those that cannot be read back
         self.look_again(node)
         return str(rewritten)
 

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from onnx import ModelProto, NodeProto
 
 from splitops.errors import Where, shown
-from splitops.models.check.checking import find_fusions, find_limits, fusion_words
+from splitops.models.check.checking import describe_match, find_limits, find_quirks
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.limits import Outcome
 from splitops.models.check.targets import Target
@@ -27,7 +27,6 @@ from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import canonical, nodes_of
 from splitops.models.formats.openvino.port_maps import read_loop
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import REDUCTIONS, may_be_fused_in
 from splitops.models.graph.onnx import (
     all_graphs,
     all_nodes,
@@ -42,6 +41,7 @@ from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.openvino import LayerNode
 from splitops.models.graph.sites import split_sites
 from splitops.models.infer.walk import Upstream
+from splitops.models.quirks import may_be_in, may_end_a_pattern
 from splitops.models.running.iterations import MAX_ITERATIONS
 from splitops.models.sessions.dependencies import extract_split_dependencies
 from splitops.models.sites import Site
@@ -85,7 +85,7 @@ class Analysis:
 def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> Analysis:
     """Analyse the splits of a model for an engine, or without one only read them."""
     targets = () if engine is None else (Target.load(engine.name),)
-    fuses = any(target.by_pattern for target in targets)
+    fuses = any(target.by_quirk for target in targets)
     whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
     # What onnxruntime does with some splits depends on no other ones.
     sizes = engine is not None and not all(
@@ -106,7 +106,7 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     editor = None
     if whole:
         found.note()
-        editor = OnnxEditor(graph, where) if may_be_fused_in(graph) else None
+        editor = OnnxEditor(graph, where) if may_be_in(graph) else None
     return replace(analyse_splits(visited, Surroundings.of(graph), editor, engine, traced=False), sites=sites)
 
 
@@ -138,9 +138,9 @@ def analyse_splits(
             doubtful[key] = None
     fused: dict[NodeKey, str] = {}
     if editor is not None:
-        for limit, one in find_fusions(editor, (target,)):
-            place = editor.where(one.join).graph, label(one.join)
-            fused.setdefault(place, f"{fusion_words(limit, one)} [{limit.code}]")
+        for limit, match in find_quirks(editor, (target,)):
+            place = editor.where(match.last).graph, label(match.last)
+            fused.setdefault(place, f"{describe_match(limit, match)} [{limit.code}]")
     return Analysis(tuple(sites), reasons, frozenset(unchecked), frozenset(doubtful), fused)
 
 
@@ -158,7 +158,7 @@ def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
 def _may_end_a_pattern(node: NodeProto) -> bool:
     """Return whether OpenVINO may fuse a node with a split or a Transpose before it, or with Slices."""
     drops_axes = any(attribute.name == "keepdims" and not attribute.i for attribute in node.attribute)
-    return node.op_type in ("Concat", "Slice") or (node.op_type in REDUCTIONS and drops_axes)
+    return may_end_a_pattern(node.op_type, drops_axes=drops_axes)
 
 
 def key_of(site: Site | SplitReport) -> NodeKey:

@@ -21,9 +21,9 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError, Progra
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.fix.models import look_at
 from splitops.models.fix.rounds import Round, fix_splits
-from splitops.models.graph.fusions import may_be_fused_in
-from splitops.models.graph.onnx import all_nodes, known
+from splitops.models.graph.onnx import all_nodes
 from splitops.models.graph.openvino import source_of
+from splitops.models.quirks import may_be_in
 from splitops.models.running.declared import Declared
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.iterations import MAX_ITERATIONS
@@ -324,7 +324,7 @@ class SessionProgram(ABC):
 
 def _analyse(seen: Round, nodes: ir.Model, engine: Engine) -> Analysis:
     sites = [site for calls in seen.calls.values() for site in calls]
-    editor = seen.forms.editor if may_be_fused_in(nodes, known) else None
+    editor = seen.forms.editor if may_be_in(nodes) else None
     return analyse_splits(sites, seen.surroundings, editor, engine)
 
 

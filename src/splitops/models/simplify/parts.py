@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import find_fused
 from splitops.models.graph.onnx import is_read, known
 from splitops.models.known import Tensor
+from splitops.models.quirks import RUNTIMES, find
 from splitops.models.sites.decisions import joined, shortest, sole_part, useful_groups
 from splitops.spec.sizes.dims import Shape
 
@@ -176,8 +176,7 @@ def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
 def shortest_form(node: ir.Node, editor: Editor) -> None:
     """Lengths that the opset can say as a number of equal parts are said so.
 
-    Not below opset 18 where onnxruntime would then take the Split for another one of the same data, and not
-    where OpenVINO would then fuse it wrongly.
+    Not where the optimiser of a runtime would then get it wrong.
     """
     cut, data = editor.cut(node), node.inputs[0]
     sizes = None if cut is None else cut.sizes
@@ -185,7 +184,7 @@ def shortest_form(node: ir.Node, editor: Editor) -> None:
         return
     if shortest(editor.pen(node).rows, sizes, cut.size)[1].lengths:
         return
-    if editor.is_merged(node, without_lengths=True) or node in editor.once(_fused_without_lengths):
+    if node in editor.once(_find_if_counted):
         return
     before, where = editor.describe(node), editor.where(node)
     parts = editor.pen(node).split(data, cut.axis, cut.size, sizes)
@@ -193,19 +192,8 @@ def shortest_form(node: ir.Node, editor: Editor) -> None:
     editor.applied(where, before, editor.describe_maker(parts[0]), "the lengths follow from their number")
 
 
-def _fused_without_lengths(editor: Editor) -> frozenset[ir.Node]:
-    return frozenset(fused.node for fused in find_fused(editor, without_lengths=True))
-
-
-def stated_lengths(node: ir.Node, editor: Editor) -> None:
-    """Splits that onnxruntime takes for one another, as they state no lengths, state them.
-
-    See :mod:`splitops.models.graph.merging`. Other rewrites may bring splits to the same data.
-    """
-    if not editor.is_merged(node):
-        return
-    before, where = editor.describe(node), editor.where(node)
-    after = editor.set_lengths(node)
-    if after is not None:
-        reason = "onnxruntime takes it for another split of the same data"
-        editor.applied(where, before, after, reason)
+def _find_if_counted(editor: Editor) -> frozenset[ir.Node]:
+    """Return the splits that an optimiser would get wrong if they did not set their equal lengths."""
+    return frozenset(
+        match.node for runtime in RUNTIMES for match in find(editor, runtime, equal_as_count=True)
+    )

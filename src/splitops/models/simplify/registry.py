@@ -184,7 +184,7 @@ _ROWS: Final = (
     Rewriting(
         "stated-lengths",
         "splits that onnxruntime would take for one another state their lengths",
-        "parts",
+        "apart",
         _SPLIT,
         openvino=False,
         final=True,

@@ -54,7 +54,8 @@ def rewrite(
     """Apply rewrites to nodes until none applies, and return what was rewritten."""
     stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
     changes: list[Applied] = []
-    stage, changed = 0, False
+    first = stage = 0 if stages[0] else 1
+    changed = False
     for _ in range(_MOST_ROUNDS):
         if changed:
             note_known(model, where)
@@ -63,7 +64,7 @@ def rewrite(
         changes += editor.changes
         changed = bool(editor.changes)
         if changed:
-            stage = 0
+            stage = first
         elif stage == 0 and stages[1]:
             stage = 1
         else:

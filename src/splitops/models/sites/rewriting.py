@@ -41,7 +41,7 @@ def find_form(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool
         target: what its model is converted to.
         form: which of equal forms is preferred.
         apart: whether a runtime would take the node for another one if it set no lengths, see
-            :mod:`splitops.models.graph.merging`.
+            :mod:`splitops.models.quirks.onnxruntime`.
 
     Raises:
         RuleError: the split node is invalid, or nothing declares it; the rule says what prevents the plainest

@@ -1,10 +1,13 @@
-"""The splits that onnxruntime takes for one another.
+"""Common subexpression elimination: nodes of the same operator, attributes and inputs become one.
 
-Its optimiser lets nodes of the same operator, attributes and inputs share one node's outputs ("common
-subexpression elimination"). Below opset 18, a Split without lengths says only by its outputs how many parts
-it makes; from then on one may declare fewer outputs than ``num_outputs`` says. Outputs are not compared: of
-two such nodes on one input that declare different numbers of outputs, what reads one reads the parts of the
-other. One that declares its lengths is safe.
+::
+
+    x --+-> Split into a, b        -> Relu of b        x -> Split into c, d, e, f -> Relu of d
+        +-> Split into c, d, e, f
+
+Outputs are not compared. Below opset 18, a Split without lengths has as many parts as outputs; from then on
+one may declare fewer outputs than ``num_outputs``. Of two such nodes of one input that declare different
+numbers of outputs, the nodes that read one read the parts of the other. Splits by lengths are safe.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
+from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import (
     BY_CHANCE,
     PLAIN,
+    all_graphs,
     all_nodes,
     constant_array,
     function_key,
@@ -32,14 +37,15 @@ from splitops.models.graph.onnx import (
     subgraphs,
     unread_attributes,
 )
+from splitops.models.quirks.quirk import Match, Quirk, set_lengths
 from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import Given
 
-SiteKey: TypeAlias = tuple[str | None, str]
+SplitKey: TypeAlias = tuple[str | None, str]
 """A node by the path of its graph and its first output that has a name."""
 
 _Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
-"""What the values of one graph stand for: the same for values that are computed in the same way."""
+"""The value numbers of one graph: the same for values that are computed in the same way."""
 
 _MOST_CONSTANT: Final = 1 << 8
 """Constants of more elements are not compared."""
@@ -47,15 +53,18 @@ _MOST_CALLS: Final = 1 << 16
 """Nodes of functions that are looked at, once for every call."""
 
 
-def site_key(path: str | None, outputs: Sequence[str | None]) -> SiteKey:
-    """Return what a node with some outputs, in the graph of a path, is found by."""
+CONFLICTING_SPLITS: Final = Quirk("merged", "onnxruntime", set_lengths)
+
+
+def split_key(path: str | None, outputs: Sequence[str | None]) -> SplitKey:
+    """Return the key of a node with some outputs, in the graph of a path."""
     return path, next(filter(None, outputs), "")
 
 
-def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[SiteKey]:
+def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) -> frozenset[SplitKey]:
     """Return the splits of a model that onnxruntime takes for others that declare other numbers of outputs.
 
-    And ``with_lengths`` those that it would, if they did not set their equal lengths.
+    With ``equal_as_count``, as if splits of equal lengths were splits by a number of parts.
 
     Examples:
         >>> model = ir.from_onnx_text('''
@@ -65,15 +74,24 @@ def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[Si
         ...         c, d, e, f = Split(x)
         ...         p = Relu(b)
         ...         q = Relu(d) }''')
-        >>> sorted(merged_sites(model))
+        >>> sorted(find_conflicting_splits(model))
         [(None, 'a'), (None, 'c')]
     """
     splits = (node for node in all_nodes(model) if node.op_type == "Split")
-    if len({len(node.outputs) for node in splits if with_lengths or not _has_lengths(node)}) < 2:
+    if len({len(node.outputs) for node in splits if equal_as_count or not _has_lengths(node)}) < 2:
         return frozenset()
-    search = _Search(functions_of(model), with_lengths, unread_attributes(model))
+    search = _Search(functions_of(model), equal_as_count, unread_attributes(model))
     search.nodes(model.graph, {}, _Place(None, opset_imports(model.graph, model).get("", 1), object()))
-    return frozenset(search.merged())
+    return frozenset(search.conflicts())
+
+
+def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
+    """Yield the splits that the pass mistakes for others, as :func:`find_conflicting_splits` returns them."""
+    keys = find_conflicting_splits(editor.model, equal_as_count=equal_as_count) if not editor.domain else ()
+    for path, graph in all_graphs(editor.model) if keys else ():
+        for node in graph:
+            if node.op_type == "Split" and split_key(path, [value.name for value in node.outputs]) in keys:
+                yield Match(CONFLICTING_SPLITS, node, (node,))
 
 
 class _Constant(NamedTuple):
@@ -96,15 +114,15 @@ class _Place(NamedTuple):
 @dataclass
 class _Search:
     functions: Mapping[FunctionKey, ir.Function]
-    with_lengths: bool
+    equal_as_count: bool
     unread: Mapping[ir.Node, object]
-    groups: dict[Hashable, list[tuple[SiteKey, list[bool]]]] = field(default_factory=dict)
+    groups: dict[Hashable, list[tuple[SplitKey, list[bool]]]] = field(default_factory=dict)
     """Splits that are the same but for their outputs, each with which of these are outputs of the graph."""
     numbers: dict[Hashable, int] = field(default_factory=dict)
     """A number for each different computation."""
     budget: int = _MOST_CALLS
 
-    def merged(self) -> Iterator[SiteKey]:
+    def conflicts(self) -> Iterator[SplitKey]:
         """Yield the split nodes that are found to be taken for others."""
         for group in self.groups.values():
             if len({len(kept) for _, kept in group}) > 1:
@@ -116,7 +134,9 @@ class _Search:
             operator = node.op_type if canonical(node.domain) == "" else ""
             if operator == "Constant":
                 continue  # known by what it holds
-            inputs = tuple(None if value is None else _standing_for(value, seen) for value in node.inputs)
+            inputs = tuple(
+                None if value is None else _find_value_number(value, seen) for value in node.inputs
+            )
             function = self.functions.get(function_key(node))
             results: Iterable[Hashable]
             if function is not None and self.budget > 0:
@@ -139,7 +159,7 @@ class _Search:
         seen: _Seen = dict(zip(function.inputs, inputs, strict=False))
         opset = opset_imports(function).get("", 1)
         self.nodes(function, seen, _Place(function_path(function), opset, place.graph, True))
-        return (_standing_for(value, seen) for value in function.outputs)
+        return (_find_value_number(value, seen) for value in function.outputs)
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], place: _Place) -> None:
         if _has_lengths(node):
@@ -147,9 +167,9 @@ class _Search:
             counted = row.count is not None and row.count.given is Given.OUTPUTS
             # Another num_outputs is another node.
             lengths = node.attributes["split"].value if "split" in node.attributes else inputs[1]
-            if not (self.with_lengths and counted and _are_equal(lengths)):
+            if not (self.equal_as_count and counted and _are_equal(lengths)):
                 return
-        key = site_key(place.path, [value.name for value in node.outputs])
+        key = split_key(place.path, [value.name for value in node.outputs])
         kept = [value.is_graph_output() and not place.in_call for value in node.outputs]
         operator = self._operator(node, without="split")
         self.groups.setdefault((place.graph, operator, inputs[0]), []).append((key, kept))
@@ -180,8 +200,8 @@ def _are_equal(lengths: Hashable) -> bool:
     return isinstance(lengths, tuple) and len(set(lengths)) == 1
 
 
-def _standing_for(value: ir.Value, seen: _Seen) -> Hashable:
-    """Return what a value stands for: of a small constant what it holds, of what nothing makes the value."""
+def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
+    """Return the value number of a value: of a small constant its content, of an input the value itself."""
     if value not in seen:
         outside = is_external(value.const_value)
         array = None if outside else constant_array(value, limit=_MOST_CONSTANT)

@@ -1,0 +1,32 @@
+"""What the optimisers of runtimes get wrong around splits: found in a model, and cured.
+
+A target's file names a quirk in a limit, ``quirk = "..."``. This package alone knows what it is: the rest of
+the code finds matches, and cures them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from splitops.models.graph.editor import Editor
+from splitops.models.quirks import onnxruntime, openvino
+from splitops.models.quirks.openvino import may_be_in, may_end_a_pattern
+from splitops.models.quirks.quirk import Match, Quirk
+
+RUNTIMES: Final = ("onnxruntime", "openvino")
+"""The runtimes whose optimisers have quirks."""
+QUIRKS: Final[Mapping[str, Quirk]] = {quirk.name: quirk for quirk in (*openvino.QUIRKS, *onnxruntime.QUIRKS)}
+"""Every quirk by its name."""
+
+
+def find(editor: Editor, runtime: str, *, equal_as_count: bool = False) -> list[Match]:
+    """Return what the optimiser of a runtime gets wrong, in the order of the annotated model.
+
+    With ``equal_as_count``, as if splits of equal lengths were splits by a number of parts.
+    """
+    find_in = openvino.find if runtime == "openvino" else onnxruntime.find
+    return list(find_in(editor, equal_as_count=equal_as_count))
+
+
+__all__ = ["QUIRKS", "RUNTIMES", "Match", "Quirk", "find", "may_be_in", "may_end_a_pattern"]

@@ -1,0 +1,332 @@
+"""Patterns of nodes in a graph of either format, matched as an optimiser sees it: without idle nodes.
+
+A pattern is written as data:
+
+    "x"                      any value; the same name means the same value
+    -1                       a constant of one element
+    op("Mul", "x", -1)       the output of a Mul of both, in either order
+    (op("Neg", "x"), ...)    one of several
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import Final, TypeAlias
+
+import onnx_ir as ir
+
+from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.onnx import is_read, shape_of, type_of
+from splitops.models.graph.openvino import DOMAIN
+from splitops.spec.sizes.dims import Range, Shape
+from splitops.spec.sizes.rules import SizeRule
+
+_ONNX_NAMES: Final[Mapping[str, str]] = {
+    "Broadcast": "Expand",
+    "Convert": "Cast",
+    "ConvertLike": "CastLike",
+    "Convolution": "Conv",
+    "Divide": "Div",
+    "Multiply": "Mul",
+    "Negative": "Neg",
+    "ReLU": "Relu",
+    "Subtract": "Sub",
+    "VariadicSplit": "Split",
+}
+"""The ONNX names of operators of OpenVINO."""
+_NOT_FOLDED: Final = frozenset({"CumSum", "GatherElements", "GatherND"})
+"""Operators of constants that OpenVINO does not fold."""
+_CASTS: Final = frozenset({"Cast", "CastLike"})
+_VARIADIC: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
+_NEUTRAL: Final[Mapping[str, int]] = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+_COMMUTATIVE: Final = frozenset({"Add", "Mul"})
+_RESHAPING: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_MOVING: Final = frozenset({"Expand", "Pad", "Slice", "Tile", "Transpose"})
+MAY_BE_IDLE: Final = _CASTS | _VARIADIC | set(_NEUTRAL) | _RESHAPING | _MOVING | {"Identity", "Dropout"}
+"""Operators whose nodes may change nothing, so that optimisers remove them."""
+_DOMAINS: Final = frozenset({"", "ai.onnx", DOMAIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """The output of a node of one of some operators, as ONNX names them; ``bind`` names the output."""
+
+    names: frozenset[str]
+    inputs: tuple[Pattern, ...]
+    bind: str = ""
+
+
+Pattern: TypeAlias = "str | int | Op | tuple[Pattern, ...]"
+Bindings: TypeAlias = Mapping[str, ir.Value]
+
+
+def op(names: str, *inputs: Pattern, bind: str = "") -> Op:
+    """Return the pattern of the output of a node; several operators are separated by spaces."""
+    return Op(frozenset(names.split()), inputs, bind)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceOfAxis:
+    """A Slice of one axis in steps of 1; ``size`` is that of the axis, None if it is unknown."""
+
+    node: ir.Node
+    data: ir.Value
+    axis: int
+    bounds: slice
+    size: int | None
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """First position and end; None if they depend on an unknown size."""
+        start, stop = self.bounds.start, self.bounds.stop
+        if self.size is None:
+            return (start, stop) if 0 <= start <= stop else None
+        begin, end, _ = slice(start, stop).indices(self.size)
+        return begin, max(begin, end)
+
+
+class GraphView:
+    """One graph without its idle nodes; ``equal_as_count`` reads equal lengths as a number of parts."""
+
+    def __init__(
+        self, graph: ir.Graph | ir.Function, editor: Editor, *, equal_as_count: bool = False
+    ) -> None:
+        self.editor = editor
+        self._graph = graph
+        self._equal_as_count = equal_as_count
+        self._slices: dict[ir.Node, SliceOfAxis | None] = {}
+        self._sources: dict[str | None, dict[ir.Value, ir.Value]] = {}
+
+    # Nodes and values
+
+    def name(self, node: ir.Node) -> str:
+        """Return the ONNX name of the operator of a node; empty if it is of another domain."""
+        return onnx_name(node) if node.domain in _DOMAINS else ""
+
+    def match(self, value: ir.Value | None, pattern: Pattern, bound: Bindings = {}) -> Iterator[Bindings]:  # noqa: B006 (never changed)
+        """Yield the values that each way to match a pattern binds to its names."""
+        own = None if value is None else self.source(value)
+        if own is None:
+            return
+        if isinstance(pattern, str):
+            if bound.get(pattern, own) is own:
+                yield {**bound, pattern: own}
+        elif isinstance(pattern, int):
+            if self.number(own) == pattern:
+                yield bound
+        elif isinstance(pattern, tuple):
+            for option in pattern:
+                yield from self.match(own, option, bound)
+        elif (node := self.producer(own, *pattern.names)) and len(node.inputs) == len(pattern.inputs):
+            bound = {**bound, pattern.bind: own} if pattern.bind else bound
+            is_commutative = self.name(node) in _COMMUTATIVE
+            for inputs in permutations(node.inputs) if is_commutative else (node.inputs,):
+                yield from self._match_all(inputs, pattern.inputs, bound)
+
+    def _match_all(
+        self, values: Sequence[ir.Value | None], patterns: Sequence[Pattern], bound: Bindings
+    ) -> Iterator[Bindings]:
+        if not patterns:
+            yield bound
+            return
+        for found in self.match(values[0], patterns[0], bound):
+            yield from self._match_all(values[1:], patterns[1:], found)
+
+    def producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
+        """Return the node that produces a value, if it is of one of some operators."""
+        node = None if value is None else self.source(value).producer()
+        return node if node is not None and self.name(node) in names else None
+
+    def source(self, value: ir.Value, until: str | None = None) -> ir.Value:
+        """Return the value before all idle nodes, or before those up to an operator."""
+        sources = self._sources.setdefault(until, {})
+        if value in sources:
+            return sources[value]
+        found, way = value, [value]
+        while found not in sources:
+            node = found.producer()
+            name = None if node is None else self.name(node)
+            ends = name == until or (name == "Dropout" and node is not None and found is not node.outputs[0])
+            data = None if node is None or ends else self.unchanged(node)
+            if data is None:
+                sources[found] = found
+            else:
+                found = data
+                way.append(found)
+        sources |= dict.fromkeys(way, sources[found])
+        return sources[value]
+
+    def consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
+        """Return the nodes that read a value through idle nodes, of one operator if it is named."""
+        found: list[ir.Node] = []
+        left = [(value, use.node) for use in reversed(tuple(value.uses()))]
+        while left:
+            data, node = left.pop()
+            following = [node]
+            if self.name(node) in _RESHAPING and self.unchanged(node) is None:
+                following = [use.node for use in node.outputs[0].uses()]  # the second may undo the first
+            if following and all(self.unchanged(one) is data for one in following):
+                uses = [(one.outputs[0], use.node) for one in following for use in one.outputs[0].uses()]
+                left += reversed(uses)
+            elif not name or self.name(node) == name:
+                found.append(node)
+        return found
+
+    def is_only_for(self, value: ir.Value, node: ir.Node) -> bool:
+        """Return whether one node alone reads a value."""
+        return not value.is_graph_output() and all(reader is node for reader in self.consumers(value))
+
+    # Idle nodes
+
+    def unchanged(self, node: ir.Node) -> ir.Value | None:
+        """Return the value that the first output of a node equals, if the node is idle."""
+        name = self.name(node)
+        if name not in MAY_BE_IDLE:
+            return None
+        data, *others = node.inputs or (None,)
+        if data is None or name in ("Identity", "Dropout"):
+            return data
+        if name in _NEUTRAL:
+            return self._scaled(name, data, others)
+        if name in _VARIADIC:
+            return None if others else data
+        output = node.outputs[0]
+        if name in _CASTS:
+            return data if type_of(output) is not None and type_of(data) == type_of(output) else None
+        while not is_same_shape(shape_of(data), shape_of(output)):
+            reshape = data.producer() if name in _RESHAPING else None
+            before = None if reshape is None or self.name(reshape) not in _RESHAPING else reshape.inputs[0]
+            if before is None:
+                return None
+            data = before
+        return data if name in _RESHAPING or self._keeps_positions(node) else None
+
+    def _scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
+        """Return the other operand of an addition of 0, or of a multiplication by 1."""
+        if len(others) != 1 or others[0] is None:
+            return None
+        if self.number(others[0]) == _NEUTRAL[name]:
+            return data
+        return others[0] if name in _COMMUTATIVE and self.number(data) == _NEUTRAL[name] else None
+
+    def _keeps_positions(self, node: ir.Node) -> bool:
+        """Return whether a node whose output has the shape of its data moves no element."""
+        rank = len(shape_of(node.outputs[0]) or ())
+        if self.name(node) == "Pad":
+            pads = node.inputs[1] if len(node.inputs) > 1 else None
+            content = None if pads is None else self.editor.content(self.source(pads), 2 * rank)
+            return content is not None and not content[0].any()
+        match self.editor.role(node):
+            case Role.TRANSPOSE:
+                return self.editor.permutation(node, rank) == list(range(rank))
+            case Role.SLICE:
+                bounds = self.editor.bounds(node, rank)
+                return bounds is not None and all(one.step > 0 for one in bounds.values())
+        return True
+
+    # Constants
+
+    def number(self, value: ir.Value | None) -> float | None:
+        """Return the element of a constant of one element."""
+        cast = self.producer(value, "Cast")
+        data = value if cast is None else cast.inputs[0]
+        constant = None if data is None else self.source(data)
+        if constant is None or self.size(constant) not in (None, 1):
+            return None
+        content = self.editor.content(constant, 1)
+        if content is None or content[0].size != 1 or content[0].dtype.kind not in "iuf":
+            return None
+        return float(content[0].reshape(()))
+
+    def size(self, value: ir.Value | None) -> int | None:
+        """Return the number of elements of a value; None if it is unknown."""
+        sizes = None if value is None else known_sizes(shape_of(value))
+        return None if sizes is None else math.prod(sizes)
+
+    # Splits
+
+    def part_of(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
+        """Return the split that produces a value, and the index of the part."""
+        return None if value is None else self.editor.part_of(self.source(value))
+
+    def is_counted(self, split: ir.Node) -> bool:
+        """Return whether OpenVINO reads a split as one by a number of parts, its operator Split."""
+        cut = self.editor.cut(split)
+        if cut is None or cut.division.rule not in (SizeRule.EVEN, SizeRule.CEIL):
+            equal = None if cut is None or not self._equal_as_count else cut.sizes
+            return equal is not None and len(set(equal)) == 1
+        return not isinstance(cut.size, int) or cut.size % cut.division.count == 0
+
+    def count(self, split: ir.Node) -> int:
+        """Return the number of parts of a split, declared or not."""
+        cut = self.editor.cut(split)
+        assert cut is not None
+        return cut.division.count or len(cut.division.lengths)
+
+    # Slices
+
+    @cached_property
+    def sliced(self) -> dict[ir.Value, list[ir.Node]]:
+        """The Slices whose outputs are used, by their data."""
+        found: dict[ir.Value, list[ir.Node]] = {}
+        for node in self._graph:
+            if self.name(node) == "Slice" and node.inputs[0] is not None and any(map(is_read, node.outputs)):
+                found.setdefault(self.source(node.inputs[0]), []).append(node)
+        return found
+
+    def slice(self, node: ir.Node | None) -> SliceOfAxis | None:
+        """Read a Slice of one axis in steps of 1; None of another node."""
+        if node is None:
+            return None
+        if node not in self._slices:
+            self._slices[node] = self._read_slice(node)
+        return self._slices[node]
+
+    def _read_slice(self, node: ir.Node) -> SliceOfAxis | None:
+        data = node.inputs[0]
+        shape = None if data is None else shape_of(data)
+        if data is None or shape is None or self.editor.role(node) is not Role.SLICE:
+            return None
+        bounds = self.editor.bounds(node, len(shape))
+        if bounds is None or len(bounds) != 1 or not all(map(self._is_folded, node.inputs[1:])):
+            return None
+        ((axis, one),) = bounds.items()
+        size = shape[axis]
+        known_size = size if isinstance(size, int) else None
+        return SliceOfAxis(node, self.source(data), axis, one, known_size) if one.step == 1 else None
+
+    def _is_folded(self, value: ir.Value | None) -> bool:
+        """Return whether OpenVINO folds the layers that compute a constant."""
+        left, seen = [value], {value}
+        while left:
+            node = None if (found := left.pop()) is None else found.producer()
+            if node is None or node.op_type in ("Shape", "ShapeOf", "Size"):
+                continue
+            if self.name(node) in _NOT_FOLDED:
+                return False
+            left += [one for one in node.inputs if one not in seen]
+            seen.update(node.inputs)
+        return True
+
+
+def onnx_name(node: ir.Node) -> str:
+    """Return the name of the operator of a node in ONNX."""
+    name = node.op_type
+    return _ONNX_NAMES.get(name, name)
+
+
+def is_same_shape(one: Shape | None, other: Shape | None) -> bool:
+    """Return whether two shapes are equal in every run."""
+    if one is None or one != other:
+        return False
+    return all(isinstance(size, int) or (isinstance(size, Range) and size.name is not None) for size in one)
+
+
+def known_sizes(shape: Shape | None) -> tuple[int, ...] | None:
+    """Return a shape whose sizes are all known."""
+    found = None if shape is None else tuple(size for size in shape if isinstance(size, int))
+    return None if shape is None or found is None or len(found) < len(shape) else found

@@ -1,0 +1,85 @@
+"""Passes of OpenVINO's optimiser that get something wrong around a split, a file each.
+
+A pass replaces nodes by one operator if it knows their pattern. Each file finds the places where the operator
+does not do what the nodes do, and rewrites them so that the pass does not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import onnx_ir as ir
+
+from splitops.models.graph.editor import Editor
+from splitops.models.graph.onnx import all_graphs
+from splitops.models.quirks.graph_view import MAY_BE_IDLE, GraphView, onnx_name
+from splitops.models.quirks.openvino import (
+    group_convolution,
+    grouped_slices,
+    lstm_cell,
+    rope,
+    split_concat_pair_to_interpolate,
+    split_squeeze_concat,
+    transpose_reduction,
+)
+from splitops.models.quirks.quirk import Match, Quirk
+
+QUIRKS: Final[tuple[Quirk, ...]] = (
+    split_squeeze_concat.NEGATIVE_AXIS,
+    split_squeeze_concat.TWO_OPEN_SIZES,
+    split_concat_pair_to_interpolate.INTERPOLATE,
+    group_convolution.ANY_ORDER,
+    group_convolution.JOINED_WITH_A_CONSTANT,
+    rope.ROPE,
+    grouped_slices.REVERSED_SLICES,
+    lstm_cell.LSTM_CELL,
+    transpose_reduction.TRANSPOSE_REDUCTION,
+)
+_FINDERS: Final[Mapping[str, tuple[Callable[[GraphView, ir.Node], Iterator[Match]], ...]]] = {
+    "Concat": (
+        split_squeeze_concat.find,
+        split_concat_pair_to_interpolate.find,
+        group_convolution.find,
+        rope.find,
+    ),
+    "Split": (lstm_cell.find,),
+    "Slice": (grouped_slices.find,),
+    **dict.fromkeys(transpose_reduction.REDUCTIONS, (transpose_reduction.find,)),
+}
+"""The passes by an operator of their patterns."""
+
+
+def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
+    """Yield what OpenVINO gets wrong, in the order of the model, whose values have their inferred facts.
+
+    With ``equal_as_count``, as if splits of equal lengths were splits by a number of parts.
+    """
+    for _, graph in all_graphs(editor.model):
+        view = GraphView(graph, editor, equal_as_count=equal_as_count)
+        for node in graph:
+            for find_in_pass in _FINDERS.get(onnx_name(node), ()):
+                yield from find_in_pass(view, node) if view.name(node) else ()
+
+
+def may_be_in(model: ir.Model) -> bool:
+    """Return whether :func:`find` may find something, by the operators of a model alone."""
+    return any(map(_may_be_at, (node for _, graph in all_graphs(model) for node in graph)))
+
+
+def _may_be_at(node: ir.Node) -> bool:
+    if node.op_type == "Concat":
+        first = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+        return first is not None and onnx_name(first) in _BEFORE_A_CONCAT
+    if node.op_type == "Split":
+        return len(node.outputs) == lstm_cell.GATES
+    return may_end_a_pattern(node.op_type, drops_axes=transpose_reduction.may_drop_axes(node))
+
+
+def may_end_a_pattern(operator: str, *, drops_axes: bool) -> bool:
+    """Return whether nodes of an operator are in patterns: each pattern has one of these operators."""
+    return operator in ("Concat", "Slice") or (drops_axes and operator in transpose_reduction.REDUCTIONS)
+
+
+_BEFORE_A_CONCAT: Final = MAY_BE_IDLE | {"Conv", "Neg", "Split"}
+"""Operators before the Concat that ends a pattern."""

@@ -1,0 +1,82 @@
+"""LSTMCellFusionWithJointWeights: the gates of an LSTM cell become an LSTMCell.
+
+::
+
+    [x, h] * W + b -> Split --+-> i -> act --+
+                              +-> g -> act --+-> Mul ---------+
+                              |                     c --+     +-> Add -> c' -> act --+
+                              +-> f -> + number -> act -+-> Mul                      +-> Mul -> h'
+                              +-> o -> act ------------------------------------------+
+
+It takes the gates by position. The order i, c, f, o is the only one that it gets right. Splits by lengths are
+not fused. Reported in docs/reports/lstm-cell.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+import onnx_ir as ir
+
+from splitops.models.graph.editor import Role
+from splitops.models.graph.onnx import is_constant
+from splitops.models.quirks.graph_view import Bindings, GraphView, Op, Pattern, op
+from splitops.models.quirks.quirk import Match, Quirk, set_lengths
+
+
+def _activate(pattern: Pattern, bind: str = "") -> Op:
+    return op("Relu Sigmoid Tanh", pattern, bind=bind)
+
+
+_FORGET: Final = _activate(op("Add", "f", "number", bind="f + number"), "act f")
+_STATE: Final = op(
+    "Add", op("Mul", _FORGET, "c"), op("Mul", _activate("i", "act i"), _activate("g", "act g"))
+)
+_CELL: Final = op("Mul", _activate(_STATE), _activate("o", "act o"))
+GATES: Final = 4
+LSTM_CELL: Final = Quirk("gated-parts", "openvino", set_lengths)
+
+
+def find(view: GraphView, split: ir.Node) -> Iterator[Match]:
+    """Yield what the pass gets wrong if a split is in its pattern."""
+    if len(split.outputs) != GATES or not _is_joint(view, split):
+        return
+    activations = [node for part in split.outputs for node in view.consumers(part)]
+    for scaled in (node for one in activations for node in view.consumers(one.outputs[0], "Mul")):
+        for found in view.match(scaled.outputs[0], _CELL):
+            gates = {name: view.part_of(found[name]) for name in "figo"}
+            at = {name: part[1] for name, part in gates.items() if part is not None and part[0] is split}
+            paths = [_read_gate(view, found, name) for name in sorted(at, key=lambda name: at[name])]
+            if len(set(at.values())) < GATES or view.size(found["number"]) != 1 or None in paths:
+                continue
+            nodes = [path for path in paths if path is not None]
+            kinds = [view.name(path[-1]) for path in nodes]
+            is_known = at["f"] in (1, 2) and kinds[0] == kinds[3] == kinds[at["f"]]
+            if is_known and is_constant(found["number"]) and (at["f"], at["o"]) != (2, 3):
+                yield Match(LSTM_CELL, split, (split, *chain.from_iterable(nodes), scaled))
+                return
+
+
+def _read_gate(view: GraphView, found: Bindings, name: str) -> list[ir.Node] | None:
+    """Return the nodes of a gate; None if others read what is between them."""
+    names = ("f", "f + number", "act f") if name == "f" else (name, f"act {name}")
+    nodes = [node for one in names[1:] if (node := found[one].producer()) is not None]
+    is_sole = all(view.consumers(found[one]) == [node] for one, node in zip(names, nodes, strict=False))
+    return nodes if is_sole else None
+
+
+def _is_joint(view: GraphView, split: ir.Node) -> bool:
+    """Return whether a node splits the product of joint inputs and weights into four gates."""
+    cut = view.editor.cut(split) if view.editor.role(split) is Role.SPLIT else None
+    if cut is None or (cut.axis, cut.rank) != (1, 2) or not view.is_counted(split):
+        return False
+    total = view.producer(split.inputs[0], "Add", "Gemm")
+    if total is None or not len(split.outputs) == view.count(split) == GATES:
+        return False
+    products = (
+        [total] if view.name(total) == "Gemm" else [view.producer(one, "MatMul") for one in total.inputs]
+    )
+    product = next(filter(None, products), None)
+    return product is not None and view.producer(product.inputs[0], "Concat") is not None

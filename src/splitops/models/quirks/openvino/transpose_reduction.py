@@ -1,0 +1,113 @@
+"""TransposeReduction: a reduction behind a Transpose comes first, and what is left is transposed.
+
+::
+
+    x -> Transpose -> Reduce (axes dropped)        x -> Reduce -> Transpose of the other axes
+
+The second Transpose may be left out if it only moves axes of size 1, as if it did not change the shape. When
+it is left out is not known. A reduction that keeps its axes is right. Reported in docs/reports/transpose-
+reduce.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from splitops.models.graph.editor import Editor
+from splitops.models.graph.onnx import fixed_integers, shape_of
+from splitops.models.graph.openvino import LayerNode
+from splitops.models.quirks.graph_view import GraphView, is_same_shape
+from splitops.models.quirks.quirk import Match, Quirk
+from splitops.spec.sizes.dims import Dim
+
+REDUCTIONS: Final = frozenset(
+    f"Reduce{name}"
+    for name in ("L1", "L2", "LogSum", "LogicalAnd", "LogicalOr", "Max", "Mean", "Min", "Prod", "Sum")
+)
+"""The reductions that the pass moves, as both formats name them."""
+
+
+def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
+    """Yield what the pass gets wrong if a reduction ends its pattern."""
+    data = reduction.inputs[0] if may_drop_axes(reduction) else None
+    value = None if data is None else view.source(data, "Transpose")
+    transpose, shape = (None, None) if value is None else (value.producer(), shape_of(value))
+    if transpose is None or view.name(transpose) != "Transpose" or shape is None:
+        return
+    reduced, order = _read_axes(reduction, len(shape)), list(range(len(shape)))
+    if reduced is None:  # OpenVINO moves those with constant axes
+        return
+    path, consumer = [reduction], reduction
+    while transpose is not None and view.is_only_for(transpose.outputs[0], consumer):  # a row of them is one
+        step = view.editor.permutation(transpose, len(shape))
+        if step is None:
+            return
+        order, path = [step[axis] for axis in order], [transpose, *path]
+        if _moves_ones([(order[axis], size) for axis, size in enumerate(shape) if axis not in reduced]):
+            yield Match(TRANSPOSE_REDUCTION, transpose, tuple(path), certain=False)
+            return
+        consumer = transpose
+        transpose = view.producer(transpose.inputs[0], "Transpose")
+
+
+def _moves_ones(kept: list[tuple[int, Dim]]) -> bool:
+    """Return whether axes, each with its origin, may have another shape, but only by sizes of 1."""
+    before = sorted(kept, key=itemgetter(0))
+    others = [axis for axis, size in kept if not _may_be_one(size)]
+    is_same = is_same_shape(tuple(size for _, size in kept), tuple(size for _, size in before))
+    return kept != before and others == sorted(others) and not is_same
+
+
+def _may_be_one(size: Dim) -> bool:
+    """Return whether OpenVINO may infer that a size is 1: not that of a symbol of the inputs."""
+    return size == 1 if isinstance(size, int) else size.name is None and size.lo <= 1
+
+
+def may_drop_axes(node: ir.Node) -> bool:
+    """Return whether a reduction may drop the axes that it reduces."""
+    if type(node) is LayerNode:
+        return (node.layer.attribute("keep_dims") or "").lower() not in ("true", "1")
+    keepdims = node.attributes.get("keepdims")
+    return keepdims is not None and (keepdims.is_ref() or not keepdims.value)
+
+
+def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
+    """Return the axes that a reduction reduces; None if they are unknown."""
+    attribute = reduction.attributes.get("axes")
+    value = reduction.inputs[1] if len(reduction.inputs) > 1 else None
+    axes: Sequence[int] | None = ()
+    if attribute is not None:
+        axes = attribute.value
+    elif value is not None:
+        axes = fixed_integers(value)
+    if axes is None or not all(-rank <= axis < rank for axis in axes):
+        return None
+    if not axes and type(reduction) is not LayerNode:  # ONNX reduces all axes then, if not told otherwise
+        unless = reduction.attributes.get("noop_with_empty_axes")
+        if unless is None or not unless.value:
+            return None if unless is not None and unless.is_ref() else frozenset(range(rank))
+    return frozenset(axis % rank for axis in axes)
+
+
+def _keep_axes(editor: Editor, match: Match) -> str | None:
+    """Let a reduction keep its axes, and drop them after it."""
+    reduction, data = match.last, match.last.inputs[0]
+    shape = None if data is None else shape_of(data)
+    reduced = None if shape is None else _read_axes(reduction, len(shape))
+    keepdims = reduction.attributes.get("keepdims")
+    if shape is None or reduced is None or (keepdims is not None and keepdims.is_ref()):
+        return None
+    kept = tuple(1 if axis in reduced else size for axis, size in enumerate(shape))
+    keeping: dict[str, Any] = {"keep_dims": "true"} if editor.domain else {"keepdims": 1}
+    output = editor.pen(reduction).repeat(reduction, reduction.inputs, kept, keeping)
+    for axis in sorted(reduced, reverse=True):
+        output = editor.pen(reduction).squeeze(output, axis)
+    editor.substitute(reduction, [output])
+    return f"{reduction.op_type}(keepdims=1), Squeeze(axes={sorted(reduced)})"
+
+
+TRANSPOSE_REDUCTION: Final = Quirk("turned-reduction", "openvino", _keep_axes, says_may=True)
