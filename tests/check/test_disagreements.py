@@ -144,7 +144,9 @@ def test_failures_without_a_limit_are_counted(runtime: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "limit", [one for one in LIMITS if one.runtime in RECORDED and one.forms], ids=lambda limit: limit.code
+    "limit",
+    [one for one in LIMITS if one.runtime in RECORDED and one.is_fixable],
+    ids=lambda limit: limit.code,
 )
 def test_the_form_of_a_recorded_limit_has_the_same_bits(limit: Limit) -> None:
     record = list_cases()[str(limit.case)].spec

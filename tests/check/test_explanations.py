@@ -75,7 +75,7 @@ def test_a_command_is_shown_where_fix_has_a_form() -> None:
     for limit in LIMITS:
         command = explain(limit.code).command
         assert command == (
-            f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.forms else None
+            f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.is_fixable else None
         )
     assert {str(rule) for rule in Rule if explain(str(rule)).command} == {"lengths.missing", "op.version"}
 

@@ -25,7 +25,7 @@ from splitops.errors import NOWHERE, SplitError
 from splitops.models.convert import Conversion, Form, convert
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.graph.onnx_model import as_graph
-from splitops.models.quirks.onnxruntime import find_conflicting_splits
+from splitops.models.quirks import find_conflicting_splits
 from splitops.models.simplify import simplify
 from splitops.spec import SCHEMAS, Given, SizeRule, schema
 

@@ -468,7 +468,7 @@ def test_slice_takes_what_the_decision_says() -> None:
 
 
 def test_casts_exist_for_every_carrier() -> None:
-    from splitops.models.sites.rewriting import _FLOAT_BITS, _VALUE_BITS
+    from splitops.models.sites.ways import _FLOAT_BITS, _VALUE_BITS
     from splitops.spec import ELEMENT_TYPES
 
     for opset in (1, 6, 9, 13):

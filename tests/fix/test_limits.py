@@ -20,7 +20,7 @@ from proofs import MODULES, PROOFS, holds_here
 RUN = [limit for limit in LIMITS if limit.runtime != "onnx" and limit.code in PROOFS]
 
 
-@pytest.mark.parametrize("limit", [limit for limit in RUN if limit.forms], ids=lambda limit: limit.code)
+@pytest.mark.parametrize("limit", [limit for limit in RUN if limit.is_fixable], ids=lambda limit: limit.code)
 def test_a_limit_with_a_legal_form(limit: Limit) -> None:
     pytest.importorskip(MODULES.get(limit.runtime, limit.runtime))
     proof = PROOFS[limit.code]
@@ -37,7 +37,7 @@ OF_THE_INPUT = {"openvino.narrowed-values", "openvino.unranked", "opencv.narrowe
 
 @pytest.mark.parametrize(
     "limit",
-    [limit for limit in RUN if not limit.forms and limit.code not in OF_THE_INPUT],
+    [limit for limit in RUN if not limit.is_fixable and limit.code not in OF_THE_INPUT],
     ids=lambda limit: limit.code,
 )
 def test_a_limit_without_one_is_rejected_with_its_code_and_place(limit: Limit) -> None:

@@ -19,8 +19,8 @@ from splitops.cli import cli
 from splitops.models.check import Target
 from splitops.models.check.conditions import condition
 from splitops.models.fix import FixStatus, fix
-from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.rounds import Written
+from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.openvino import Builder
 from splitops.spec import ELEMENT_TYPES
 
@@ -554,7 +554,7 @@ def test_ir_is_for_openvino(tmp_path: Path) -> None:
 
 def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen at small sizes: with the bound moved, each Slice names all of a second axis."""
-    monkeypatch.setattr("splitops.models.fix.onnx_forms._INT32_MAX", 4)
+    monkeypatch.setattr("splitops.models.fix.writing._INT32_MAX", 4)
     target, above = Target.load("onnxruntime"), (condition("size above 4"),)
     (limit,) = (limit for limit in target.limits if limit.code == "onnxruntime.size-32-bit")
     moved = replace(target, limits=(replace(limit, when=above),))
@@ -610,7 +610,7 @@ def test_what_is_unfixable_stays_beside_what_is_rewritten() -> None:
 
 @pytest.mark.parametrize("mistake", ["an axis", "a type", "a sequence"])
 def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def written(self: OnnxForms, node: ir.Node, site: Any) -> Written:
+    def written(self: FixWriter, node: ir.Node, site: Any) -> Written:
         if mistake == "an axis":
             node.attributes["axis"] = ir.AttrInt64("axis", 1)
         elif mistake == "a type":
@@ -620,7 +620,7 @@ def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pyt
             self.editor.substitute(node, [made] * 2)
         return Written("something else")
 
-    monkeypatch.setattr(OnnxForms, "_axis", written)
+    monkeypatch.setattr(FixWriter, "_axis", written)
     model = parse("(float[6, 6] x) => (float a, float b) { a, b = Split<num_outputs = 2>(x) }")
     for output in model.graph.output:
         output.type.Clear()

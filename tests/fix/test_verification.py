@@ -15,11 +15,11 @@ from fix_helpers import parse
 
 import splitops
 from splitops.cli import cli
-from splitops.models.check.limits import FixForm
+from splitops.models.check.limits import Repair
 from splitops.models.fix import Reason, fix, rounds
 from splitops.models.fix.limits import Obstacle
-from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.rounds import Written
+from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.openvino import Builder
 from splitops.models.verify import Verdict, verify
 
@@ -232,8 +232,8 @@ def test_forms_that_never_agree_are_unfixable(monkeypatch: pytest.MonkeyPatch) -
     """Each round finds the limit again, as if the form for one runtime met a limit of another."""
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
     reason = Reason("onnxruntime.open-axis", "again")
-    monkeypatch.setattr(rounds, "obstacles", lambda *_, **__: [Obstacle(reason, (FixForm.AXIS,))])
-    monkeypatch.setattr(OnnxForms, "_axis", lambda self, node, site: Written("the same"))
+    monkeypatch.setattr(rounds, "obstacles", lambda *_, **__: [Obstacle(reason, (Repair.AXIS,))])
+    monkeypatch.setattr(FixWriter, "_axis", lambda self, node, site: Written("the same"))
     report = fix(model, "onnxruntime", partial=True, report=True)
     assert [split.code for split in report.unfixable] == ["onnxruntime.open-axis"]
     with pytest.raises(splitops.ModelError, match="again"):

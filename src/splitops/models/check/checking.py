@@ -16,18 +16,19 @@ from splitops.ground.progress import counted
 from splitops.models.check import baked
 from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.check.limits import DEPENDS, Limit
+from splitops.models.check.limits import DEPENDS, Fix, Limit, Repair
 from splitops.models.check.onnx_form import form_findings, function_findings, misread_sequences
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.meant import MEANT_RULES, find_meant_form, meant_site
+from splitops.models.graph.meant import MEANT_RULES, find_meant_way, meant_site
 from splitops.models.graph.model import NodeModel, editor_of
 from splitops.models.graph.onnx import label
 from splitops.models.infer.walk import Found, Walk
 from splitops.models.known import SequenceOf, Tensor, may_be
 from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.sites import Site
+from splitops.models.sites.ways import Kind
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
@@ -165,7 +166,9 @@ def _rule_findings(site: Site) -> Iterator[Finding]:
     for error in site.faults:
         rule = error.rule if isinstance(error, RuleError) else None
         severity = Severity.WARNING if site.conditional and rule in _SIZE_RULES else Severity.ERROR
-        yield finding_of(error, severity=severity, fix=_fix(site, rule), source=site.schema.source)
+        yield finding_of(
+            error, severity=severity, fix=_describe_repair(site, rule), source=site.schema.source
+        )
 
 
 def _with_common_fixes(sites: Sequence[Site], found: Sequence[list[Finding]]) -> Iterator[list[Finding]]:
@@ -178,18 +181,26 @@ def _with_common_fixes(sites: Sequence[Site], found: Sequence[list[Finding]]) ->
         yield [one if (one.code, one.fix) in common else replace(one, fix=None) for one in findings]
 
 
-def _fix(site: Site, rule: Rule | None) -> str | None:
-    count, written = site.schema.count_attribute, site.as_written
-    if rule is Rule.LENGTHS_MISSING and count is not None:
-        return f"add {count} = the number of declared outputs"
-    if rule is Rule.OPERATOR_VERSION and written is not None:
-        return f"it is written as {written}: splitops fix rewrites it as {site.schema}"
-    meant = meant_site(site) if rule in MEANT_RULES else None
-    if meant is not None:
-        of_ir = site.schema.domain == "openvino"
-        form = meant if of_ir else find_meant_form(meant, site.schema.since_version)
-        return form if isinstance(form, str) else f"it can only mean {form}: splitops fix writes it"
-    return None
+def find_repair(site: Site, rule: Rule | None) -> Fix | None:
+    """Return the repair of a broken rule, if what the split means is clear."""
+    if rule is Rule.LENGTHS_MISSING and site.schema.count_attribute is not None:
+        return Repair.NUMBER
+    if rule is Rule.OPERATOR_VERSION and site.as_written is not None:
+        return Repair.VERSION
+    return Kind.NODE if rule in MEANT_RULES and meant_site(site) is not None else None
+
+
+def _describe_repair(site: Site, rule: Rule | None) -> str | None:
+    repair = find_repair(site, rule)
+    if repair is Repair.NUMBER:
+        return f"add {site.schema.count_attribute} = the number of declared outputs"
+    if repair is Repair.VERSION:
+        return f"it is written as {site.as_written}: splitops fix rewrites it as {site.schema}"
+    meant = None if repair is None else meant_site(site)
+    if meant is None:
+        return None
+    way = meant if site.schema.domain else find_meant_way(meant, site.schema.since_version)
+    return way if isinstance(way, str) else f"it can only mean {way}: splitops fix writes it"
 
 
 def _undeclared_parts(site: Site) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ import onnx_ir as ir
 from splitops.errors import Rule, RuleError, nearest, shown
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.graph.openvino import LayerNode, layer_of, source_of
-from splitops.models.quirks.onnxruntime import SplitKey, find_conflicting_splits, split_key
+from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import Given

@@ -61,7 +61,7 @@ def explain(code: str) -> Explanation:
     messages, example, error = _messages(code), recorded["example"], recorded["error"]
     limit = next((one for one in every_limit() if one.code == code), None)
     if limit is not None:
-        command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.forms else None
+        command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.is_fixable else None
         fix = limit.fix or ("" if command else "no form of this split is known that the runtime executes")
         return Explanation(
             code, limit.words(), example, "", fix, command, messages, limit, limit.source, page_of(code)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from splitops.models.check.conditions import Condition, Surely, Surroundings, Vocabulary
 from splitops.models.quirks import Quirk
 from splitops.models.sites.site import Site
+from splitops.models.sites.ways import Kind
 from splitops.spec.operators import OperatorSchema
 
 
@@ -24,63 +26,49 @@ class Outcome(StrEnum):
     """The process ends, or memory outside the data is read."""
 
 
-class FixForm(StrEnum):
-    """The forms that a split can be rewritten to for a runtime, the smallest change first."""
+class Repair(StrEnum):
+    """The repairs of one node, the smallest change first."""
 
     AXIS = "axis"
-    """The axis, where it is the default one."""
+    """The axis is set, if it is the default one."""
     IN_FULL = "in full"
-    """All outputs declared and named, no absent input that is named '', no keepdims beside 'split'."""
+    """All outputs are declared and named, no absent input is named '', no keepdims beside 'split'."""
     VERSION = "version"
-    """As the version of the opset has it, of a node with the attributes of another version."""
+    """The node has the attributes of the version of its opset, not of another one."""
     NUMBER = "number"
-    """The number of parts that the declared outputs say."""
+    """The number of parts is that of the declared outputs."""
     MEANING = "meaning"
-    """The one of two readings that the user means."""
+    """The node says the one of two meanings that the user chooses."""
     OPEN = "open"
-    """Lengths that follow the size of an open axis as the user means it, in the place of constants."""
-    LENGTHS = "lengths"
-    """The length of each part: constants, or computed by the graph where only a run knows the size."""
-    PARTS = "parts"
-    """A Split, whose parts are read in the place of a sequence."""
-    SEQUENCE = "sequence"
-    """A Split, of whose parts SequenceConstruct makes the sequence; SequenceEmpty where there are none."""
-    TREE = "tree"
-    """A tree of Splits, each with as many outputs as the runtime accepts."""
-    SLICES = "slices"
-    """A Slice for each part."""
-    GATHERS = "gathers"
-    """A Gather for each part."""
-    CASTS = "casts"
-    """A sequence of another element type, that holds every value, cast back where it is read."""
+    """The lengths follow the size of an open axis as the user means it."""
+
+
+class Cure(StrEnum):
+    """What is written instead of the parts, or of the nodes that read them."""
+
     CONSTANTS = "constants"
     """A constant for each part of a constant."""
     EMPTY = "empty"
-    """What a Transpose gives of an empty part is made anew: there is nothing in it."""
-    JOIN = "join"
-    """The axis of the Concat behind it, counted from the front."""
-    BOUNDS = "bounds"
-    """A Slice that ends where it starts, in the place of one that ends before."""
-    GATHER = "gather"
-    """A Gather of the channels that the first convolution reads, in the place of the part."""
-    KEPT_AXES = "kept axes"
-    """A reduction that keeps its axes with size 1, and a Squeeze that drops them."""
+    """A new empty tensor for each Transpose of an empty part."""
 
 
+Fix: TypeAlias = Repair | Kind | Cure
+FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
+"""All fixes by the word of a target's file, the smallest change first."""
 EXACT_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
 """A field of :attr:`Limit.exact`, which is not a format string: one from outside could do far more."""
 DEPENDS: Final = " (depends on the input)"
 """What is said of a limit that is not surely met."""
-USUAL_FORMS: Final = {
-    "uneven": (FixForm.SLICES,),
-    "more outputs than N": (FixForm.TREE, FixForm.SLICES),
-    "operator missing": (FixForm.SLICES, FixForm.GATHERS),
-    "sequence": (FixForm.PARTS, FixForm.SLICES),
-    "num_outputs": (FixForm.LENGTHS,),
-    "negative axis": (FixForm.AXIS,),
-    "axis left out": (FixForm.AXIS,),
-    "absent input named ''": (FixForm.IN_FULL,),
-    "output left out": (FixForm.IN_FULL,),
+USUAL_FORMS: Final[Mapping[str, tuple[Fix, ...]]] = {
+    "uneven": (Kind.SLICES,),
+    "more outputs than N": (Kind.TREE, Kind.SLICES),
+    "operator missing": (Kind.SLICES, Kind.GATHERS),
+    "sequence": (Kind.PARTS, Kind.SLICES),
+    "num_outputs": (Kind.NODE,),
+    "negative axis": (Repair.AXIS,),
+    "axis left out": (Repair.AXIS,),
+    "absent input named ''": (Repair.IN_FULL,),
+    "output left out": (Repair.IN_FULL,),
 }
 """The forms of a limit that names none, by its first word that has some."""
 
@@ -101,7 +89,7 @@ class Limit:
             ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
         fix: what to do about it.
         forms: the forms that the runtime executes correctly, tried in this order; a split that has none is
-            unfixable, see :mod:`splitops.models.fix`.
+            unfixable, see :mod:`splitops.models.fix`. A quirk has a cure instead.
         case: the case of splitops-compare that proves it; None where the runtime was not tested.
         source: where it is documented or visible.
         since: the first release that does so; None where the oldest one that was looked at does.
@@ -117,7 +105,7 @@ class Limit:
     message: str
     exact: str | None = None
     fix: str | None = None
-    forms: tuple[FixForm, ...] = ()
+    forms: tuple[Fix, ...] = ()
     case: str | None = None
     source: str = ""
     since: str | None = None
@@ -131,6 +119,11 @@ class Limit:
     def runtime(self) -> str:
         """The name of the runtime, such as ``"onnxruntime"``."""
         return self.code.partition(".")[0]
+
+    @property
+    def is_fixable(self) -> bool:
+        """Whether there is a fix: a form, or the cure of its quirk."""
+        return bool(self.forms) or self.quirk is not None
 
     @property
     def most_outputs(self) -> int | None:

@@ -15,7 +15,7 @@ from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, sh
 from splitops.ground.documents import parse_toml
 from splitops.ground.reading import read_bounded
 from splitops.models.check.conditions import Condition, condition
-from splitops.models.check.limits import EXACT_FIELD, USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
+from splitops.models.check.limits import EXACT_FIELD, FIXES, USUAL_FORMS, Limit, Outcome, release_numbers
 from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history
 
@@ -362,8 +362,8 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
     when = tuple(_conditions(table))
     if "when" in table and not when:
         raise _WrongError("'when' has no word", "when")
-    outcome = _one_of(Outcome, table.get("outcome", Outcome.ERROR), "outcome")
-    forms = tuple(_one_of(FixForm, form, "forms") for form in _texts(table, "forms"))
+    outcome = Outcome(_one_of(Outcome, table.get("outcome", Outcome.ERROR), "outcome"))
+    forms = tuple(FIXES[_one_of(FIXES, form, "forms")] for form in _texts(table, "forms"))
     usual = next(
         (USUAL_FORMS[one.word.text] for one in when if one.word.text in USUAL_FORMS and not one.negated), ()
     )
@@ -390,9 +390,7 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
 
 def _quirk(table: Mapping[str, Any]) -> Quirk | None:
     name = table.get("quirk")
-    if name is not None and name not in QUIRKS:
-        raise _WrongError(f"quirk: {shown(name)} is none of {', '.join(QUIRKS)}", "quirk")
-    return None if name is None else QUIRKS[name]
+    return None if name is None else QUIRKS[_one_of(QUIRKS, name, "quirk")]
 
 
 def _conditions(table: Mapping[str, Any]) -> Iterator[Condition]:
@@ -426,11 +424,10 @@ def _known_operators() -> tuple[str, ...]:
     )
 
 
-def _one_of(kind: Any, word: str, key: str) -> Any:
-    try:
-        return kind(word)
-    except ValueError:
-        raise _WrongError(f"{key}: {shown(word)} is none of {', '.join(map(str, kind))}", key) from None
+def _one_of(known: Iterable[str], word: str, key: str) -> str:
+    if word not in (names := list(map(str, known))):
+        raise _WrongError(f"{key}: {shown(word)} is none of {', '.join(names)}", key)
+    return word
 
 
 def _exact(table: Mapping[str, Any]) -> str | None:

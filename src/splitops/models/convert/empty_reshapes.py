@@ -10,7 +10,7 @@ import onnx_ir as ir
 from splitops.models.convert.onnx_adapter import NoAdapterError
 from splitops.models.graph.onnx import Names, shape_of, stem, type_of
 from splitops.models.graph.pen import OnnxPen
-from splitops.models.sites.rewriting import onnx_types
+from splitops.models.sites.ways import onnx_types
 
 _SINCE: Final = 10
 """The opset from which on a Slice takes the sizes as its bounds."""

@@ -8,7 +8,7 @@ from splitops.errors import ModelError, Rule, rule_error
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import position_of, read_elements, readers_of
 from splitops.models.sites import Site
-from splitops.models.sites.rewriting import unbind_error
+from splitops.models.sites.ways import unbind_error
 from splitops.spec.operators import schema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.rules import SizeRule

@@ -33,16 +33,16 @@ from splitops.models.graph.onnx import (
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph, editable_copy, written
 from splitops.models.graph.onnx_sequences import slice_elements
-from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split
+from splitops.models.graph.split_writer import write
 from splitops.models.infer.walk import Upstream, Walk
 from splitops.models.known import Tensor, may_be
-from splitops.models.quirks.onnxruntime import SplitKey, find_conflicting_splits, split_key
+from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.sites import Origin, Site
-from splitops.models.sites.forms import Form, Method, SplitForm, Target
-from splitops.models.sites.rewriting import find_form
+from splitops.models.sites.forms import Form, Target
+from splitops.models.sites.ways import Way, first_way
 from splitops.spec.operators import schema
 
 
@@ -296,17 +296,17 @@ class Converting:
                 if node in self._rejected:
                     raise self._rejected[node]
                 apart = split_key(where.graph, site.outputs) in self._apart
-                rewritten = find_form(site, target, form, apart=apart)
-                if target.domain and rewritten.division is None:
-                    _prove_stated(site, rewritten)
+                way = first_way(site, target, form, apart=apart)
+                if target.domain and way.lengths is None:
+                    _prove_stated(site, way)
                 pen = OnnxPen(opset, self.editor.names, stem(node))
-                write_site(node, site, rewritten, pen)
+                write(node, site, way, pen)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
             self.made.update(pen.nodes, [node])
-            status = Status.REWRITTEN if node in self._lowered else status_of(rewritten)
-            self.changes.append(Change(where, status, before, f"{target.domain} {rewritten}".lstrip()))
+            status = Status.REWRITTEN if node in self._lowered else status_of(way)
+            self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
     def _settle_constants(self, owner: Any) -> None:
         """Make initializers of the Constant nodes that the first version of Constant cannot state."""
@@ -335,18 +335,18 @@ class Converting:
             self.changes.append(Change(where, status, before, versions))
 
 
-def _prove_stated(site: Site, rewritten: SplitForm) -> None:
+def _prove_stated(site: Site, way: Way) -> None:
     """Reject lengths that the caller of the model may leave to a default."""
     inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
     names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
     if names:
         got = f"the lengths {names} are a default that the caller can replace"
         expected = "OpenVINO has no defaults for inputs"
-        raise rule_error(str(rewritten.row), Rule.LENGTHS_MISSING, got, expected, where=site.where)
+        raise rule_error(str(way.schema), Rule.LENGTHS_MISSING, got, expected, where=site.where)
 
 
-def status_of(rewritten: SplitForm) -> Status:
-    """Return what a rewrite makes of its node."""
-    if rewritten.method is Method.KEPT:
+def status_of(way: Way) -> Status:
+    """Return what a way makes of its node."""
+    if way.is_kept:
         return Status.KEPT
-    return Status.REWRITTEN if rewritten.rewritten else Status.CONVERTED
+    return Status.CONVERTED if way.is_one_node else Status.REWRITTEN

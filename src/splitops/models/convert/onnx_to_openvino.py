@@ -29,11 +29,12 @@ from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports, too_many_inlined
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
+from splitops.models.graph.model import editor_of
 from splitops.models.graph.onnx import Names, nodes_of, shape_of, stem
 from splitops.models.graph.onnx_model import written
 from splitops.models.graph.openvino import from_nodes, to_nodes
 from splitops.models.graph.pen import OnnxPen
-from splitops.models.quirks import may_be_in
+from splitops.models.quirks import find, may_be_in
 from splitops.models.simplify.registry import REWRITES
 from splitops.models.simplify.rounds import note_known, rewrite
 from splitops.models.sites.forms import Form, Target
@@ -55,7 +56,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         check_model(model, where)
     opset = opset_imports(model).get("", 1)
     edited = editable(model, where, form)
-    if may_be_in(edited) and rewrite(edited, _APART, {}, where):
+    if _has_quirk(edited, where) and rewrite(edited, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
     converting = Converting(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
@@ -75,9 +76,13 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     nodes = to_nodes(converted)
     if may_be_in(nodes):
         note_known(nodes, where)
-        rewrite(nodes, _APART, {}, where)
-        converted = from_nodes(nodes)
+        if _has_quirk(nodes, where) and rewrite(nodes, _APART, {}, where):
+            converted = from_nodes(nodes)
     return Conversion(str(target), changes, converted)
+
+
+def _has_quirk(model: ir.Model, where: Where) -> bool:
+    return may_be_in(model) and bool(find(editor_of(model, where), "openvino"))
 
 
 def _state_flattening(model: ir.Model, names: Names, opset: int) -> None:

@@ -54,17 +54,17 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import least_ir_version
-from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, to_nodes
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split, read_site
+from splitops.models.graph.split_writer import write
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor, meet_shapes
 from splitops.models.movers.form import Values
 from splitops.models.movers.mover import ONNX_OPSET
-from splitops.models.quirks.onnxruntime import SplitKey, find_conflicting_splits
+from splitops.models.quirks import SplitKey, find_conflicting_splits
 from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.rewriting import find_form
+from splitops.models.sites.ways import first_way
 from splitops.spec.elements.types import ElementType, from_onnx
 
 EVALUATOR_OPSET: Final = 21
@@ -361,11 +361,11 @@ class _GraphWriter:
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            rewritten = find_form(site, self.writer.target, self.writer.form, apart=read in self.writer.apart)
+            way = first_way(site, self.writer.target, self.writer.form, apart=read in self.writer.apart)
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
             self.graph.append(node)
-            parts = write_site(node, site, rewritten, OnnxPen(self.opset, self.names, stem(node)))
+            parts = write(node, site, way, OnnxPen(self.opset, self.names, stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -373,7 +373,7 @@ class _GraphWriter:
             assert part is not None
             self.values[port] = part
             self.writer.splits.setdefault(part.name or "", read)
-        self.writer.changes.append(Change(where, status_of(rewritten), before, str(rewritten)))
+        self.writer.changes.append(Change(where, status_of(way), before, str(way)))
 
     def _keep(self, read: LayerNode, where: Where) -> None:
         """Write a layer as a node that the evaluator runs as OpenVINO specifies it, with its place."""

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from splitops.errors import ModelError, Rule, RuleError, shown, shown_path
+from splitops.errors import ModelError, RuleError, shown, shown_path
 from splitops.models.check import baked
-from splitops.models.check.checking import find_limits
+from splitops.models.check.checking import find_limits, find_repair
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.limits import FixForm, Limit
+from splitops.models.check.limits import FIXES, Fix, Limit, Repair
 from splitops.models.check.onnx_form import is_sequence, sequence_words
 from splitops.models.check.targets import Target
 from splitops.models.fix.report import Reason, Unbind
-from splitops.models.graph.meant import MEANT_RULES, meant_site
 from splitops.models.sites import Site
+from splitops.models.sites.ways import Kind
 
-CHOICES: Final = (FixForm.MEANING, FixForm.OPEN)
+CHOICES: Final = (Repair.MEANING, Repair.OPEN)
 """The forms with which the user says what a split means: it may give something else then."""
-_STRENGTH: Final = {form: strength for strength, form in enumerate(FixForm)}
+_STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())}
 
 
 class Obstacle(NamedTuple):
     """What prevents a split node, and the forms in which it does not, in the order to try them."""
 
     reason: Reason
-    forms: tuple[FixForm, ...]
+    forms: tuple[Fix, ...]
     certain: bool = True
     """Whether it is met in every run, not only for some inputs."""
 
@@ -61,7 +61,7 @@ def obstacles(
                 found[obstacle.reason.code] = obstacle
         told = None if to_open is None else to_open(site)
         if told is not None:
-            found.setdefault(baked.CODE, Obstacle(Reason(baked.CODE, told), (FixForm.OPEN,)))
+            found.setdefault(baked.CODE, Obstacle(Reason(baked.CODE, told), (Repair.OPEN,)))
     return sorted(
         found.values(), key=lambda obstacle: (bool(obstacle.forms), not obstacle.asks, -obstacle.strength)
     )
@@ -81,27 +81,19 @@ def _of_site(
         yield Obstacle(Reason("model.invalid", sequence_words(misread[0], site.schema.name)), ())
         return
     for error in site.faults:
-        code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
-        yield Obstacle(Reason(code, _words(error)), _repairs(site, code) if repair else ())
+        rule = error.rule if isinstance(error, RuleError) else None
+        found = find_repair(site, rule) if repair else None
+        yield Obstacle(Reason(str(rule or "model.invalid"), _words(error)), () if found is None else (found,))
     if site.error is not None:
         return
     stated = False
     for limit, surely in find_limits(site, model, targets):
-        stated = stated or FixForm.MEANING in limit.forms
+        stated = stated or Repair.MEANING in limit.forms
         reason = Reason(limit.code, limit.words(site, surely) + _without_forms(limit, site, targets))
         yield Obstacle(reason, limit.forms, surely is Surely.YES)
     if unbind and not stated and site.may_be_unbind:
         text = "chunks of 1 with keepdims = 0 have two meanings"
-        yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))
-
-
-def _repairs(site: Site, code: str) -> tuple[FixForm, ...]:
-    """Return the forms that repair a broken rule."""
-    if code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
-        return (FixForm.NUMBER,)
-    if code == Rule.OPERATOR_VERSION and site.as_written is not None:
-        return (FixForm.VERSION,)
-    return (FixForm.LENGTHS,) if code in MEANT_RULES and meant_site(site) is not None else ()
+        yield Obstacle(Reason("unbind", text), (Repair.MEANING,))
 
 
 def _without_forms(limit: Limit, site: Site, targets: Iterable[Target]) -> str:
@@ -109,7 +101,7 @@ def _without_forms(limit: Limit, site: Site, targets: Iterable[Target]) -> str:
     file = next((target.file for target in targets if target.name == limit.runtime), "")
     if limit.forms or not file:
         return ""
-    form = FixForm.PARTS if site.schema.gives_sequence else FixForm.SLICES
+    form = Kind.PARTS if site.schema.gives_sequence else Kind.SLICES
     return (
         f"; the limit allows no form: add those that the runtime executes correctly to it in "
         f'{shown_path(file)}, such as forms = ["{form}"]'

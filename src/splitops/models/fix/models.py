@@ -19,11 +19,10 @@ from splitops.models.fix.declared import Declarations, Repair
 from splitops.models.fix.functions import MovedFunctions
 from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.loosened import declare_loosened
-from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.opening import Opening
-from splitops.models.fix.openvino_forms import OpenVINOForms
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.rounds import Round, ValueName, fix_splits
+from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.graph.model import NodeModel
 from splitops.models.graph.onnx import known
@@ -157,13 +156,13 @@ def look_at(
     to_open = None if sizes is None else sizes.baked
     surroundings = Surroundings.of(model)
     if source_of(model) is None:
-        onnx = OnnxForms(OnnxEditor(model, where), unbind, most, opening)
+        onnx = FixWriter(OnnxEditor(model, where), unbind, most, opening)
         return Round(calls, surroundings, onnx, _outputs, found.by_name, to_open)
     # Names inside it go with the layers.
     results: dict[ValueName, Known] = {
         (None, name): known(value) for name, value in output_values(model).items()
     }
-    forms = OpenVINOForms(OpenVINOEditor(model, where), most, opening)
+    forms = FixWriter(OpenVINOEditor(model, where), unbind, most, opening)
     return Round(calls, surroundings, forms, lambda node, path: results, lambda: results, to_open)
 
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from splitops.errors import ModelError, Where
 from splitops.models.check.checking import describe_match, find_quirks
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.limits import FixForm, Limit
+from splitops.models.check.limits import Fix, Limit, Repair
 from splitops.models.check.targets import Target
 from splitops.models.fix.limits import CHOICES, Obstacle, obstacles
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
@@ -47,7 +47,7 @@ class Forms(Protocol):
     def editor(self) -> Editor:
         """The model, with what is known of its values noted."""
 
-    def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
+    def write(self, form: Fix, node: ir.Node, site: Site) -> Written:
         """Write a split node in a form.
 
         Raises:
@@ -228,7 +228,7 @@ class _Rounds:
                 self._of_data[data] = record
             return True
         words = "; ".join(dict.fromkeys([first.reason.text, *against]))
-        if not first.certain and FixForm.MEANING not in first.forms:
+        if not first.certain and Repair.MEANING not in first.forms:
             record.possible[first.reason.code] = Reason(first.reason.code, words)
             return True  # the others have a turn
         others = [obstacle.reason for obstacle in found[1:] if obstacle.certain]

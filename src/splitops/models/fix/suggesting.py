@@ -49,7 +49,7 @@ def suggest(
 
 def _curable(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the runtimes for which every met limit has a form."""
-    with_forms = {limit.code for target in asked_targets(()) for limit in target.limits if limit.forms}
+    with_forms = {limit.code for target in asked_targets(()) for limit in target.limits if limit.is_fixable}
     found: dict[str, bool] = {}
     for finding in findings:
         if finding.runtime is not None:

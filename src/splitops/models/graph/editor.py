@@ -206,10 +206,6 @@ class Editor(ABC):
         self.place(part, whole, before)
 
     @abstractmethod
-    def set_lengths(self, node: ir.Node) -> str | None:
-        """Set the length of each part of a split, and return what it declares; None where it cannot."""
-
-    @abstractmethod
     def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
         """Put a constant of :meth:`divided` in front of a node, with a name of its own."""
 

@@ -11,8 +11,8 @@ from splitops.errors import Rule, RuleError
 from splitops.models.graph.onnx import fixed_array
 from splitops.models.graph.openvino import LayerNode
 from splitops.models.sites import Site
-from splitops.models.sites.forms import Form, Method, SplitForm, Target
-from splitops.models.sites.rewriting import find_forms
+from splitops.models.sites.forms import Form, Target
+from splitops.models.sites.ways import Kind, Way, ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import Given, Source, TypeConstraint
@@ -77,12 +77,11 @@ def meant_site(site: Site) -> Site | None:
     return made if made.error is None else None
 
 
-def find_meant_form(meant: Site, opset: int) -> SplitForm | str:
+def find_meant_way(meant: Site, opset: int) -> Way | str:
     """Find how a split as it is meant is written as one node of ONNX at an opset, or say why it is not."""
-    ways = find_forms(meant, Target("", opset), Form.LENGTHS)
-    found = next((way for way in ways if way.method in (Method.ONE_NODE, Method.COMPUTED)), None)
-    if found is not None:
-        return found
+    for way in ways(meant, Target("", opset), Form.LENGTHS, keep=False):
+        if way.kind is Kind.NODE:
+            return way
     row = meant.schema
     computed = any(source.given is Given.INPUT for source in row.lengths) and not row.gives_sequence
     cure = "" if computed or row.gives_sequence else ", or convert the model to opset 13 or newer first"

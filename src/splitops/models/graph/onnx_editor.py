@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.errors import NOWHERE, SplitError, Where
+from splitops.errors import NOWHERE, Where
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.graph.editor import (
     Editor,
@@ -32,14 +32,12 @@ from splitops.models.graph.onnx import (
     stem,
     take_over,
 )
-from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
-from splitops.models.sites.forms import Form, Method, Target
-from splitops.models.sites.rewriting import find_form, onnx_types
+from splitops.models.sites.ways import onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
@@ -118,19 +116,6 @@ class OnnxEditor(Editor):
                 self._read_last[node] = index
                 return True
         return False
-
-    def set_lengths(self, node: ir.Node) -> str | None:
-        """Set the lengths of a Split; where only a run knows them, the graph computes them."""
-        site = self.site(node)
-        try:
-            rewritten = find_form(site, Target("", self.opset(node)), Form.LENGTHS, apart=True)
-        except SplitError:
-            return None
-        if rewritten.method is Method.KEPT:
-            return None
-        write_site(node, site, rewritten, self.pen(node))
-        self.look_again(node)
-        return str(rewritten)
 
     def has_type(self, element_type: ElementType) -> bool:
         """Return whether ONNX has an element type."""

@@ -30,7 +30,7 @@ from splitops.models.movers import mover_of
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.spec.operators import schema
+from splitops.spec.operators import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Shape
 from splitops.spec.sizes.rules import SizeRule
@@ -39,6 +39,7 @@ _ROLES: Final = roles_of(DOMAIN)
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
 """The IR version that came with Slice; older readers may lack it."""
+_INT32_MAX: Final = (1 << 31) - 1
 
 
 class OpenVINOEditor(Editor):
@@ -141,23 +142,6 @@ class OpenVINOEditor(Editor):
         self.insert(before, producer)
 
     # Changes
-
-    def set_lengths(self, node: ir.Node) -> str | None:
-        """Write a VariadicSplit in the place of a Split; lengths that only a run knows are computed."""
-        cut, data = self.cut(node), node.inputs[0]
-        if node.op_type != "Split" or cut is None or data is None:
-            return None
-        row, pen = schema("VariadicSplit", domain=DOMAIN), self.pen(node)
-        if cut.sizes is None:
-            axis = pen.constant(np.array(cut.axis), "axis")
-            inputs = [data, axis, pen.equal_lengths(data, axis, len(node.outputs))]
-            made = pen.multi(row.name, inputs, outputs=len(node.outputs))
-            pen.told(made, type_of(data), *map(shape_of, node.outputs))
-        else:
-            explicit = Division(SizeRule.EXPLICIT, lengths=cut.sizes)
-            made = pen.split_as(row, explicit, data, cut.axis, cut.sizes)
-        self.substitute(node, list(made))
-        return self.describe_maker(made[0])
 
     def pen(self, before: ir.Node) -> OpenVINOPen:
         """Return what writes layers in front of one."""
@@ -327,13 +311,9 @@ class OpenVINOPen(Pen):
         """Add a tensor of some sizes, each element of which is a value."""
         return self.told(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
 
-    def clamped_lengths(
-        self, data: ir.Value, axis: int, before: Sequence[int], bounds: Sequence[tuple[int, int]]
-    ) -> ir.Value:
-        """Add layers that compute what the size of an axis exceeds numbers by, each within its bounds.
-
-        Where the size does not fit, the lengths do not add up, which OpenVINO rejects.
-        """
+    def clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
+        """Add layers that compute lengths of CHUNK or REMAINDER from the size of an axis, none below 0."""
+        before, bounds = _clamps(division)
         inputs = [
             self.sizes(data),
             self.constant(np.array([axis]), "axis"),
@@ -347,10 +327,44 @@ class OpenVINOPen(Pen):
             lengths = self.told(self.multi(operator, [lengths, limit]), _INT64, shape)[0]
         return lengths
 
-    def equal_lengths(self, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
-        """Add layers that divide the size of an axis; where it does not divide, the lengths do not add up."""
-        inputs = [self.sizes(data), axis, self.constant(np.array(0), "first")]
-        size = self.told(self.multi("Gather", inputs), _INT64, ())[0]
-        parts = self.constant(np.array(count), "parts")
-        length = self.told(self.multi("Divide", [size, parts]), _INT64, ())[0]
-        return self.fill(length, self.constant(np.array([count]), "count"), (count,))
+    def computed_split(
+        self,
+        schema: OperatorSchema,
+        lengths: Division,
+        node: ir.Node,
+        axis: int,
+        shapes: Sequence[Shape | None],
+    ) -> list[ir.Value]:
+        """Add a split of the data of another one, whose lengths layers compute from the size of the axis.
+
+        If the size does not fit a division, the lengths do not add up, which OpenVINO rejects.
+        """
+        data, at = node.inputs[:2]
+        assert data is not None
+        assert at is not None
+        if lengths.rule is SizeRule.EVEN:
+            at = self.constant(np.array(axis), "axis")
+            inputs = [self.sizes(data), at, self.constant(np.array(0), "first")]
+            size = self.told(self.multi("Gather", inputs), _INT64, ())[0]
+            length = self.multi("Divide", [size, self.constant(np.array(lengths.count), "parts")])
+            count = self.constant(np.array([lengths.count]), "count")
+            computed = self.fill(self.told(length, _INT64, ())[0], count, (lengths.count,))
+        else:
+            computed = self.clamped_lengths(data, axis, lengths)
+        parts = self.multi(schema.name, [data, at, computed], outputs=len(shapes))
+        return self.told(parts, type_of(data), *shapes)
+
+    def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
+        """Put values in the place of the outputs of a layer."""
+        self._editor.substitute(node, outputs)
+
+
+def _clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the number to subtract from the size of an axis for each length, and the bounds of it."""
+    if lengths.rule is SizeRule.CHUNK:
+        chunk, count = lengths.chunk, lengths.count
+        return [index * chunk for index in range(count)], [(0, chunk)] * count
+    # Of a -1, OpenVINO does not check that anything is left.
+    others = sum(length for length in lengths.lengths if length >= 0)
+    bounds = [(0, _INT32_MAX) if length < 0 else (length, length) for length in lengths.lengths]
+    return [others if length < 0 else 0 for length in lengths.lengths], bounds

@@ -113,6 +113,10 @@ class Pen(ABC):
     ) -> ir.Value:
         """Add a node like another one of one output, with some attributes changed."""
 
+    @abstractmethod
+    def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
+        """Put values in the place of the outputs of a node (None: of an unused one), and remove it."""
+
     def op(
         self,
         operator: str,

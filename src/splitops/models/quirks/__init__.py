@@ -10,13 +10,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from splitops.models.graph.editor import Editor
-from splitops.models.quirks import onnxruntime, openvino
+from splitops.models.quirks import openvino
+from splitops.models.quirks.onnxruntime import common_subexpression_elimination as onnxruntime
+from splitops.models.quirks.onnxruntime.common_subexpression_elimination import (
+    SplitKey,
+    find_conflicting_splits,
+    split_key,
+)
 from splitops.models.quirks.openvino import may_be_in, may_end_a_pattern
 from splitops.models.quirks.quirk import Match, Quirk
 
 RUNTIMES: Final = ("onnxruntime", "openvino")
 """The runtimes whose optimisers have quirks."""
-QUIRKS: Final[Mapping[str, Quirk]] = {quirk.name: quirk for quirk in (*openvino.QUIRKS, *onnxruntime.QUIRKS)}
+QUIRKS: Final[Mapping[str, Quirk]] = {
+    quirk.name: quirk for quirk in (*openvino.QUIRKS, onnxruntime.CONFLICTING_SPLITS)
+}
 """Every quirk by its name."""
 
 
@@ -29,4 +37,15 @@ def find(editor: Editor, runtime: str, *, equal_as_count: bool = False) -> list[
     return list(find_in(editor, equal_as_count=equal_as_count))
 
 
-__all__ = ["QUIRKS", "RUNTIMES", "Match", "Quirk", "find", "may_be_in", "may_end_a_pattern"]
+__all__ = [
+    "QUIRKS",
+    "RUNTIMES",
+    "Match",
+    "Quirk",
+    "SplitKey",
+    "find",
+    "find_conflicting_splits",
+    "may_be_in",
+    "may_end_a_pattern",
+    "split_key",
+]

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from splitops.errors import SplitError
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.split_writer import write
+from splitops.models.sites.forms import Form, Target
+from splitops.models.sites.ways import first_way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,9 +33,6 @@ class Quirk:
     runtime: str
     cure: Callable[[Editor, Match], str | None]
     says_may: bool = False
-
-    def __repr__(self) -> str:
-        return f"Quirk({self.runtime}: {self.name})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,16 @@ class Match:
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
     """Set the length of each part of the split: the optimiser only knows splits by a number of parts."""
-    return editor.set_lengths(match.node)
+    node, site = match.node, editor.site(match.node)
+    try:
+        way = first_way(site, Target(editor.domain, editor.opset(node)), Form.LENGTHS, apart=True)
+    except SplitError:
+        return None
+    if way.is_kept or (way.axis is None and editor.domain):
+        return None
+    write(node, site, way, editor.pen(node))
+    editor.look_again(node)
+    return str(way)
 
 
 def count_axis_from_the_front(editor: Editor, match: Match, concat: ir.Node) -> str | None:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import ModelError, shown
-from splitops.models.fix.openvino_forms import clamps
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import constant_array, label, type_of
 from splitops.models.graph.onnx_editor import is_operator
@@ -190,7 +189,7 @@ def _bound_lengths(pen: Any, node: ir.Node, site: Site) -> None:
             bounded = pen.op("Max", [lengths, pen.integers([0])])
         node.replace_input_with(at, bounded)
     elif binding.division.rule is SizeRule.REMAINDER:
-        bounded = pen.clamped_lengths(data, binding.axis, *clamps(binding.division))
+        bounded = pen.clamped_lengths(data, binding.axis, binding.division)
         node.replace_input_with(at, bounded)
 
 

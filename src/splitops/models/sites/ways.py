@@ -9,100 +9,156 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Final
 
 from splitops.errors import Rule, RuleError, rule_error
-from splitops.models.sites.forms import Form, Method, SplitForm, Target
-from splitops.models.sites.operands import attributes_and_inputs
+from splitops.models.sites.forms import Form, Target
+from splitops.models.sites.operands import attributes_and_inputs, describe
 from splitops.models.sites.site import UNBIND_REPAIRS, Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.arithmetic import (
     Division,
-    describe,
     part_count,
     part_size,
     part_sizes,
 )
+from splitops.spec.sizes.arithmetic import (
+    describe as describe_division,
+)
 from splitops.spec.sizes.rules import SizeRule
-from splitops.splitting.binding import Binding, Fact, bind
+from splitops.splitting.binding import Fact, bind
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 
 
-def find_form(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False) -> SplitForm:
-    """Find the first form of a split node for a target that gives the same parts on every valid input.
+class Kind(StrEnum):
+    """By which nodes a split is written."""
+
+    NODE = "lengths"
+    """One node; the graph may compute its lengths from the size of the axis."""
+    PARTS = "parts"
+    """A Split, whose parts are read instead of a sequence."""
+    SEQUENCE = "sequence"
+    """A Split, and a SequenceConstruct of its parts; a SequenceEmpty if there are none."""
+    TREE = "tree"
+    """A tree of Splits, each with at most as many outputs as the runtime accepts."""
+    SLICES = "slices"
+    """A Slice for each part."""
+    GATHERS = "gathers"
+    """A Gather for each part."""
+    CASTS = "casts"
+    """One node on another element type that holds every value exactly, and Casts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to write a split for a target, which gives the same parts on every valid input.
+
+    Attributes:
+        kind: by which nodes.
+        schema: the version of the one node; None of Slices.
+        axis: the axis to set; None is the one that the split node refers to.
+        lengths: the division to set; None are lengths known only when the model runs. If they are computed,
+            the division that lengths or bounds are computed from.
+        outputs: the number of outputs to declare: those of the split node, and one more if parts that are not
+            used need an output.
+        is_kept: whether the node is written this way already.
+        is_computed: whether the graph computes the lengths.
+        bounds: of Slices, begin and end of each part; negative ones count from the end, None is the end
+            itself. If there are none, the graph computes them.
+        cast_type: the element type of the data in between.
+        lengths_type: the element type of lengths known only when the model runs, as the version takes them.
+        squeeze: whether the parts lose the axis.
+    """
+
+    kind: Kind
+    schema: OperatorSchema | None
+    axis: int | None
+    lengths: Division | None
+    outputs: int
+    is_kept: bool = False
+    is_computed: bool = False
+    bounds: tuple[tuple[int | None, int | None], ...] = ()
+    cast_type: ElementType | None = None
+    lengths_type: ElementType | None = None
+    squeeze: bool | None = False
+
+    @property
+    def is_one_node(self) -> bool:
+        """Whether one node with other attributes or constants is all that it takes."""
+        return self.kind is Kind.NODE and not self.is_computed
+
+    def __str__(self) -> str:
+        axis = "?" if self.axis is None else self.axis
+        if self.schema is None:
+            marks = [["end" if mark is None else mark for mark in bounds] for bounds in self.bounds[:8]]
+            bounds = ", ".join(f"{begin}:{end}" for begin, end in marks)
+            more = ", ..." if len(self.bounds) > 8 else ""
+            bounds = bounds + more or "bounds computed"
+            return f"{self.kind.title()[:-1]} x {self.outputs}(axis={axis}, {bounds})"
+        lengths = None if self.is_computed else self.lengths
+        text = describe(self.schema, self.axis, lengths, self.outputs, squeeze=self.squeeze)
+        if self.is_computed:
+            text = text.replace("at run time", "computed")
+        return f"{text} on {self.cast_type}" if self.cast_type is not None else text
+
+
+def ways(
+    site: Site, target: Target, prefer: Form = Form.SAME, *, apart: bool = False, keep: bool = True
+) -> Iterator[Way]:
+    """Yield the ways to write a split node for a target, the plainest first: each was bound again.
 
     Args:
         site: the split node.
         target: what its model is converted to.
-        form: which of equal forms is preferred.
+        prefer: which of equal ways comes first.
         apart: whether a runtime would take the node for another one if it set no lengths, see
-            :mod:`splitops.models.quirks.onnxruntime`.
+            :mod:`splitops.models.quirks`.
+        keep: whether the node as it is counts.
 
     Raises:
-        RuleError: the split node is invalid, or nothing declares it; the rule says what prevents the plainest
-            form.
+        RuleError: the split node is invalid, or has two meanings.
+
+    Examples:
+        >>> from splitops.spec.operators import schema
+        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
+        ...             outputs=("a", "b"))
+        >>> for way in ways(site, Target("", 18), Form.LENGTHS, keep=False):
+        ...     print(way)
+        Split-18(axis=0, split=[3, 2])
+        Split-18(axis=0, num_outputs=2)
+        Slice x 2(axis=0, 0:3, 3:5)
+        Gather x 2(axis=0, 0:3, 3:5)
+    """
+    yield from _Search(site, target, prefer, apart).ways(keep=keep)
+
+
+def first_way(site: Site, target: Target, prefer: Form = Form.SAME, *, apart: bool = False) -> Way:
+    """Return the first of the :func:`ways` to write a split node for a target.
+
+    Raises:
+        RuleError: the split node is invalid, or there is none; the rule says what prevents the plainest.
 
     Examples:
         >>> from splitops.spec.operators import schema
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
         ...             outputs=("a", "b", "c", "d"))
-        >>> find_form(site, Target("", 11)).division.lengths
-        (2, 2, 1, 0)
-        >>> find_form(site, Target("openvino")).row.name
-        'VariadicSplit'
+        >>> print(first_way(site, Target("", 11)))
+        Split-11(axis=0, split=[2, 2, 1, 0])
+        >>> print(first_way(site, Target("openvino")))
+        VariadicSplit-1(axis=0, split_lengths=[2, 2, 1, 0])
     """
-    binding = site.bind()
-    rows = target.rows(site.schema)
-    kept = None
-    if _is_kept(site, binding, rows[0]):
-        outputs = len(site.outputs)
-        kept = SplitForm(
-            Method.KEPT, rows[0], binding.axis, binding.division, outputs, squeeze=binding.squeeze
-        )
-        taken = apart and _is_counted(rows[0], binding.division)
-        if site.may_be_unbind or (form is Form.SAME and not taken):
-            return kept
-    if site.may_be_unbind:
-        raise unbind_error(site, Rule.OPERATOR_VERSION)
-    if not target.domain:
-        _reject_references(site, rows[0])
-    search = _Search(site, target, form, apart)
-    found = next(search.forms(), None)
-    if kept is None:
-        if found is None:
-            raise search.against.get(False) or search.against[True]
-        return found
-    # What stands there is kept unless one other node is preferred.
-    if found is None or found.row is None:
-        return kept
-    same = found.method is Method.ONE_NODE and found.division == kept.division
-    return kept if same else found
-
-
-def find_forms(
-    site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False
-) -> Iterator[SplitForm]:
-    """Yield every form of a split node for a target that gives the same parts, the plainest first.
-
-    See :func:`find_form`.
-
-    Examples:
-        >>> from splitops.spec.operators import schema
-        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
-        ...             outputs=("a", "b"))
-        >>> [str(way.method) for way in find_forms(site, Target("", 18), Form.LENGTHS)]
-        ['one node', 'one node', 'slices']
-    """
-    search = _Search(site, target, form, apart)
-    if not target.domain:
-        _reject_references(site, search.rows[0])
-    yield from search.forms()
+    search = _Search(site, target, prefer, apart)
+    found = next(search.ways(), None)
+    if found is None:
+        raise search.against.get(False) or search.against[True]
+    return found
 
 
 def unbind_error(site: Site, rule: Rule) -> RuleError:
@@ -114,21 +170,6 @@ def unbind_error(site: Site, rule: Rule) -> RuleError:
         f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}",
         where=site.where,
     )
-
-
-def _is_counted(row: OperatorSchema, division: Division | None) -> bool:
-    """Return whether a node of a version declares a division by a number of parts, without their lengths."""
-    return division is not None and division.rule is row.count_rule
-
-
-def _is_kept(site: Site, binding: Binding, row: OperatorSchema) -> bool:
-    if row.domain != site.schema.domain or row.name != site.schema.name:
-        return False
-    try:
-        again = bind(row, site.attributes, site.facts, outputs=len(site.outputs), where=site.where)
-    except RuleError:
-        return False
-    return replace(again, schema=binding.schema) == binding
 
 
 def _reject_references(site: Site, row: OperatorSchema) -> None:
@@ -147,11 +188,11 @@ def _reject_references(site: Site, row: OperatorSchema) -> None:
 
 @dataclass
 class _Search:
-    """The forms of one binding for one target, the plainest first."""
+    """The ways to write one split for one target."""
 
     site: Site
     target: Target
-    form: Form
+    prefer: Form
     apart: bool
     against: dict[bool, RuleError] = field(default_factory=dict)
     """What prevents the plainest form, and (True) what prevents one in case that no other says more."""
@@ -164,8 +205,43 @@ class _Search:
         size = None if shape is None or axis is None else shape[axis]
         self.size = size if isinstance(size, int) else None
 
-    def forms(self) -> Iterator[SplitForm]:
-        """Yield every way that is known to give the same parts."""
+    def ways(self, *, keep: bool = True) -> Iterator[Way]:
+        """Yield every way, the plainest first; what is written already stays unless one node is preferred."""
+        kept, row = self._kept() if keep else None, self.rows[0]
+        if kept is not None:
+            taken = self.apart and kept.lengths is not None and kept.lengths.rule is row.count_rule
+            if self.site.may_be_unbind or (self.prefer is Form.SAME and not taken):
+                yield kept
+                return
+        if keep and self.site.may_be_unbind:
+            raise unbind_error(self.site, Rule.OPERATOR_VERSION)
+        if not self.target.domain:
+            _reject_references(self.site, row)
+        for way in self._others():
+            same = kept is not None and way.is_one_node and way.lengths == kept.lengths
+            if kept is not None and (way.schema is None or same):
+                yield kept
+            else:
+                yield way
+            kept = None
+        if kept is not None:
+            yield kept
+
+    def _kept(self) -> Way | None:
+        """Return the node as it is, if it means the same for the target."""
+        site, binding, row = self.site, self.binding, self.rows[0]
+        if row.domain != site.schema.domain or row.name != site.schema.name:
+            return None
+        try:
+            again = bind(row, site.attributes, site.facts, outputs=self.outputs, where=site.where)
+        except RuleError:
+            return None
+        if replace(again, schema=binding.schema) != binding:
+            return None
+        axis, squeeze = binding.axis, binding.squeeze
+        return Way(Kind.NODE, row, axis, binding.division, self.outputs, is_kept=True, squeeze=squeeze)
+
+    def _others(self) -> Iterator[Way]:
         binding = self.binding
         for row in self.rows:
             self._takes(row, binding.data.type)
@@ -193,7 +269,7 @@ class _Search:
             Form.LENGTHS: lengths + same + counts,
             Form.COUNT: counts + same + lengths,
         }
-        yield from dict.fromkeys(orders[self.form])
+        yield from dict.fromkeys(orders[self.prefer])
 
     def _explicit(self, division: Division) -> Iterator[Division]:
         if division.rule is SizeRule.EXPLICIT:
@@ -228,27 +304,20 @@ class _Search:
         return part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
 
     def _one_node(
-        self, row: OperatorSchema, division: Division, data: Fact, method: Method = Method.ONE_NODE
-    ) -> Iterator[SplitForm]:
+        self, row: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
+    ) -> Iterator[Way]:
         """Yield the form of a division in a version, where the version takes it with the same parts."""
         if division.rule not in row.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
-            self._object(
-                row,
-                Rule.PARTS_DIVISIBLE if division.rule is SizeRule.CEIL else Rule.LENGTHS_MISSING,
-                f"{describe(division, self._subject(division))} {uneven}",
-                f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone",
-                minor=True,
-            )
+            got = f"{describe_division(division, self._subject(division))} {uneven}"
+            knows = f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone"
+            rule = Rule.PARTS_DIVISIBLE if division.rule is SizeRule.CEIL else Rule.LENGTHS_MISSING
+            self._object(row, rule, got, knows, minor=True)
             return
-        if self.apart and _is_counted(row, division):
-            self._object(
-                row,
-                Rule.LENGTHS_MISSING,
-                "another Split of the same data has another number of outputs, and no lengths either",
-                "onnxruntime would take one for the other",
-                minor=True,
-            )
+        if self.apart and division.rule is row.count_rule:
+            got = "another Split of the same data has another number of outputs, and no lengths either"
+            taken = "onnxruntime would take one for the other"
+            self._object(row, Rule.LENGTHS_MISSING, got, taken, minor=True)
             return
         binding = self.binding
         outputs = self._outputs(row, division)
@@ -266,10 +335,8 @@ class _Search:
             return
         if again.division is None or not self._agrees(again.division):
             return
-        carrier = data.type if method is Method.CAST else None
-        yield SplitForm(
-            method, row, binding.axis, division, outputs, carrier=carrier, squeeze=binding.squeeze
-        )
+        cast_type = data.type if kind is Kind.CASTS else None
+        yield Way(kind, row, binding.axis, division, outputs, cast_type=cast_type, squeeze=binding.squeeze)
 
     def _outputs(self, row: OperatorSchema, division: Division) -> int:
         if row.gives_sequence:
@@ -296,7 +363,7 @@ class _Search:
 
     # Lengths that only the running model knows
 
-    def _runtime(self) -> Iterator[SplitForm]:
+    def _runtime(self) -> Iterator[Way]:
         binding = self.binding
         for row in self.rows:
             if not self._takes(row, binding.data.type):
@@ -305,39 +372,26 @@ class _Search:
             if not kinds:
                 overridable = Origin.DEFAULT in self.site.origins[1:]
                 name = "one that its caller can replace" if overridable else "known only then"
-                self._object(
-                    row,
-                    Rule.LENGTHS_MISSING,
-                    f"the lengths are read when the model runs, {name}",
-                    f"{row} needs them as constants",
-                )
+                got = f"the lengths are read when the model runs, {name}"
+                self._object(row, Rule.LENGTHS_MISSING, got, f"{row} needs them as constants")
                 continue
             own = self.site.lengths
             given = own.type if own is not None else _INT64
             kind = given if given in kinds else _holding(kinds, self.size)
             if kind is None:
-                self._object(
-                    row,
-                    Rule.LENGTHS_DTYPE,
-                    f"lengths of type {given} may be up to {'any size' if self.size is None else self.size}",
-                    f"{row} takes {', '.join(sorted(map(str, kinds)))}, which may not hold them exactly",
-                )
+                got = f"lengths of type {given} may be up to {'any size' if self.size is None else self.size}"
+                taken = f"{row} takes {', '.join(sorted(map(str, kinds)))}, which may not hold them exactly"
+                self._object(row, Rule.LENGTHS_DTYPE, got, taken)
                 continue
             # A length of -1 is the remainder in OpenVINO alone.
             resolve = binding.schema.lengths_rule is SizeRule.REMAINDER is not row.lengths_rule
             if resolve and kind is not _INT64:
-                self._object(
-                    row,
-                    Rule.LENGTHS_MISSING,
-                    "a length read when the model runs may be -1",
-                    f"{row} takes no integers that could be computed from it",
-                )
+                got = "a length read when the model runs may be -1"
+                taken = f"{row} takes no integers that could be computed from it"
+                self._object(row, Rule.LENGTHS_MISSING, got, taken)
                 continue
-            method = Method.COMPUTED if resolve or kind is not given else Method.ONE_NODE
-            outputs = binding.outputs or 1
-            yield SplitForm(
-                method, row, binding.axis, None, outputs, lengths_type=kind, squeeze=binding.squeeze
-            )
+            way = Way(Kind.NODE, row, binding.axis, None, binding.outputs or 1, squeeze=binding.squeeze)
+            yield replace(way, is_computed=resolve or kind is not given, lengths_type=kind)
 
     def _lengths_types(self, row: OperatorSchema) -> frozenset[ElementType]:
         for source in row.lengths:
@@ -349,7 +403,7 @@ class _Search:
                 return row.types_of(parameter)
         return frozenset()
 
-    def _computed(self) -> Iterator[SplitForm]:
+    def _computed(self) -> Iterator[Way]:
         """Yield lengths computed from the size of the axis, which only the running model knows."""
         binding, division = self.binding, self.binding.division
         assert division is not None
@@ -360,24 +414,26 @@ class _Search:
             return
         for row in self.rows:
             if self._takes(row, binding.data.type) and _INT64 in self._lengths_types(row):
-                yield SplitForm(Method.COMPUTED, row, binding.axis, division, count, lengths_type=_INT64)
+                way = Way(Kind.NODE, row, binding.axis, division, count)
+                yield replace(way, is_computed=True, lengths_type=_INT64)
 
     # Slices
 
-    def _sliced(self) -> Iterator[SplitForm]:
-        """Yield slices with constant bounds, or with tensors, which Slice takes from opset 10 on."""
-        axis, bounds, division, opset = (
-            self._slice_axis(),
-            self._bounds(),
-            self.binding.division,
-            self.target.opset,
-        )
-        if axis is not None and bounds is not None:
-            yield SplitForm(Method.SLICED, None, axis, None, self.outputs, bounds=bounds)
-        elif axis is not None and opset is not None and opset >= 10 and self.outputs <= _MOST_COMPUTED:
-            lengths_rule = self.binding.schema.lengths_rule
-            if lengths_rule is SizeRule.EXPLICIT if division is None else division.count <= _MOST_ADDED:
-                yield SplitForm(Method.SLICED, None, axis, division, self.outputs)
+    def _sliced(self) -> Iterator[Way]:
+        """Yield Slices and Gathers with constant bounds, or with computed ones from opset 10 on."""
+        axis, bounds, opset = self._slice_axis(), self._bounds(), self.target.opset or 0
+        division, rule = self.binding.division, self.binding.schema.lengths_rule
+        if axis is None:
+            return
+        found = Way(Kind.SLICES, None, axis, None, self.outputs, bounds=bounds or ())
+        if bounds is None:
+            known = rule is SizeRule.EXPLICIT if division is None else division.count <= _MOST_ADDED
+            if not known or opset < 10 or self.outputs > _MOST_COMPUTED:
+                return
+            found = replace(found, lengths=division)
+        yield found
+        if opset >= COMPUTED_POSITIONS:
+            yield replace(found, kind=Kind.GATHERS)
 
     def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
@@ -408,7 +464,7 @@ class _Search:
 
     # Another element type
 
-    def _cast(self) -> Iterator[SplitForm]:
+    def _cast(self) -> Iterator[Way]:
         binding, division = self.binding, self.binding.division
         own = binding.data.type
         if own is None or division is None or own.name not in _VALUE_BITS:
@@ -417,16 +473,12 @@ class _Search:
             taken = row.types_of(row.inputs[0])
             if own in taken:
                 continue
-            carriers = [
-                ELEMENT_TYPES[name]
-                for name, bits in _FLOAT_BITS.items()
-                if bits >= _VALUE_BITS[own.name] and ELEMENT_TYPES[name] in taken
+            wide = [
+                ELEMENT_TYPES[name] for name, bits in _FLOAT_BITS.items() if bits >= _VALUE_BITS[own.name]
             ]
-            for carrier in carriers[:1]:
-                for candidate in self._divisions():
-                    yield from self._one_node(
-                        row, candidate, replace(binding.data, type=carrier), Method.CAST
-                    )
+            cast_type = next((one for one in wide if one in taken), None)
+            for candidate in self._divisions() if cast_type is not None else ():
+                yield from self._one_node(row, candidate, replace(binding.data, type=cast_type), Kind.CASTS)
 
     # What prevents it
 
@@ -434,18 +486,14 @@ class _Search:
         taken = row.types_of(row.inputs[0])
         if element_type is None or element_type in taken:
             return True
-        self._object(
-            row,
-            Rule.TYPE_UNSUPPORTED,
-            f"{row.inputs[0].name} has element type {element_type}",
-            f"{row} takes {', '.join(sorted(map(str, taken)))}",
-        )
+        got = f"{row.inputs[0].name} has element type {element_type}"
+        self._object(row, Rule.TYPE_UNSUPPORTED, got, f"{row} takes {', '.join(sorted(map(str, taken)))}")
         return False
 
     def _subject(self, division: Division) -> str:
         row = self.binding.schema
         lengths = division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER, SizeRule.CHUNK)
-        source = row.lengths[0] if lengths else row.count
+        source = row.lengths[0] if lengths and row.lengths else row.count
         return source.name if source is not None and source.name else "number of outputs"
 
     def _object(
@@ -467,6 +515,9 @@ def onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementT
 
 _MOST_COMPUTED: Final = 1 << 12
 """The most parts whose bounds a graph computes: each takes nodes or entries of its own."""
+
+COMPUTED_POSITIONS: Final = 12
+"""The opset from which on a graph computes positions."""
 
 _VALUE_BITS: Final = {
     "bool": 1,
