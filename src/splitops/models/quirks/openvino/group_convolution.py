@@ -7,8 +7,9 @@
                                  +-> Conv --+
 
 Which part a convolution reads is not looked at: parts in another order, or not all of them, are convolved as
-if they were all in order. What is joined with them is read as a convolution, too. Reported in
-docs/reports/group-convolution.md.
+if they were all in order. What is joined with them is read as a convolution, too.
+
+Reported in compare/docs/reports/group-convolution.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
         +-> Slice 1:4 -->
 
 A Slice that ends one position before it starts is empty. Its length of -1 is read as the rest of the axis.
-Reported in docs/reports/grouped-slices.md.
+
+Reported in compare/docs/reports/grouped-slices.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@
                               +-> o -> act ------------------------------------------+
 
 It takes the gates by position. The order i, c, f, o is the only one that it gets right. Splits by lengths are
-not fused. Reported in docs/reports/lstm-cell.md.
+not fused.
+
+Reported in compare/docs/reports/lstm-cell.md.
 """
 
 from __future__ import annotations

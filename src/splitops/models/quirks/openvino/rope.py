@@ -7,7 +7,9 @@
                        +-> first ----------+-> Concat ---> Mul by sin
 
 It reads whole rows of both tables, even if they are not as wide as ``x``, and takes the halves to be equal. A
-Concat on an axis that is counted from the front is not fused. Reported in docs/reports/rope.md.
+Concat on an axis that is counted from the front is not fused.
+
+Reported in compare/docs/reports/rope.md.
 """
 
 from __future__ import annotations

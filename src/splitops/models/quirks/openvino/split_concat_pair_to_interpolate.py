@@ -7,8 +7,9 @@
                                       +-> part 2, part 2 --+
 
 It upsamples the axis of the Split, as the Split sets it, whatever the axis of the Concat is. A negative axis
-does not compile, and neither does one of unknown size. Splits by lengths are not fused. Reported in
-docs/reports/split-concat-interpolate.md.
+does not compile, and neither does one of unknown size. Splits by lengths are not fused.
+
+Reported in compare/docs/reports/split-concat-interpolate.md.
 """
 
 from __future__ import annotations

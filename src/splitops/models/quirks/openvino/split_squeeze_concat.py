@@ -7,8 +7,9 @@
                                       +-> Squeeze --+
 
 It replaces them by ``x -> Transpose -> Reshape``. A Concat on an axis that is counted from the end corrupts
-memory, and the Reshape cannot have two sizes that are unknown. Splits by lengths are not fused. Reported in
-docs/reports/split-squeeze-concat.md.
+memory, and the Reshape cannot have two sizes that are unknown. Splits by lengths are not fused.
+
+Reported in compare/docs/reports/split-squeeze-concat.md.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
     x -> Transpose -> Reduce (axes dropped)        x -> Reduce -> Transpose of the other axes
 
 The second Transpose may be left out if it only moves axes of size 1, as if it did not change the shape. When
-it is left out is not known. A reduction that keeps its axes is right. Reported in docs/reports/transpose-
-reduce.md.
+it is left out is not known. A reduction that keeps its axes is right.
+
+Reported in compare/docs/reports/transpose-reduce.md.
 """
 
 from __future__ import annotations
