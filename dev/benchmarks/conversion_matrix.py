@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 from onnx import ModelProto
 
-from splitops.models.convert import convert
+from splitops.models.convert import convert_with_report
 from splitops.models.formats.openvino import from_bytes
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "convert"))
@@ -94,7 +94,7 @@ def matrix() -> str:
             lines.append("|---" * (len(case.targets) + 1) + "|")
         cells = []
         for target in case.targets:
-            own, found = own_result(convert(case.build(), to=target, report=True)), others(case, target)
+            own, found = own_result(convert_with_report(case.build(), to=target)), others(case, target)
             cells.append("<br>".join([own, " · ".join(found)] if found else [own]))
             names = ("OpenVINO",) if target == "openvino" else ("onnx", "onnxscript")
             for name, result in zip(names, found, strict=False):

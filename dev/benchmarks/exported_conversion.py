@@ -57,7 +57,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, Any]:
 
 def outcome(model: onnx.ModelProto, target: str, inputs: dict[str, Any], expected: dict[str, Any]) -> str:
     """Return ``same``, ``other values`` or ``rejected``."""
-    report = splitops.convert(model, to=target, report=True)
+    report = splitops.convert_with_report(model, to=target)
     if not report.complete:
         return "rejected"
     found = splitops.run(report.model, inputs)
@@ -128,7 +128,7 @@ def examine(path: Path, opsets: Sequence[int]) -> dict[str, Any]:
     found: dict[str, Any] = {"nodes": len(model.graph.node)}
     for opset in opsets:
         begin = time.process_time()
-        report = splitops.convert(model, to=f"onnx:{opset}", report=True)
+        report = splitops.convert_with_report(model, to=f"onnx:{opset}")
         seconds = time.process_time() - begin
         errors = [change.error for change in report.rejections] or [report.problem]
         reasons = sorted({re.sub(r"\d{3,}", "...", error.message)[:160] for error in errors if error})

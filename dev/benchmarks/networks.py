@@ -93,7 +93,7 @@ def convert(source: Path, target: Path, to: str) -> dict[str, Any]:
     import splitops
 
     begin = time.process_time()
-    report = splitops.convert(source, to=to, report=True)
+    report = splitops.convert_with_report(source, to=to)
     seconds = time.process_time() - begin
     if report.complete:
         report.save(target)

@@ -17,7 +17,7 @@ from typing import Final
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, Vocabulary, condition
 from splitops.models.check.targets import load_targets, names
-from splitops.models.graph.model import NodeModel
+from splitops.models.formats.model import CheckedModel
 from splitops.models.infer.walk import Walk
 from splitops.models.sites import Site
 from splitops.spec import SizeRule
@@ -51,7 +51,7 @@ def judged(peer: str) -> Iterator[tuple[CaseResult, VerdictKind]]:
 def split_of(case: str) -> Split:
     """Return the operator and the first split of a case, with the model around it."""
     model = make_model(list_cases()[case].spec)
-    opened = NodeModel.opened(model, weights=False)
+    opened = CheckedModel.read(model, weights=False)
     sites: list[Site] = []
     Walk(opened.nodes, opened.where, sites.append).run()
     return f"{sites[0].schema}", sites[0], Surroundings.of(opened.nodes)

@@ -165,7 +165,7 @@ def _steps(model: Model, path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
         return f"{len(whole)}/{len(values)}"
 
     def fixed(runtime: str) -> str:
-        report = splitops.fix(path, runtime, partial=True, report=True)
+        report = splitops.fix_with_report(path, runtime, partial=True)
         grade = _grade([splitops.run(report.model, feeds)[name] for name in names], expected)
         text = f"{len(report.rewritten)} of {len(report.splits)}"
         text += f", {len(report.unfixable)} unfixable" if report.unfixable else ""

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from splitops import files, sharding
     from splitops.models import load, run, save
     from splitops.models.check import check
-    from splitops.models.convert import convert
-    from splitops.models.fix import fix
+    from splitops.models.convert import convert, convert_with_report
+    from splitops.models.fix import fix, fix_with_report
     from splitops.models.infer import infer
     from splitops.models.sessions import Session, session
-    from splitops.models.simplify import simplify
+    from splitops.models.simplify import simplify, simplify_with_report
 
 __all__ = [
     "ArrayError",
@@ -46,10 +46,12 @@ __all__ = [
     "__version__",
     "check",
     "convert",
+    "convert_with_report",
     "difference",
     "errors",
     "files",
     "fix",
+    "fix_with_report",
     "get_num_threads",
     "history",
     "infer",
@@ -68,20 +70,24 @@ __all__ = [
     "set_num_threads",
     "sharding",
     "simplify",
+    "simplify_with_report",
 ]
 
 # Functions on models are imported on first use, since importing onnx takes longer than all the rest.
 _ON_DEMAND = {
     "check": "splitops.models.check",
     "convert": "splitops.models.convert",
+    "convert_with_report": "splitops.models.convert",
     "infer": "splitops.models.infer",
     "fix": "splitops.models.fix",
+    "fix_with_report": "splitops.models.fix",
     "load": "splitops.models",
     "run": "splitops.models",
     "Session": "splitops.models.sessions",
     "save": "splitops.models",
     "session": "splitops.models.sessions",
     "simplify": "splitops.models.simplify",
+    "simplify_with_report": "splitops.models.simplify",
 }
 
 

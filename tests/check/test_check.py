@@ -18,7 +18,7 @@ from proofs import PROOFS, ir_split, text
 import splitops
 from splitops.errors import Rule
 from splitops.models.check import Finding, Severity, check, to_json, to_sarif
-from splitops.models.fix import fix
+from splitops.models.fix import fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 
@@ -270,7 +270,7 @@ def test_a_sequence_is_read_where_its_operator_takes_one() -> None:
 )
 def test_tensors_and_sequences_are_read_where_operators_take_them(reader: str, words: str) -> None:
     body = f"(float[6] x, int64 i) => (float[A] y) {{ p, q = Split<num_outputs = 2>(x) {reader} }}"
-    for found in (check(text(body)()), fix(text(body)(), "onnxruntime", partial=True, report=True)):
+    for found in (check(text(body)()), fix_with_report(text(body)(), "onnxruntime", partial=True)):
         assert words in str(found)
 
 

@@ -15,7 +15,7 @@ from splitops.models.check import LIMITS, Limit, Outcome, Severity, Target, chec
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely
 from splitops.models.check.targets import load_targets
-from splitops.models.fix import fix
+from splitops.models.fix import fix_with_report
 from splitops.spec import SizeRule
 from splitops_compare.cases import list_cases
 from splitops_compare.cases.models import make_inputs, make_model
@@ -150,7 +150,7 @@ def test_failures_without_a_limit_are_counted(runtime: str) -> None:
 )
 def test_the_form_of_a_recorded_limit_has_the_same_bits(limit: Limit) -> None:
     record = list_cases()[str(limit.case)].spec
-    report = fix(make_model(record), limit.runtime, report=True, partial=True)
+    report = fix_with_report(make_model(record), limit.runtime, partial=True)
     assert limit.code in {reason.code for split in report.rewritten for reason in split.reasons}
     assert limit.code not in {finding.code for finding in check(report.model, limit.runtime)}
     before, after = (splitops.run(model, make_inputs(record)) for model in (make_model(record), report.model))

@@ -18,7 +18,7 @@ import pytest
 
 import splitops
 from splitops.models.check import check
-from splitops.models.fix import fix
+from splitops.models.fix import fix_with_report
 
 FOUR = "(float[A, B] a, float[C, D] b, float[E, F] c, float[G, H] d)"
 TWO = "(float[A, B] a, float[C, D] b)"
@@ -166,7 +166,7 @@ def test_a_thread_is_found_and_fixed(name: str, tmp_path: Path) -> None:
     model, target = model_of(thread), target_of(thread, tmp_path)
     found = [finding.code for finding in check(model, target) if finding.runtime]
     assert set(thread.codes) <= set(found)
-    report = fix(model, target, report=True, partial=True)
+    report = fix_with_report(model, target, partial=True)
     assert bits(report.model, thread) == bits(model, thread)
     left = {finding.code for finding in check(report.model, target) if finding.runtime}
     assert left == (set() if thread.forms else set(thread.codes))

@@ -19,7 +19,7 @@ from splitops.cli import cli
 from splitops.models.check import Target, check
 from splitops.models.check.conditions import WORDS
 from splitops.models.check.targets import names
-from splitops.models.fix import FixStatus, fix
+from splitops.models.fix import FixStatus, fix, fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 NPU = Path(__file__).with_name("npu.toml")
@@ -83,7 +83,7 @@ def test_a_file_alone_says_what_a_device_accepts(name: str) -> None:
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(3), "l"))
     found = check(model, NPU)
     assert [(one.code, str(one.severity), one.runtime) for one in found] == [(code, "error", "npu")]
-    report = fix(model, NPU, report=True)
+    report = fix_with_report(model, NPU)
     assert report.runtimes == ("npu",)
     assert code in {reason.code for split in report.rewritten for reason in split.reasons}
     assert len([split for split in report.splits if split.status is FixStatus.REWRITTEN]) == 1
@@ -169,7 +169,7 @@ def test_a_release_has_the_limits_that_it_has() -> None:
         "onnxruntime==1.40": 0,
     }.items():
         assert len(check(empty, named)) == expected, named
-    assert fix(empty, "onnxruntime==1.28", report=True).runtimes == ("onnxruntime==1.28",)
+    assert fix_with_report(empty, "onnxruntime==1.28").runtimes == ("onnxruntime==1.28",)
     found = check(empty, ["onnxruntime==1.28", Target.load("openvino"), NPU])
     assert sorted({one.code for one in found}) == [
         "npu.even-only",

@@ -176,7 +176,7 @@ def test_what_is_known_of_a_body_is_what_it_is_fed() -> None:
     body = splitops.convert(loop_model(), to=17).graph.node[-1].attribute[0].g
     (split,) = (node for node in body.node if node.op_type == "Split")
     assert len(split.input) == 1
-    report = splitops.convert(loop_model(), to=17, report=True)
+    report = splitops.convert_with_report(loop_model(), to=17)
     assert [(str(change.where.graph), str(change.status)) for change in report.changes] == [
         ("loop/body", "converted")
     ]
@@ -247,7 +247,7 @@ _LOST = [
     ],
 )
 def test_what_does_not_fit_is_one_error(model: ir.OpenVINOModel, what: str, tmp_path: Path) -> None:
-    report = splitops.convert(model, to=22, report=True)
+    report = splitops.convert_with_report(model, to=22)
     wrong = [change.where.node for change in report.changes if change.error is not None]
     assert wrong in (["loop"], ["ti"], ["gate"])
     with pytest.raises(splitops.ModelError, match=what):

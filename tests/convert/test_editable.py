@@ -11,7 +11,7 @@ from onnx import ModelProto, TypeProto, helper
 
 import splitops
 from splitops.errors import ModelError
-from splitops.models.convert import convert
+from splitops.models.convert import convert_with_report
 
 SEQUENCE_OF_MAPS = helper.make_sequence_type_proto(
     helper.make_map_type_proto(7, helper.make_tensor_type_proto(1, None))
@@ -56,15 +56,17 @@ def test_types_that_onnx_ir_does_not_know_are_carried(kind: TypeProto, stated: b
         assert found["maps"] == kind
 
 
-def test_what_onnx_ir_cannot_read_is_one_clear_error() -> None:
+def test_attributes_that_onnx_ir_cannot_read_are_kept() -> None:
     model = classifier(SEQUENCE_OF_MAPS)
     sparse = onnx.SparseTensorProto(dims=[2])
     model.graph.node.add(op_type="Constant", output=["s"]).attribute.add(
         name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
     )
-    for use in (splitops.simplify, lambda m: convert(m, to="onnx:11", report=True)):
-        with pytest.raises(ModelError, match="onnx-ir cannot read the model"):
-            use(model)
+    for made in (splitops.simplify(model, ["split-concat"]), splitops.fix(model, ())):
+        (kept,) = (node for node in made.graph.node if list(node.output) == ["s"])
+        assert kept.attribute[0].sparse_tensor == sparse
+    (change,) = convert_with_report(model, to="onnx:11").rejections
+    assert "Constant-13 cannot be moved to opset 11: onnx-ir does not read sparse_value" in str(change)
 
 
 HIDING = {

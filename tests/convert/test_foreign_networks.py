@@ -96,7 +96,7 @@ def _steps(network: _Network) -> Iterator[tuple[str, Any]]:
     for way in ways:
         converted = model
         for target in way:
-            report = splitops.convert(converted, to=target, report=True)
+            report = splitops.convert_with_report(converted, to=target)
             if not report.complete:
                 yield target, report.problem
                 break

@@ -22,11 +22,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import NOWHERE, SplitError
-from splitops.models.convert import Conversion, Form, convert
+from splitops.models.convert import Conversion, Form, convert, convert_with_report
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.openvino import Builder, OpenVINOModel
-from splitops.models.graph.onnx_model import as_graph
 from splitops.models.quirks import find_conflicting_splits
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplify_with_report
 from splitops.spec import SCHEMAS, Given, SizeRule, schema
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "simplify"))
@@ -239,8 +239,8 @@ def _assert_same_in_onnxruntime(
     if not any(equal(list(found.values()), values) for values in right):
         # Below opset 13, lengths that only a run knows cannot be written: what stood in danger may stay so.
         assert isinstance(before, ModelProto)
-        assert find_conflicting_splits(as_graph(after, NOWHERE)) <= find_conflicting_splits(
-            as_graph(before, NOWHERE)
+        assert find_conflicting_splits(deserialize_model(after, NOWHERE)) <= find_conflicting_splits(
+            deserialize_model(before, NOWHERE)
         ), f"onnxruntime on {feeds['x'].shape}"
         assert after.opset_import[0].version < 13
 
@@ -254,7 +254,7 @@ def _takes_more(report: Conversion) -> bool:
 @given(st.one_of(onnx_cases(), ir_cases()), st.sampled_from(TARGETS), st.sampled_from(Form))
 def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -> None:
     assume(isinstance(case.model, ModelProto) or target != "openvino")
-    report = convert(case.model, to=target, form=form, report=True)
+    report = convert_with_report(case.model, to=target, form=form)
     note(str(report))
     event("complete" if report.complete else "rejected")
     if not report.complete:
@@ -269,7 +269,7 @@ def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -
 @settings(max_examples=40)
 @given(onnx_cases(), st.sampled_from(["lengths", "count"]))
 def test_another_form_gives_the_same(case: Case, form: str) -> None:
-    report = convert(case.model, only_split=True, form=form, report=True)
+    report = convert_with_report(case.model, only_split=True, form=form)
     note(str(report))
     assert_same(case, report.model)
     assert convert(report.model, only_split=True, form=form) == report.model
@@ -278,10 +278,10 @@ def test_another_form_gives_the_same(case: Case, form: str) -> None:
 @settings(max_examples=80)
 @given(st.one_of(onnx_cases(), ir_cases()))
 def test_a_simplified_model_gives_the_same(case: Case) -> None:
-    report = simplify(case.model, report=True)
+    report = simplify_with_report(case.model)
     note(str(report))
     assert_same(case, report.model)  # type: ignore[arg-type]
-    assert not simplify(report.model, report=True).changes
+    assert not simplify_with_report(report.model).changes
 
 
 def test_every_row_is_generated() -> None:

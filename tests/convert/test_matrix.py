@@ -11,7 +11,7 @@ from conversion_results import BEGIN, DOCUMENT, END, equal, outputs, own_result
 from onnx import ModelProto
 
 from splitops.errors import SplitError
-from splitops.models.convert import Status, convert
+from splitops.models.convert import Status, convert_with_report
 
 
 def _documented() -> dict[tuple[str, str, str], str]:
@@ -43,7 +43,7 @@ def test_the_document_states_every_cell() -> None:
 def test_cell(case: Case, target: str) -> None:
     if target == "openvino" and "of any size" in case.form:
         pytest.importorskip("openvino")  # whose layers compute the lengths
-    report = convert(case.build(), to=target, report=True)
+    report = convert_with_report(case.build(), to=target)
     assert own_result(report) == _DOCUMENTED[case.source, case.form, target]
     if not report.complete:
         assert any(change.rule for change in report.rejections)
@@ -63,7 +63,7 @@ def test_cell(case: Case, target: str) -> None:
 def test_cells_that_are_kept_are_not_touched() -> None:
     case = next(case for case, _ in CELLS if case.label == "Split-13: lengths")
     model = case.build()
-    report = convert(model, to="onnx:13", report=True)
+    report = convert_with_report(model, to="onnx:13")
     assert [change.status for change in report.changes] == [Status.KEPT]
     assert report.model == model
 

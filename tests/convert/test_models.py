@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
 from splitops.errors import LengthsError, ModelError, OperatorError, Rule
-from splitops.models.convert import Conversion, Status, convert, parse_target
+from splitops.models.convert import Conversion, Status, convert, convert_with_report, parse_target
 from splitops.models.engines import is_installed
 
 X = np.arange(30, dtype=np.float32).reshape(5, 6)
@@ -53,7 +53,7 @@ def test_subgraphs_with_constants_of_the_graph_around_them(target: str, conditio
     if target == "openvino":
         pytest.importorskip("openvino")  # whose converter takes If
     model = parsed(BRANCHES)
-    report = convert(model, to=target, report=True)
+    report = convert_with_report(model, to=target)
     graphs = [change.where.graph for change in report.changes if "Split" in change.before]
     assert graphs == ["If -> o.then_branch", "If -> o.else_branch"]
     assert_same(model, report, {"x": X, "c": np.array(condition)})
@@ -71,18 +71,18 @@ FUNCTION = """
 
 def test_a_function_keeps_the_attributes_of_its_caller() -> None:
     model = parsed(FUNCTION)
-    up = convert(model, to="onnx:18", report=True)
+    up = convert_with_report(model, to="onnx:18")
     *_, node = up.model.functions[0].node
     stated = {attribute.name: attribute for attribute in node.attribute}
     assert stated["axis"].ref_attr_name == "axis"
     assert "num_outputs" not in stated, "onnxruntime would reject an axis of size 0"
     assert [entry.version for entry in up.model.functions[0].opset_import] == [18]
     assert_same(model, up, {"x": X})
-    assert_same(model, convert(model, to="onnx:11", report=True), {"x": X})
-    assert_same(model, convert(model, to="openvino", report=True), {"x": X})
+    assert_same(model, convert_with_report(model, to="onnx:11"), {"x": X})
+    assert_same(model, convert_with_report(model, to="openvino"), {"x": X})
     # Which axis it is, and so whether two parts divide it, only the callers know.
     counted = parsed(FUNCTION.replace("13", "18").replace("Split<", "Split<num_outputs = 2, "))
-    assert [change.rule for change in convert(counted, to="onnx:11", report=True).rejections] == [
+    assert [change.rule for change in convert_with_report(counted, to="onnx:11").rejections] == [
         Rule.PARTS_DIVISIBLE
     ]
 
@@ -94,7 +94,7 @@ def test_lengths_that_a_caller_states_become_an_input() -> None:
         .replace("Split<axis: int = @axis>", "Split<axis: int = @axis, split: ints = @split>")
     )
     model = parsed(text.replace("halve<axis = 1>(x)", "halve<axis = 1, split = [1, 5]>(x)"))
-    report = convert(model, to="onnx:18", report=True)
+    report = convert_with_report(model, to="onnx:18")
     assert report.changes[0].status is Status.CONVERTED
     assert_same(model, report, {"x": X})
 
@@ -107,7 +107,7 @@ def test_shared_constants_stay_for_their_other_users() -> None:
             p, q = Split<axis = 1>(x, lengths)
             l = Identity(lengths)
         }""")
-    report = convert(model, to="onnx:11", report=True)
+    report = convert_with_report(model, to="onnx:11")
     assert [tensor.name for tensor in report.model.graph.initializer] == ["lengths"]
     assert_same(model, report, {"x": X})
 
@@ -126,7 +126,7 @@ def test_every_form_of_a_constant_is_read(constant: str) -> None:
             l = {constant}
             p, q = Split<axis = 1>(x, l)
         }}""")
-    report = convert(model, to="onnx:2", report=True)
+    report = convert_with_report(model, to="onnx:2")
     assert [node.op_type for node in report.model.graph.node] == ["Split"]
     assert_same(model, report, {"x": X})
 
@@ -140,7 +140,7 @@ def test_a_chunk_as_value_int_becomes_lengths() -> None:
             parts = SplitToSequence<axis = 1>(x, chunk)
             last = SequenceAt(parts, at)
         }""")
-    report = convert(model, to="openvino", report=True)
+    report = convert_with_report(model, to="openvino")
     assert report.changes[0].after == "openvino VariadicSplit-1(axis=1, split_lengths=[4, 2])"
     assert_same(model, report, {"x": X})
 
@@ -167,7 +167,7 @@ def _replaceable() -> ModelProto:
 
 def test_lengths_that_the_caller_can_replace_are_never_folded() -> None:
     model = _replaceable()
-    down = convert(model, to="onnx:11", report=True)
+    down = convert_with_report(model, to="onnx:11")
     for lengths in ([2, 4], [5, 1]):
         assert_same(model, down, {"x": X, "lengths": np.array(lengths)})
     for target in ("onnx:9", "openvino"):
@@ -183,7 +183,7 @@ def test_absent_inputs_and_outputs_with_empty_names() -> None:
     node.input.append("")
     node.output[1] = ""
     for target in ("onnx:1", "onnx:11", "onnx:18", "openvino"):
-        report = convert(model, to=target, report=True)
+        report = convert_with_report(model, to=target)
         assert_same(model, report, {"x": X})
         if target == "onnx:11":
             assert list(report.model.graph.node[0].input) == ["x"]
@@ -218,12 +218,12 @@ def test_what_nobody_can_convert_is_named_and_every_split_reported() -> None:
             b = BitwiseNot(n)
             m = Cast<to = 1>(b)
         }""")
-    report = convert(model, to="onnx:11", report=True)
+    report = convert_with_report(model, to="onnx:11")
     assert [change.status for change in report.changes] == [Status.CONVERTED, Status.REJECTED]
     assert report.changes[1].where.node == "BitwiseNot -> b"
     with pytest.raises(ModelError, match="opset 11 has no BitwiseNot"):
         _ = report.model
-    only = convert(model, only_split=True, form="lengths", report=True)
+    only = convert_with_report(model, only_split=True, form="lengths")
     assert "split=[3, 3]" in str(only.changes[0].after)
     assert_same(model, only, {"x": X})
 
@@ -239,10 +239,10 @@ def test_other_operators_move_with_the_splits() -> None:
             t = Relu(r)
         }""")
     for opset in (13, 18, RECENT_OPSET):
-        report = convert(model, to=f"onnx:{opset}", report=True)
+        report = convert_with_report(model, to=f"onnx:{opset}")
         onnx.checker.check_model(report.model, full_check=True)
         assert_same(model, report, {"x": X})
-        back = convert(report.model, to="onnx:11", report=True)
+        back = convert_with_report(report.model, to="onnx:11")
         assert_same(model, back, {"x": X})
 
 
@@ -266,7 +266,7 @@ def test_every_kind_of_model_is_taken_and_none_changed(kind: str, tmp_path: Path
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     given = {"path": path, "proto": model, "ir": onnx_ir.from_proto(model)}[kind]
-    report = convert(given, to="onnx:18", report=True)
+    report = convert_with_report(given, to="onnx:18")
     assert isinstance(report.model, ModelProto)
     assert model.SerializeToString(deterministic=True) == before
     assert report.changes[0].where.model == (str(path) if kind == "path" else None)
@@ -290,14 +290,14 @@ def test_external_data_comes_along(tmp_path: Path) -> None:
     )
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, size_threshold=0)
-    convert(path, to="onnx:13", report=True).save(tmp_path / "out.onnx")
+    convert_with_report(path, to="onnx:13").save(tmp_path / "out.onnx")
     assert equal(outputs(tmp_path / "out.onnx", {"x": X}), outputs(path, {"x": X}))
 
 
 @pytest.mark.parametrize("target", ["onnx:", "onnx:x", "tensorrt", "onnx:-3", ""])
 def test_unknown_targets(target: str) -> None:
     with pytest.raises(ModelError, match="neither"):
-        convert(parsed(BRANCHES), to=target, report=True)
+        convert_with_report(parsed(BRANCHES), to=target)
 
 
 def test_a_target_or_only_the_splits() -> None:
@@ -311,7 +311,7 @@ def test_a_target_or_only_the_splits() -> None:
 def test_a_conversion_in_one_line() -> None:
     model = parsed(BRANCHES)
     assert (
-        repr(convert(model, to="onnx:18", report=True)) == "Conversion(target='onnx:18', 2 changes, complete)"
+        repr(convert_with_report(model, to="onnx:18")) == "Conversion(target='onnx:18', 2 changes, complete)"
     )
 
 
@@ -336,7 +336,7 @@ def test_a_conversion_in_one_line() -> None:
 def test_sequences_that_are_no_splits(body: str, words: str) -> None:
     constants = "i = Constant<value_int = 0>() j = Constant<value_int = 3>() s = "
     model = parsed(f'<ir_version: 8, opset_import: ["": 13]> g {body.replace("s = ", constants, 1)}')
-    report = convert(model, to="onnx:10", report=True)
+    report = convert_with_report(model, to="onnx:10")
     assert words in str(report.rejections[0].error)
     assert repr(report).endswith(f"{len(report.rejections)} rejected)")
 
@@ -348,7 +348,7 @@ def test_what_reads_a_sequence_of_known_parts() -> None:
             s = SplitToSequence<axis = 1>(x)
             n = SequenceLength(s)
             w = ConcatFromSequence<axis = 0, new_axis = 1>(s) }""")
-    report = convert(model, to="onnx:10", report=True)
+    report = convert_with_report(model, to="onnx:10")
     assert report.complete
     assert_same(model, report, {"x": X})
 
@@ -356,7 +356,7 @@ def test_what_reads_a_sequence_of_known_parts() -> None:
 @pytest.mark.parametrize("target", ["onnx:0", "onnx:999", "openvino:opset0"])
 def test_opsets_that_do_not_exist(target: str) -> None:
     with pytest.raises(OperatorError) as caught:
-        convert(parsed(BRANCHES), to=target, report=True)
+        convert_with_report(parsed(BRANCHES), to=target)
     assert caught.value.rule is Rule.OPERATOR_VERSION
 
 
@@ -374,7 +374,7 @@ def test_too_many_parts_of_a_sequence_are_counted_to_their_end(size: int, count:
     body = "{ s = SplitToSequence(x) e = SequenceEmpty() c = Identity(s) d = SequenceErase(c, i) }"
     text = f"g (float[{size}] x, int64 i) => (seq(float[k]) d) {body}"
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
-    [change] = [change for change in convert(model, "openvino", report=True).changes if change.is_split]
+    [change] = [change for change in convert_with_report(model, "openvino").changes if change.is_split]
     assert f"the sequence has {count} parts, but a Split gives 1 to 4096" in str(change.error)
 
 
@@ -385,7 +385,7 @@ def test_an_invalid_split_is_rejected_with_its_own_rule() -> None:
             l = Constant<value_ints = [2, 3]>()
             p, q = Split<axis = 1>(x, l)
         }""")
-    (change,) = convert(model, to="onnx:11", report=True).rejections
+    (change,) = convert_with_report(model, to="onnx:11").rejections
     assert change.rule is Rule.LENGTHS_SUM
 
 
@@ -402,7 +402,7 @@ def test_a_huge_number_of_parts_takes_no_memory(count: int, size: int | str, tar
     model = parsed(f"""
         <ir_version: 8, opset_import: ["": 18]>
         g (float[{size}] x) => (float[a] p, float[b] q) {{ p, q = Split<num_outputs = {count}>(x) }}""")
-    report = convert(model, to=target, report=True)
+    report = convert_with_report(model, to=target)
     if not report.complete:
         assert [change.rule for change in report.rejections] == [Rule.PARTS_DIVISIBLE]
         return
@@ -414,7 +414,7 @@ def test_the_long_name_of_the_domain() -> None:
         <ir_version: 8, opset_import: ["ai.onnx": 18]>
         g (float[7] x) => (float[a] p, float[b] q) { p, q = Split<num_outputs = 2>(x) }""")
     model.graph.node[0].domain = "ai.onnx"
-    report = convert(model, to="onnx:11", report=True)
+    report = convert_with_report(model, to="onnx:11")
     onnx.checker.check_model(report.model)
     assert_same(model, report, {"x": np.arange(7, dtype=np.float32)})
 
@@ -453,7 +453,7 @@ def test_a_computed_position_of_parts_of_several_sizes_is_rejected(target: str, 
             parts = SplitToSequence<axis = 1>(x, four)
             p = SequenceAt(parts, i)
         }""")
-    (change,) = convert(model, to=target, report=True).rejections[:1]
+    (change,) = convert_with_report(model, to=target).rejections[:1]
     assert change.rule is rule
     assert "position" in str(change.error)
 
@@ -496,9 +496,9 @@ def test_casts_around_a_split_lose_nothing(dtype: str) -> None:
         opset_imports=[helper.make_opsetid("", 11)],
         ir_version=8,
     )
-    report = convert(model, to="onnx:6", report=True)
+    report = convert_with_report(model, to="onnx:6")
     assert report.changes[0].status is Status.KEPT
-    report = convert(model, to="onnx:1", report=True)
+    report = convert_with_report(model, to="onnx:1")
     assert "on float" in str(report.changes[0].after)
     extremes = [0, 1] if dtype == "bool" else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1]
     feeds = {"x": np.array(extremes * 2, dtype)}
@@ -512,7 +512,7 @@ def test_a_part_that_several_outputs_name_is_each_of_them() -> None:
     model.graph.output.append(model.graph.output[1])
     model.graph.output[2].name = "c"
     model.graph.node.append(helper.make_node("Identity", ["a"], ["c"]))
-    report = convert(model, to="openvino:opset1", report=True)
+    report = convert_with_report(model, to="openvino:opset1")
     assert_same(model, report, {"x": X})
     assert list(splitops.models.run(report.model, {"x": X})) == ["b", "a", "c"]
 
@@ -569,7 +569,7 @@ def test_functions_that_call_twice_as_often_at_each_level_are_not_inlined(
 
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", never_returns)
     monkeypatch.setattr("onnx.inliner.inline_local_functions", never_returns)
-    assert len(convert(model, "onnx:13", report=True).changes) == 1
+    assert len(convert_with_report(model, "onnx:13").changes) == 1
     with pytest.raises(ModelError, match="nodes once its functions are inlined, more than 65724"):
         convert(model, "openvino")
 

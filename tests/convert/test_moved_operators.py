@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 import splitops
 from splitops.errors import ModelError, Where
-from splitops.models.convert import Status, convert
+from splitops.models.convert import Status, convert, convert_with_report
 from splitops.models.convert.onnx_to_onnx import check_converted
 
 
@@ -72,14 +72,14 @@ def test_allowzero_stays_where_a_zero_means_zero(shape: str) -> None:
             y = Reshape<allowzero = 1>(x, shape) }}""",
         18,
     )
-    report = convert(model, to="onnx:13", report=True)
+    report = convert_with_report(model, to="onnx:13")
     assert [change.status for change in report.changes] == [Status.REWRITTEN]
     assert report.changes[0].where.node == "Reshape -> y"
     feeds = {"x": np.zeros((0, 6), np.float32)}
     for converted in (model, report.model):
         found = splitops.run(converted, feeds, engine="reference")["y"]
         assert found.shape == tuple(map(int, shape.strip("{}").split(", ")))
-    [change] = convert(model, to="onnx:9", report=True).changes
+    [change] = convert_with_report(model, to="onnx:9").changes
     assert change.status is Status.REJECTED
 
 
@@ -159,7 +159,7 @@ def test_a_rejection_inside_a_body_names_the_node_that_has_it() -> None:
     del model.graph.input[1].type.tensor_type.shape.dim[:]
     model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
-    report = convert(model, to="onnx:11", report=True)  # Cast-9 has no bfloat16
+    report = convert_with_report(model, to="onnx:11")  # Cast-9 has no bfloat16
     assert [change.where.node for change in report.rejections] == ["CastLike -> y"]
     with pytest.raises(ModelError, match=r"CastLike-15 cannot be moved .* of the body .*Cast"):
         _ = report.model
@@ -234,8 +234,8 @@ def test_attributes_become_constants_where_a_later_version_takes_inputs() -> Non
 def test_operators_of_optionals_move_where_they_take_the_type(
     kind: str, operator: str, gives: str, old: int, new: int
 ) -> None:
-    report = convert(
-        parsed(f"g ({kind} x) => ({gives} y) {{ y = {operator}(x) }}", old), f"onnx:{new}", report=True
+    report = convert_with_report(
+        parsed(f"g ({kind} x) => ({gives} y) {{ y = {operator}(x) }}", old), f"onnx:{new}"
     )
     assert report.complete == (kind != "float[2,3]")  # which it takes since opset 18
 
@@ -287,7 +287,7 @@ def test_nodes_that_cannot_be_moved_say_why(text: str, old: int, new: int, words
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {old}, "own": 1]> g {text}')
     if text.startswith("(float x)"):
         model.graph.input[0].type.tensor_type.ClearField("shape")
-    (change,) = convert(model, to=f"onnx:{new}", report=True).rejections
+    (change,) = convert_with_report(model, to=f"onnx:{new}").rejections
     assert words in str(change.error)
 
 
@@ -325,7 +325,7 @@ def test_onnx_is_asked_once_for_each_kind_of_node(monkeypatch: pytest.MonkeyPatc
     nodes = "".join(f"r{i} = ReduceMean<axes = [1]>(x) t{i} = Relu(r{i})" for i in range(9))
     model = parsed(f"g (float[2,6] x) => (float[2,1] t8) {{ {nodes} }}", 13)
     monkeypatch.setattr(onnx.version_converter, "convert_version", counted)
-    assert convert(model, to="onnx:18", report=True).complete
+    assert convert_with_report(model, to="onnx:18").complete
     assert len(asked) == 1
 
 
@@ -380,7 +380,7 @@ def test_what_ends_onnx_s_checker_does_not_end_the_process(text: str, tmp_path: 
     onnx.save(parsed(text, 18), tmp_path / "model.onnx")
     script = (
         "import resource, sys, splitops; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
-        "report = splitops.convert(sys.argv[1], 'onnx:19', report=True)\n"
+        "report = splitops.convert_with_report(sys.argv[1], 'onnx:19')\n"
         "print(report.rejections or report.model.opset_import[0].version)"
     )
     done = subprocess.run(

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import ModelError
-from splitops.models.convert import convert
+from splitops.models.convert import convert, convert_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.movers import BY_OPERATOR, MOVERS
 from splitops.spec import element_type_of
@@ -62,13 +62,13 @@ def test_slices_go_to_openvino_and_back(opset: int, bounds: dict[str, list[int]]
     model = _sliced_parts(opset, bounds, dtype)
     feeds = {"x": np.arange(36, dtype=np.float32).reshape(6, 6)}
     expected = list(splitops.run(model, feeds, engine="reference").values())
-    there = convert(model, to="openvino", report=True)
+    there = convert_with_report(model, to="openvino")
     assert isinstance(there.model, OpenVINOModel), str(there)
     (layer,) = there.model.graph.layers_of_type("Slice")
     assert layer.version == "opset8"
     assert layer.name == "slice"
     assert equal(list(splitops.run(there.model, feeds, engine="reference").values()), expected)
-    back = convert(there.model, to="onnx:13", report=True)
+    back = convert_with_report(there.model, to="onnx:13")
     onnx.checker.check_model(back.model, full_check=True)
     assert equal(list(splitops.run(back.model, feeds, engine="reference").values()), expected)
 
@@ -80,7 +80,7 @@ def test_a_slice_by_computed_bounds_states_its_steps() -> None:
             y = Slice(a, start, end)
         }""")
     feeds = {"x": np.arange(8, dtype=np.float32), "start": np.array([1]), "end": np.array([3])}
-    there = convert(model, to="openvino", report=True)
+    there = convert_with_report(model, to="openvino")
     (layer,) = there.model.graph.layers_of_type("Slice")
     assert len(layer.inputs) == 4
     assert equal(
@@ -122,7 +122,7 @@ def test_what_no_layer_states_is_left_to_openvinos_converter(
 
     monkeypatch.setattr(onnx_to_openvino, "is_installed", lambda name: False)
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
-    report = convert(model, to="openvino", report=True)
+    report = convert_with_report(model, to="openvino")
     with pytest.raises(ModelError, match=f"needed for {operator}"):
         _ = report.model
 

@@ -74,7 +74,7 @@ def there(folder: Path, layers: dict[int, Any]) -> dict[int, Any]:
     found: dict[int, Any] = {}
     jobs = []
     for index, case in enumerate(CASES):
-        report = splitops.convert(folder / f"{index}.xml", to="onnx:20", report=True)
+        report = splitops.convert_with_report(folder / f"{index}.xml", to="onnx:20")
         if report.complete:
             path = folder / f"{index}.onnx"
             report.save(path)
@@ -162,7 +162,7 @@ def test_a_row_for_both_directions_needs_no_openvino(
             continue
         if case.only == "of integers" and row.whole:
             continue  # ONNX has no such operator of integers
-        report = splitops.convert(folder / f"{index}.onnx", to="openvino", report=True)
+        report = splitops.convert_with_report(folder / f"{index}.onnx", to="openvino")
         if not report.complete:
             missing.append(f"{case.label}: {report.problem}")
             continue

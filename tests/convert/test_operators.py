@@ -16,7 +16,7 @@ from onnx import ModelProto
 
 import splitops.models
 from splitops.errors import ModelError, SplitError
-from splitops.models.convert import convert
+from splitops.models.convert import convert, convert_with_report
 
 
 def _close(own: Any, wanted: Any) -> bool:
@@ -64,14 +64,14 @@ def test_operators_keep_their_values() -> None:
         if not _gives(case.model, feeds, wanted):
             continue
         for opset in (6, 9, 12, 17):
-            down = convert(case.model, to=f"onnx:{opset}", report=True)
+            down = convert_with_report(case.model, to=f"onnx:{opset}")
             if not down.complete:
                 rejected += 1
                 assert isinstance(down.problem, SplitError)
                 continue
             if _gives(down.model, feeds, wanted) is False:
                 wrong.append((case.name, opset))
-            up = convert(down.model, to="onnx:21", report=True)
+            up = convert_with_report(down.model, to="onnx:21")
             if up.complete and _gives(up.model, feeds, wanted) is False:
                 wrong.append((case.name, opset, 21))
             same += 1
@@ -86,7 +86,7 @@ def test_an_inner_axis_moves_below_opset_13(operator: str) -> None:
         <ir_version: 8, opset_import: ["": 13]>
         g (float[2,3,4] x) => (float[2,3,4] y) {{ y = {operator}<axis = -2>(x) }}""")
     data = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
-    report = convert(model, to="onnx:9", report=True)
+    report = convert_with_report(model, to="onnx:9")
     assert [node.op_type for node in report.model.graph.node] == ["Transpose", operator, "Transpose"]
     (wanted,) = splitops.models.run(model, {"x": data}).values()
     (own,) = splitops.models.run(report.model, {"x": data}).values()
@@ -98,7 +98,7 @@ def test_bounds_of_a_shape_become_a_slice() -> None:
         <ir_version: 8, opset_import: ["": 15]>
         g (float[2,3,4] x) => (int64[2] y) { y = Shape<start = -2>(x) }""")
     for opset in (6, 10, 13):
-        report = convert(model, to=f"onnx:{opset}", report=True)
+        report = convert_with_report(model, to=f"onnx:{opset}")
         (own,) = splitops.models.run(report.model, {"x": np.zeros((2, 3, 4), np.float32)}).values()
         assert own.tolist() == [3, 4]
 
@@ -110,7 +110,7 @@ def test_the_words_of_grid_sample_change_at_opset_20(old: int, new: int) -> None
         <ir_version: 8, opset_import: ["": {old}]>
         g (float[1,1,2,2] x, float[1,3,3,2] grid) => (float[1,1,3,3] y) {{
             y = GridSample<mode = "{words[old]}">(x, grid) }}""")
-    report = convert(model, to=f"onnx:{new}", report=True)
+    report = convert_with_report(model, to=f"onnx:{new}")
     if report.complete:
         assert onnx.helper.get_node_attr_value(report.model.graph.node[0], "mode").decode() == words[new]
     else:
@@ -142,4 +142,4 @@ def test_without_openvino_other_operators_are_named(monkeypatch: pytest.MonkeyPa
     plain = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[6] x) => (float[3] p, float[3] q) { p, q = Split(x) }""")
-    assert convert(plain, to="openvino", report=True).complete
+    assert convert_with_report(plain, to="openvino").complete

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
-from splitops.models.convert import convert
+from splitops.models.convert import convert_with_report
 from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import Division, part_sizes
 
@@ -84,13 +84,13 @@ def test_there_and_back_between_opsets(case: tuple[ModelProto, dict[str, Any]], 
     model, feeds = case
     opset = min(opset, onnx.defs.onnx_opset_version())
     expected = _outputs(model, feeds)
-    there = convert(model, to=f"onnx:{opset}", report=True)
+    there = convert_with_report(model, to=f"onnx:{opset}")
     note(str(there))
     if not there.complete:
         assert there.rejections
         return
     assert equal(_outputs(there.model, feeds), expected)
-    back = convert(there.model, to=f"onnx:{model.opset_import[0].version}", report=True)
+    back = convert_with_report(there.model, to=f"onnx:{model.opset_import[0].version}")
     note(str(back))
     if back.complete:
         assert equal(_outputs(back.model, feeds), expected)
@@ -100,14 +100,14 @@ def test_there_and_back_between_opsets(case: tuple[ModelProto, dict[str, Any]], 
 def test_through_openvino(case: tuple[ModelProto, dict[str, Any]], opset: int) -> None:
     model, feeds = case
     expected = _outputs(model, feeds)
-    there = convert(model, to="openvino", report=True)
+    there = convert_with_report(model, to="openvino")
     assert there.complete, str(there)
     note(str(there))
     if "computed" not in str(
         there
     ):  # arithmetic of sizes runs in the openvino package, tested with the cells
         assert equal(_outputs(there.model, feeds), expected)
-    back = convert(there.model, to=f"onnx:{opset}", report=True)
+    back = convert_with_report(there.model, to=f"onnx:{opset}")
     note(str(back))
     if opset >= 13:
         assert back.complete
@@ -118,10 +118,10 @@ def test_through_openvino(case: tuple[ModelProto, dict[str, Any]], opset: int) -
 @given(split_models(), st.sampled_from(["lengths", "count"]))
 def test_another_form_at_the_same_opset(case: tuple[ModelProto, dict[str, Any]], form: str) -> None:
     model, feeds = case
-    report = convert(model, only_split=True, form=form, report=True)
+    report = convert_with_report(model, only_split=True, form=form)
     assert report.model.opset_import == model.opset_import
     assert equal(_outputs(report.model, feeds), _outputs(model, feeds))
-    again = convert(report.model, only_split=True, form=form, report=True)
+    again = convert_with_report(report.model, only_split=True, form=form)
     assert again.model == report.model
 
 
@@ -149,7 +149,7 @@ def test_official_cases_are_there() -> None:
 def test_official_case(case: Any, target: str) -> None:
     if target == "openvino" and not case.name.startswith("test_split"):
         pytest.importorskip("openvino")  # whose converter takes the operators around the splits
-    report = convert(case.model, to=target, report=True)
+    report = convert_with_report(case.model, to=target)
     if not report.complete:
         # A sequence that is an output has no other form, and some operators have no older version.
         assert "SplitToSequence" in str(report) or target == "onnx:11", str(report)
@@ -176,7 +176,7 @@ def test_the_lengths_of_a_count_are_the_plans() -> None:
         opset_imports=[helper.make_opsetid("", 18)],
         ir_version=8,
     )
-    computed = {opset: convert(model, to=f"onnx:{opset}", report=True) for opset in (10, 11, 12, 13)}
+    computed = {opset: convert_with_report(model, to=f"onnx:{opset}") for opset in (10, 11, 12, 13)}
     assert all("computed" in str(report) for report in computed.values())
     for size in range(40):
         planned = part_sizes(Division(SizeRule.CEIL, count=5), size, 5)

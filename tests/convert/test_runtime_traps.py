@@ -14,9 +14,9 @@ from onnx.helper import printable_node
 import splitops
 from splitops.errors import RuleError
 from splitops.models.check import check
-from splitops.models.convert import convert
+from splitops.models.convert import convert, convert_with_report
 from splitops.models.engines import is_installed
-from splitops.models.fix import fix
+from splitops.models.fix import fix, fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.simplify import simplify
 
@@ -193,7 +193,7 @@ def test_an_unbind_is_never_rewritten_unasked(body: str) -> None:
     for made in (convert(model, to="onnx:18"), convert(model, only_split=True, form="lengths")):
         assert list(map(printable_node, made.graph.node)) == list(map(printable_node, model.graph.node))
     for target in ("onnx:10", "openvino"):
-        rejection = convert(model, to=target, report=True).rejections[0]
+        rejection = convert_with_report(model, to=target).rejections[0]
         assert "as-written" in str(rejection)
         assert "as-pytorch" in str(rejection)
     (finding,) = check(model, ["onnxruntime"])
@@ -205,7 +205,7 @@ def test_an_unbind_is_never_rewritten_unasked(body: str) -> None:
 
 @pytest.mark.parametrize(("meaning", "shape"), [("as-written", (2, 1)), ("as-pytorch", (2,))])
 def test_an_unbind_is_repaired_as_it_is_meant(meaning: str, shape: tuple[int, ...]) -> None:
-    repaired = fix(parsed(UNBIND, 13), "onnxruntime", unbind=meaning, report=True)
+    repaired = fix_with_report(parsed(UNBIND, 13), "onnxruntime", unbind=meaning)
     assert [site.code for site in repaired.rewritten] == ["onnxruntime.unbind"]
     (parts,) = splitops.run(repaired.model, {"x": np.zeros((2, 3), np.float32)}, engine="reference").values()
     assert [part.shape for part in parts] == [shape] * 3

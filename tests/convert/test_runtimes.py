@@ -18,7 +18,7 @@ from onnx import ModelProto
 
 import splitops
 import splitops.models
-from splitops.models.convert import convert
+from splitops.models.convert import convert, convert_with_report
 
 _RAW_STRINGS = "OpenVINO's CPU plugin moves strings as raw memory"
 
@@ -54,7 +54,7 @@ def test_every_cell_runs_the_same(runtime: str, tmp_path: Path) -> None:
     for case, target in CELLS:
         if (target == "openvino") is not (runtime == "openvino"):
             continue
-        report = convert(case.build(), to=target, report=True)
+        report = convert_with_report(case.build(), to=target)
         if not report.complete or _is_older_than_runtime(report.model):
             continue
         path = tmp_path / f"{len(jobs)}{'.xml' if target == 'openvino' else '.onnx'}"

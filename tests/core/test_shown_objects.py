@@ -33,9 +33,9 @@ def objects(folder: Path) -> dict[str, Any]:
     files = splitops.files.plan_split(folder / "x.npy", folder / "parts", split=[5, 7])
     plan = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
     inferred = splitops.infer(model)
-    report = splitops.fix(model, "onnxruntime", report=True)
-    conversion = splitops.convert(model, to="onnx:13", report=True)
-    simplification = splitops.simplify(model, report=True)
+    report = splitops.fix_with_report(model, "onnxruntime")
+    conversion = splitops.convert_with_report(model, to="onnx:13")
+    simplification = splitops.simplify_with_report(model)
     return {
         "schema": splitops.schema("Split"),
         "history": splitops.history("Split")[0],
@@ -104,7 +104,7 @@ def test_notebooks_get_tables_and_a_drawing(tmp_path: Path) -> None:
 def test_what_a_model_says_is_text_in_a_notebook() -> None:
     model = onnx.parser.parse_model(MODEL)
     model.graph.node[0].name = "<script>alert(1)</script>"
-    for value in (splitops.fix(model, report=True), *splitops.check(model, "onnxruntime")):
+    for value in (splitops.fix_with_report(model), *splitops.check(model, "onnxruntime")):
         html = value._repr_html_()
         assert "<script>" not in html
         assert "&lt;script&gt;" in html

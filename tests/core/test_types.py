@@ -36,11 +36,11 @@ assert_type(plan.sizes, tuple[int, ...])
 def proto(model: onnx.ModelProto) -> None:
     assert_type(splitops.fix(model), onnx.ModelProto)
     assert_type(splitops.simplify(model), onnx.ModelProto)
-    assert_type(splitops.fix(model, report=True), FixReport)
-    assert_type(splitops.simplify(model, report=True), Simplification)
+    assert_type(splitops.fix_with_report(model), FixReport)
+    assert_type(splitops.simplify_with_report(model), Simplification)
     assert_type(splitops.convert(model, 13), onnx.ModelProto)
     assert_type(splitops.convert(model, to="openvino"), OpenVINOModel)
-    assert_type(splitops.convert(model, to="openvino", report=True), Conversion)
+    assert_type(splitops.convert_with_report(model, to="openvino"), Conversion)
 
 def other(model: onnx_ir.Model, ir: OpenVINOModel) -> None:
     assert_type(splitops.fix(model), onnx_ir.Model)

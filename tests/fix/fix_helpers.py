@@ -17,7 +17,7 @@ import onnx.parser
 from runtime_worker import send
 
 import splitops
-from splitops.models.fix import FixReport, fix
+from splitops.models.fix import FixReport, fix_with_report
 
 FOLDER = Path(tempfile.mkdtemp(prefix="splitops-fix-"))
 
@@ -90,7 +90,7 @@ def proved(
     """Fix a model that a runtime does not execute correctly, and prove that it does now."""
     if wrong:
         assert is_right(runtime, model, model, feeds) is not None, "there is nothing to fix"
-    report = fix(model, runtime, unbind=unbind, report=True)
+    report = fix_with_report(model, runtime, unbind=unbind)
     assert is_right(runtime, report.model, model, feeds) is None, is_right(
         runtime, report.model, model, feeds
     )
@@ -102,6 +102,6 @@ def proved(
         is None
         or unbind
     )
-    again = fix(report.model, runtime, report=True)
+    again = fix_with_report(report.model, runtime)
     assert not again.rewritten, f"not a fixed point: {again}"
     return report

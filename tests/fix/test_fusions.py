@@ -64,7 +64,7 @@ def test_simplify_and_convert_never_make_one(word: str) -> None:
 def test_simplify_keeps_lengths_that_keep_a_split_apart() -> None:
     model, feeds = of_onnx("heads-of-unknown-size")
     legal = splitops.fix(model, "openvino")
-    made = splitops.simplify(legal, report=True)
+    made = splitops.simplify_with_report(legal)
     assert not [change for change in made.changes if change.rewrite == "shortest-form"]
     assert codes(made.model) == set()
     assert is_right("openvino", made.model, model, feeds) is None
@@ -135,7 +135,7 @@ def test_lengths_that_the_graph_computes_are_fused_too() -> None:
     """The size of the channels is open: a fix of the split alone leaves what OpenVINO finds out by itself."""
     model, feeds = of_onnx("convolved-twice")
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "channels"
-    fixed = splitops.fix(model, "openvino", report=True)
+    fixed = splitops.fix_with_report(model, "openvino")
     met = {reason.code for split in fixed.rewritten for reason in split.reasons}
     assert met == {"openvino.uneven-open-axis", "openvino.convolved-parts"}
     assert is_right("openvino", fixed.model, model, feeds) is None
@@ -150,10 +150,10 @@ def test_lengths_that_the_graph_computes_are_fused_too() -> None:
 def test_simplify_rewrites_an_upsampling_of_unknown_size_once() -> None:
     model, feeds = of_onnx("upsampled-from-the-end")
     model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
-    made = splitops.simplify(model, report=True)
+    made = splitops.simplify_with_report(model)
     assert [change.rewrite for change in made.changes] == ["kept-apart"]
     assert is_right("openvino", made.model, model, feeds) is None
-    again = splitops.simplify(made.model, report=True)
+    again = splitops.simplify_with_report(made.model)
     assert not again.changes
 
 
@@ -191,10 +191,10 @@ def test_simplify_keeps_an_empty_part_right(word: str, opset: int) -> None:
     if word == "in-a-branch":
         feeds["c"] = np.array(True)
     assert is_right("openvino", model, model, feeds) is None
-    report = splitops.simplify(model, report=True)
+    report = splitops.simplify_with_report(model)
     assert bool(report.changes) is (opset > 8 or word in ("of-a-shape", "of-a-constant"))
     assert is_right("openvino", report.model, model, feeds) is None
-    assert not splitops.simplify(report.model, report=True).changes
+    assert not splitops.simplify_with_report(report.model).changes
 
 
 _ROTARY = """(float[2, 3, 5, 8] x, float[1, 1, 5, 8] c, float[1, 1, 5, 8] s) => (float[2, 3, 5, 8] y) {

@@ -18,7 +18,7 @@ import splitops
 from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.engines import is_installed
-from splitops.models.fix import fix
+from splitops.models.fix import fix, fix_with_report
 from splitops.models.formats.files import write_model
 
 FOUR = "a, b, c, d = Split<num_outputs = 4>(y)"
@@ -84,7 +84,7 @@ def test_the_data_stays_where_it_is(path: Path) -> None:
 
 
 def test_python_keeps_it_too(path: Path) -> None:
-    report = fix(path, "onnxruntime", keep_data=True, report=True)
+    report = fix_with_report(path, "onnxruntime", keep_data=True)
     report.save(path.with_name("a.onnx"))
     splitops.save(fix(path, "onnxruntime", keep_data=True), path.with_name("b.onnx"), keep_data=True)
     splitops.save(fix(path, "onnxruntime", keep_data=True), path.with_name("whole.onnx"))
@@ -108,7 +108,7 @@ def test_another_folder_cannot_name_the_data(path: Path, tmp_path: Path) -> None
     done = run("fix", path, "--for", "onnxruntime", "--keep-data", "-o", other / "o.onnx")
     assert done.exit_code == 2
     assert "is not in the folder of" in printed(done)
-    report = fix(path, "onnxruntime", keep_data=True, report=True)
+    report = fix_with_report(path, "onnxruntime", keep_data=True)
     with pytest.raises(splitops.ModelError, match="write the model into the folder of its data"):
         report.save(other / "o.onnx")
     assert list(other.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 
 import splitops
 from splitops.models.check import LIMITS, Limit, check
-from splitops.models.fix import FixStatus, fix
+from splitops.models.fix import FixStatus, fix, fix_with_report
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 from fix_helpers import parse, proved
@@ -45,7 +45,7 @@ def test_a_limit_without_one_is_rejected_with_its_code_and_place(limit: Limit) -
     with pytest.raises(splitops.ModelError, match=rf"\[({limit.code}|remainder.negative)\]") as caught:
         fix(model, limit.runtime)
     assert caught.value.where.node
-    kept = fix(model, limit.runtime, partial=True, report=True)
+    kept = fix_with_report(model, limit.runtime, partial=True)
     (site,) = kept.unfixable
     assert site.where == caught.value.where
     assert site.before == site.after
@@ -55,7 +55,7 @@ def test_a_limit_without_one_is_rejected_with_its_code_and_place(limit: Limit) -
 @pytest.mark.parametrize("code", sorted(OF_THE_INPUT))
 def test_a_limit_that_depends_on_the_input_is_reported(code: str) -> None:
     model: Any = PROOFS[code].model()
-    report = fix(model, code.partition(".")[0], report=True)
+    report = fix_with_report(model, code.partition(".")[0])
     assert report.model == model
     assert not report.unfixable
     (split,) = report.possible
@@ -66,7 +66,7 @@ def test_a_limit_that_depends_on_the_input_is_reported(code: str) -> None:
 
 def test_what_else_is_wrong_is_fixed_beside_a_limit_that_depends_on_the_input() -> None:
     uneven = parse("(int64[N] x) => (int64[A] a, int64[B] b) { a, b = Split<num_outputs = 2>(x) }")
-    report = fix(uneven, "openvino", report=True)
+    report = fix_with_report(uneven, "openvino")
     (split,) = report.splits
     assert split.status is FixStatus.REWRITTEN
     assert [reason.code for reason in split.reasons] == ["openvino.uneven-open-axis"]

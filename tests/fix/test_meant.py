@@ -11,7 +11,7 @@ import pytest
 from fix_helpers import parse
 
 import splitops
-from splitops.models.fix import fix
+from splitops.models.fix import fix, fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 X = np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -149,7 +149,7 @@ def test_what_has_one_meaning_is_written(name: str) -> None:
     errors = [one for one in splitops.check(given) if str(one.severity) == "error"]
     assert errors
     assert all((one.fix or "").startswith(HELP) for one in errors), errors
-    report = fix(given, (), report=True)
+    report = fix_with_report(given, ())
     (split,) = report.splits
     assert split.after == after
     assert [one for one in splitops.check(report.model) if str(one.severity) == "error"] == []
@@ -214,7 +214,7 @@ def test_a_remainder_that_cannot_be_written_says_why(given: onnx.ModelProto, wor
 def test_what_has_no_meaning_or_several_is_left(given: Any, code: str) -> None:
     found = [one for one in splitops.check(given) if one.code == code]
     assert [one.fix for one in found] == [None]
-    report = fix(given, (), partial=True, report=True)
+    report = fix_with_report(given, (), partial=True)
     assert code in {reason.code for split in report.unfixable for reason in split.reasons}
 
 
@@ -268,7 +268,7 @@ def test_lengths_of_calls_are_written_for_each_of_them(first: str, second: str) 
 def test_calls_without_a_common_form_leave_the_split_as_it_is(first: str, second: str) -> None:
     given = called_twice(first, second)
     assert all(HELP not in (one.fix or "") for one in splitops.check(given))
-    report = fix(given, "onnxruntime", partial=True, report=True)
+    report = fix_with_report(given, "onnxruntime", partial=True)
     (split,) = report.unfixable
     assert split.after == split.before
     assert report.model.functions[0].SerializeToString() == given.functions[0].SerializeToString()

@@ -18,7 +18,7 @@ import splitops
 from splitops.cli import cli
 from splitops.models.check import Target
 from splitops.models.check.conditions import condition
-from splitops.models.fix import FixStatus, fix
+from splitops.models.fix import FixStatus, fix, fix_with_report
 from splitops.models.fix.rounds import Written
 from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.openvino import Builder
@@ -96,7 +96,7 @@ def test_in_a_function_that_is_called_with_several_sizes() -> None:
 def test_a_function_that_is_legal_in_every_call_stays() -> None:
     text = "(float[8] x, float[4] z) => (float[A] p, float[B] q) { p = own.quarters(x) q = own.quarters(z) }"
     model = parse(text + HALVE)
-    report = fix(model, "onnxruntime", report=True)
+    report = fix_with_report(model, "onnxruntime")
     assert [site.status for site in report.splits] == [FixStatus.UNCHANGED]
     assert report.model == model
 
@@ -174,7 +174,7 @@ def test_a_function_whose_opset_selects_another_version(
     found = [one for one in splitops.check(model) if one.code == "function.opset"]
     assert {str(one.severity) for one in found} == {"error"}
     expected = splitops.run(model, feeds, engine="reference")
-    report = fix(model, "onnxruntime", report=True)
+    report = fix_with_report(model, "onnxruntime")
     reasons = [site.reasons[0].code for site in report.rewritten]
     assert reasons == ["function.opset"] * len(found)
     fixed: Any = report.model
@@ -195,7 +195,7 @@ def test_a_function_whose_opset_selects_the_same_versions_stays(own: int) -> Non
 
 def test_a_function_that_cannot_move_is_left_with_the_reason() -> None:
     model = in_function(13, 18, f"y = Col2Im(x, x, x) {COUNTED}")
-    (left,) = fix(model, report=True, partial=True).unfixable
+    (left,) = fix_with_report(model, partial=True).unfixable
     assert left.before == "Split-18(axis=0, num_outputs=2)"
     assert "function.opset" in str(left)
     assert "cannot move to that opset: Col2Im-18 in it" in left.reasons[0].text
@@ -218,7 +218,7 @@ def test_other_operators_of_another_version_are_a_warning() -> None:
 
 def results(model: Any, target: str, unbind: str | None = None) -> list[str]:
     """The form of each split in the fixed model, or why it is unfixable."""
-    sites = fix(model, target, unbind=unbind, partial=True, report=True).splits
+    sites = fix_with_report(model, target, unbind=unbind, partial=True).splits
     return [site.after if site.status is not FixStatus.UNFIXABLE else site.reasons[0].text for site in sites]
 
 
@@ -409,7 +409,7 @@ def test_sequences_that_cannot_be_sliced(text: str) -> None:
     inputs = "float[N] x, int64 k, int64[3] u, int64 j"
     model = parse(f"({inputs}) => (float[A] y) <int64 i = {{-1}}> {{ s = {text} }}")
     model.graph.input[2].type.tensor_type.ClearField("shape")
-    (split,) = fix(model, target, partial=True, report=True).splits
+    (split,) = fix_with_report(model, target, partial=True).splits
     assert split.after == split.before
     assert any(words in reason.text for reason in (*split.reasons, *split.possible))
 
@@ -594,7 +594,7 @@ def test_the_default_domain_by_its_long_name() -> None:
 def test_what_is_unfixable_stays_beside_what_is_rewritten() -> None:
     model = parse(f"""(float[6] x, float[5] z) => (float[A] p, float[B] q, float a) {{
         k = Constant<value_ints = [2, 3]>() p, q = Split(x, k) {FOUR_WAYS.replace("x", "z")} }}""")
-    report = fix(model, "onnxruntime", partial=True, report=True)
+    report = fix_with_report(model, "onnxruntime", partial=True)
     assert [site.status for site in report.splits] == [FixStatus.UNFIXABLE, FixStatus.REWRITTEN]
     assert repr(report) == "FixReport(onnxruntime: 2 splits, 1 rewritten, 1 unfixable)"
     unfixable, rewritten = str(report).splitlines()[1:]
@@ -603,7 +603,7 @@ def test_what_is_unfixable_stays_beside_what_is_rewritten() -> None:
         "(split = [2, 3] sums to 5, but axis 0 of data (6,) has size 6 [lengths.sum])"
     )
     assert "Split-18(axis=0, num_outputs=4) -> Split-18(axis=0, split=[2, 2, 1, 0])" in rewritten
-    assert str(fix(parse("(float x) => (float y) { y = Identity(x) }"), "onnxruntime", report=True)) == (
+    assert str(fix_with_report(parse("(float x) => (float y) { y = Identity(x) }"), "onnxruntime")) == (
         "for onnxruntime:\n  The model has no split."
     )
 
@@ -653,14 +653,14 @@ def test_a_broken_rule_is_unfixable_by_its_code() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) <int64[2] k = {2, 3}> { a, b = Split(x, k) }")
     with pytest.raises(splitops.ModelError, match=r"\[lengths.sum\]"):
         fix(model, "onnxruntime")
-    kept = fix(model, "onnxruntime", partial=True, report=True)
+    kept = fix_with_report(model, "onnxruntime", partial=True)
     assert [site.code for site in kept.unfixable] == ["lengths.sum"]
     assert kept.model == model
 
 
 def test_a_missing_number_of_outputs_is_added() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }")
-    (site,) = fix(model, "onnxruntime", report=True).splits
+    (site,) = fix_with_report(model, "onnxruntime").splits
     assert (site.code, site.after) == ("lengths.missing", "Split-18(axis=0, num_outputs=2)")
 
 
@@ -678,7 +678,7 @@ def test_attributes_of_another_version_are_stated_as_the_opset_has_them(
     opset: int, size: str, attribute: str, after: str
 ) -> None:
     model = parse(f"(float[{size}] x) => (float[A] a, float[B] b) {{ a, b = Split<{attribute}>(x) }}", opset)
-    report = fix(model, "onnxruntime", report=True)
+    report = fix_with_report(model, "onnxruntime")
     (site,) = report.splits
     assert (site.code, site.after) == ("op.version", after)
     x = np.arange(6 if size == "6" else 7, dtype=np.float32)

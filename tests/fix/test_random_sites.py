@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models.fix import fix
+from splitops.models.fix import fix_with_report
 
 TYPES = ["float32", "int8", "uint16", "int32", "uint64", "bool", "float16"]
 
@@ -127,7 +127,7 @@ def hold(runtime: str, drawn: Drawn) -> None:
     """Fix a model, and compare the runtime with the specification on every size that the source accepts."""
     given_bytes = drawn.model.SerializeToString(deterministic=True)
     unbind = "as-written"
-    report = fix(drawn.model, runtime, unbind=unbind, partial=True, report=True)
+    report = fix_with_report(drawn.model, runtime, unbind=unbind, partial=True)
     assert drawn.model.SerializeToString(deterministic=True) == given_bytes, "the caller's model has changed"
     event(report.splits[0].status.value)
     if report.unfixable:

@@ -16,7 +16,7 @@ from fix_helpers import parse
 import splitops
 from splitops.cli import cli
 from splitops.models.check.limits import Repair
-from splitops.models.fix import Reason, fix, rounds
+from splitops.models.fix import Reason, fix, fix_with_report, rounds
 from splitops.models.fix.limits import Obstacle
 from splitops.models.fix.rounds import Written
 from splitops.models.fix.writing import FixWriter
@@ -234,7 +234,7 @@ def test_forms_that_never_agree_are_unfixable(monkeypatch: pytest.MonkeyPatch) -
     reason = Reason("onnxruntime.open-axis", "again")
     monkeypatch.setattr(rounds, "obstacles", lambda *_, **__: [Obstacle(reason, (Repair.AXIS,))])
     monkeypatch.setattr(FixWriter, "_axis", lambda self, node, site: Written("the same"))
-    report = fix(model, "onnxruntime", partial=True, report=True)
+    report = fix_with_report(model, "onnxruntime", partial=True)
     assert [split.code for split in report.unfixable] == ["onnxruntime.open-axis"]
     with pytest.raises(splitops.ModelError, match="again"):
         fix(model, "onnxruntime")
@@ -243,9 +243,9 @@ def test_forms_that_never_agree_are_unfixable(monkeypatch: pytest.MonkeyPatch) -
 def test_without_a_runtime_only_broken_rules_are_repaired(tmp_path: Path) -> None:
     body = "(float[5] x) => (float[A] a, float[B] b, float[C] c, float[D] d) { a, b, c, d = Split(x) }"
     path = write(tmp_path, body)
-    (split,) = fix(path, (), report=True).splits
+    (split,) = fix_with_report(path, ()).splits
     assert (split.code, split.after) == ("lengths.missing", "Split-18(axis=0, num_outputs=4)")
-    (split,) = fix(path, report=True).splits  # onnxruntime, which is installed
+    (split,) = fix_with_report(path).splits  # onnxruntime, which is installed
     assert split.after == "Split-18(axis=0, split=[2, 2, 1, 0])"
 
 

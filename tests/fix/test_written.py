@@ -19,7 +19,7 @@ import splitops
 from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.check import Target
-from splitops.models.fix import FixStatus, fix
+from splitops.models.fix import FixStatus, fix, fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops_compare.cases import list_cases
 from splitops_compare.cases.models import make_model
@@ -130,7 +130,7 @@ def test_wrong_declarations_are_repaired(name: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, printed(done)
     assert "[stated." in printed(done)
     assert splitops.check(out, runtime) == []
-    report = fix(model, runtime, report=True)
+    report = fix_with_report(model, runtime)
     assert FixStatus.UNFIXABLE not in {split.status for split in report.splits}
     assert fix(report.model, runtime) == report.model
 
@@ -161,7 +161,7 @@ def test_every_error_that_is_left_is_listed(name: str, tmp_path: Path) -> None:
         assert str(node or "the model") in printed(done)
     with pytest.raises(splitops.ModelError, match="|".join(code for code, _ in expected)):
         fix(path, "onnxruntime")
-    report = fix(path, "onnxruntime", partial=True, report=True)
+    report = fix_with_report(path, "onnxruntime", partial=True)
     assert report.error is not None
     list_cases = [(reason.code, split.where.node) for split in report.unfixable for reason in split.reasons]
     list_cases += [(one.code, one.where.node) for one in report.findings]
@@ -204,7 +204,7 @@ def test_every_target_without_a_run_says_so(name: str, tmp_path: Path) -> None:
     output = printed(run("check", path, "--for", named))
     assert "none of the " in output
     assert output.endswith("was not tested.\n")
-    report = fix(path, str(named), report=True)
+    report = fix_with_report(path, str(named))
     assert [target.label for target in report.untested] == [name.removesuffix(".toml")]
 
 
@@ -243,7 +243,7 @@ def test_a_limit_without_forms_says_how_to_allow_one(tmp_path: Path) -> None:
 
 
 def test_a_report_says_what_is_left_and_what_was_not_tested() -> None:
-    report = fix(LEFT["another node"], "qnn", partial=True, report=True)
+    report = fix_with_report(LEFT["another node"], "qnn", partial=True)
     assert repr(report) == "FixReport(qnn (not tested): 1 splits, 0 rewritten, 0 unfixable, 1 other error)"
     assert str(report).startswith("for qnn (not tested):\n")
     assert "[model.invalid]: 's' is a sequence, and Relu takes none" in str(report)
@@ -255,7 +255,7 @@ def test_a_report_says_what_is_left_and_what_was_not_tested() -> None:
 
 def left_unsaid(model: Any, target: str | tuple[()]) -> list[str]:
     """Errors that a check finds in what a fix makes, and that its report does not list."""
-    report = fix(model, target, partial=True, report=True)
+    report = fix_with_report(model, target, partial=True)
     found = [one for one in splitops.check(report.model, target) if str(one.severity) == "error"]
     assert (report.error is None) is (found == []), f"{report}, and {found}"
     list_cases = {reason.code for split in report.unfixable for reason in split.reasons}
@@ -328,7 +328,7 @@ def test_wrong_declarations_of_parts_in_another_form(
     limits = tmp_path / "npu.toml"
     limits.write_text('[[limits]]\ncode = "c"\nwhen = "uneven"\nforms = ["slices"]\n')
     named: Any = limits if is_sliced else ()
-    report = fix(source, named, report=True)
+    report = fix_with_report(source, named)
     assert left_unsaid(source, named) == []
     assert not [one for one in splitops.check(report.model, named) if one.code.startswith("stated")]
     onnx.checker.check_model(report.model, full_check=True)

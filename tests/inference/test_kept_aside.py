@@ -71,3 +71,11 @@ def test_what_a_function_states_of_its_inputs_is_known() -> None:
 def test_what_another_domain_calls_a_constant_is_none() -> None:
     nodes = [ir.node("Constant", [], {"value_int": 1}, domain=domain) for domain in ("", "ai.onnx", "my")]
     assert [is_constant(node.outputs[0]) for node in nodes] == [True, True, False]
+
+
+def test_a_model_of_onnx_ir_stays_one() -> None:
+    given = ir.from_proto(model_of([halves("x")], [value("x", [6])], [value("a", None)]))
+    made = splitops.infer(given).model
+    assert isinstance(made, ir.Model)
+    assert [output.shape for output in made.graph.outputs] == [ir.Shape([3])]
+    assert given.graph.outputs[0].shape is None

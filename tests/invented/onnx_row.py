@@ -17,7 +17,7 @@ from rejections import rejects
 
 import splitops
 import splitops.cli
-from splitops.models.convert import convert
+from splitops.models.convert import convert_with_report
 
 NEW = onnx.defs.onnx_opset_version()
 OLD = NEW - 1
@@ -101,7 +101,7 @@ def step_converts_to_it() -> None:
     converted = splitops.convert(model(OLD), f"onnx:{NEW}")
     assert stated_by(converted) == [{"axis", "split"}]
     assert sizes_of(run(converted, {"x": X})) == SIZES
-    whole = convert(model(OLD, 6), f"onnx:{NEW}", report=True)
+    whole = convert_with_report(model(OLD, 6), f"onnx:{NEW}")
     assert stated_by(whole.model) == [{"axis", "num_outputs"}]
     assert sizes_of(run(whole.model, {"x": X[:6]})) == [2, 2, 2]
 

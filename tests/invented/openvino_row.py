@@ -15,7 +15,7 @@ from rejections import rejects
 
 import splitops
 import splitops.cli
-from splitops.models.convert import convert
+from splitops.models.convert import convert_with_report
 from splitops.models.formats.openvino import Builder
 
 X = np.arange(7, dtype=np.float32)
@@ -105,7 +105,7 @@ def step_converts_to_it() -> None:
         ("openvino:opset20", {"Split": "opset20"}),
         ("openvino:opset19", {"VariadicSplit": "opset1"}),
     ):
-        report = convert(onnx_model(), target, report=True)
+        report = convert_with_report(onnx_model(), target)
         assert report.target == target
         assert versions_of(report.model) == expected, target
         assert sizes_of(splitops.run(report.model, {"x": X})) == SIZES

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def test_an_opset_alone_is_a_target():
     assert splitops.convert(split_model(), 13) == splitops.convert(split_model(), "onnx:13")
 
 
-@pytest.mark.parametrize("report", [splitops.infer, partial(splitops.simplify, report=True)])
+@pytest.mark.parametrize("report", [splitops.infer, splitops.simplify_with_report])
 def test_a_report_is_saved_as_its_model(tmp_path, report):
     made = report(split_model())
     splitops.save(made, tmp_path / "m.onnx")
@@ -98,7 +97,7 @@ def test_a_rejection_raises_without_a_report_alone():
     counted = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["": 18]>
         g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }""")
-    report = splitops.convert(counted, 1, report=True)
+    report = splitops.convert_with_report(counted, 1)
     assert not report.complete
     with pytest.raises(SplitError) as caught:
         splitops.convert(counted, 1)

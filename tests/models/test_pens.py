@@ -7,10 +7,11 @@ import onnx_ir as ir
 import pytest
 
 from splitops.models.formats.openvino import Builder
+from splitops.models.formats.openvino.nodes import to_nodes
+from splitops.models.formats.walk import FreshNames
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import Names, shape_of
+from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.openvino import to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.graph.pen import ONNX, OnnxPen
 
@@ -72,7 +73,7 @@ def test_a_pen_writes_splits_that_its_editor_reads(dialect: str) -> None:
 
 @pytest.mark.parametrize("opset", range(1, onnx.defs.onnx_opset_version() + 1))
 def test_the_table_agrees_with_the_schemas(opset: int) -> None:
-    names = Names(ir.from_onnx_text('<ir_version: 8, opset_import: ["": 13]> g () => () {}'))
+    names = FreshNames(ir.from_onnx_text('<ir_version: 8, opset_import: ["": 13]> g () => () {}'))
     pen = OnnxPen(opset, names, "x")
     for operator in ONNX:
         schema, row = onnx.defs.get_schema(operator, opset, ""), pen.signature(operator)

@@ -26,8 +26,8 @@ from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.engines.onnxruntime import OnnxRuntime
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.formats.onnx import structure
-from splitops.models.graph.onnx_model import as_graph
-from splitops.models.graph.openvino import to_nodes
+from splitops.models.formats.onnx.graphs import deserialize_model
+from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.sessions.inferred_splits import infer_splits, plan_split_node
 from splitops.models.sessions.program import EngineModel
 from splitops.splitting import MAX_PARTS
@@ -822,7 +822,7 @@ def test_what_is_predicted_of_a_split_is_what_its_inputs_tell(inputs, sizes):
 def test_what_is_predicted_counts_a_default_that_is_replaced():
     model = parsed("""g (float[N] x, int64[2] l) => (float[A] a, float[B] b) <int64[2] l = {2, 4}> {
         a, b = Split(x, l) }""")
-    (site,) = infer_splits(as_graph(model), NOWHERE, {"x": X, "l": np.array([1, 5])})
+    (site,) = infer_splits(deserialize_model(model), NOWHERE, {"x": X, "l": np.array([1, 5])})
     plan = plan_split_node(site)
     assert plan is not None
     assert plan.sizes == (1, 5)
@@ -832,7 +832,7 @@ def test_what_is_predicted_counts_a_default_that_is_replaced():
 def test_more_parts_than_are_made_at_once_are_not_predicted(more):
     model = parsed("g (uint8[N] x) => (seq(uint8[A]) s) <int64 k = {2}> { s = SplitToSequence(x, k) }")
     data = np.broadcast_to(np.uint8(0), (2 * MAX_PARTS + 1 if more else 3,))
-    (site,) = infer_splits(as_graph(model), NOWHERE, {"x": data})
+    (site,) = infer_splits(deserialize_model(model), NOWHERE, {"x": data})
     plan = plan_split_node(site)
     assert (None if plan is None else plan.sizes) == (None if more else (2, 1))
 

@@ -14,7 +14,8 @@ import pytest
 import splitops
 from splitops.models import quirks
 from splitops.models.check import LIMITS
-from splitops.models.graph.model import NodeModel, editor_of
+from splitops.models.formats.model import CheckedModel
+from splitops.models.graph.editors import make_editor
 from splitops.models.quirks import QUIRKS, RUNTIMES, find
 from splitops.models.quirks.graph_view import GraphView, op
 from splitops.models.simplify.rounds import note_known
@@ -65,10 +66,10 @@ def test_a_quirk_has_releases_a_source_and_a_case(name: str) -> None:
 
 def _view(text: str) -> tuple[GraphView, dict[str, ir.Value]]:
     text = f'<ir_version: 9, opset_import: ["": 18]> g {text}'
-    model = NodeModel.opened(onnx.parser.parse_model(text)).nodes
+    model = CheckedModel.read(onnx.parser.parse_model(text)).nodes
     note_known(model)
     values = {value.name or "": value for node in model.graph for value in node.outputs}
-    return GraphView(model.graph, editor_of(model)), values
+    return GraphView(model.graph, make_editor(model)), values
 
 
 _SCALED = """(float[2, 3] x, float[2, 3] s) => (float[2, 3] y) <int64[2] shape = {2, 3}, float[1] one = {1}> {
@@ -102,10 +103,10 @@ def test_two_splits_that_one_runtime_mistakes_are_found_and_cured() -> None:
         """<ir_version: 8, opset_import: ["": 13]> g (float[4] x) => (float[2] p, float[1] q) {
             a, b = Split(x) c, d, e, f = Split(x) p = Relu(b) q = Relu(d) }"""
     )
-    opened = NodeModel.opened(model)
-    nodes = opened.editable()
+    opened = CheckedModel.read(model)
+    nodes = opened.copy()
     note_known(nodes)
-    editor = editor_of(nodes)
+    editor = make_editor(nodes)
     matches = find(editor, "onnxruntime")
     assert [match.node.outputs[0].name for match in matches] == ["a", "c"]
     assert [match.cure(editor) for match in matches] == [
@@ -114,7 +115,7 @@ def test_two_splits_that_one_runtime_mistakes_are_found_and_cured() -> None:
     ]
     assert find(editor, "onnxruntime") == []
     assert len(find(editor, "onnxruntime", equal_as_count=True)) == 2
-    cured = opened.result(nodes, changed=True)
+    cured = opened.write(nodes)
     feeds = {"x": np.arange(4, dtype=np.float32)}
     for name, wanted in splitops.run(model, feeds, engine="reference").items():
         assert np.array_equal(splitops.run(cured, feeds, engine="reference")[name], wanted)

@@ -20,7 +20,7 @@ from simplify_worker import send
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models.simplify import Simplification, simplify
+from splitops.models.simplify import Simplification, simplify_with_report
 
 Feeds = Mapping[str, Any]
 ONNXRUNTIME = importlib.util.find_spec("onnxruntime") is not None
@@ -157,7 +157,7 @@ def simplified(
         sizes: sizes of symbols.
     """
     content = model.SerializeToString(deterministic=True)
-    found = simplify(model, rewrites, report=True)
+    found = simplify_with_report(model, rewrites)
     assert model.SerializeToString(deterministic=True) == content, "the caller's model has changed"
     after = found.model
     assert isinstance(after, ModelProto)
@@ -169,7 +169,7 @@ def simplified(
         assert_equal(model, after, wrong)
     if not found.changes:
         assert after == model
-    again = simplify(after, rewrites, report=True)
+    again = simplify_with_report(after, rewrites)
     assert not again.changes, f"not a fixed point: {again}"
     return found
 

@@ -23,7 +23,7 @@ from splitops.cli.simplify import command
 from splitops.errors import ModelError
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.simplify import REWRITES, simplify
+from splitops.models.simplify import REWRITES, simplify, simplify_with_report
 from splitops.models.simplify.passes import SplitPass, prove_order
 from splitops.models.simplify.rounds import NoteKnownPass
 
@@ -34,15 +34,15 @@ BOTH = """g (float[4, 6] x) => (float[4, 6] y, float[4, 2] z) {
 
 def test_only_named_rewrites_are_applied() -> None:
     model = parse(BOTH, 13)
-    assert set(simplify(model, ["split-concat"], report=True).counts) == {"split-concat"}
-    assert set(simplify(model, ["unused-parts"], report=True).counts) == {"unused-parts"}
-    assert set(simplify(model, "unused-parts", report=True).counts) == {"unused-parts"}
-    assert not simplify(model, [], report=True).changes
+    assert set(simplify_with_report(model, ["split-concat"]).counts) == {"split-concat"}
+    assert set(simplify_with_report(model, ["unused-parts"]).counts) == {"unused-parts"}
+    assert set(simplify_with_report(model, "unused-parts").counts) == {"unused-parts"}
+    assert not simplify_with_report(model, []).changes
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_names() -> None:
     with pytest.raises(ModelError, match="there is no rewrite 'split-cat'; the rewrites are whole-part"):
-        simplify(parse(BOTH, 13), ["split-cat"], report=True)
+        simplify_with_report(parse(BOTH, 13), ["split-cat"])
 
 
 def test_the_registry_is_frozen_and_every_pass_is_what_it_says() -> None:
@@ -261,7 +261,7 @@ def test_the_work_grows_with_the_size_of_the_model(make: Any) -> None:
 @pytest.mark.parametrize("make", [chain, nest, fan, wide])
 def test_large_models_are_simplified_to_little(make: Any) -> None:
     model = make(60)
-    found = simplify(model, report=True)
+    found = simplify_with_report(model)
     assert found.nodes_after <= (20 if make is chain else 1)
     assert_equal(model, found.model, random_feeds(model.graph))
 
@@ -275,14 +275,14 @@ def test_every_kind_of_model_comes_back_as_its_kind(tmp_path: Path) -> None:
     assert isinstance(simplify(tmp_path / "model.onnx"), onnx.ModelProto)
     assert isinstance(simplify(str(tmp_path / "model.onnx")), onnx.ModelProto)
     given = ir.from_proto(proto)
-    found = simplify(given, report=True)
+    found = simplify_with_report(given)
     assert isinstance(found.model, ir.Model)
     assert len(given.graph) == 5
     assert len(found.model.graph) == 3
 
 
 def test_the_report_says_what_where_and_why() -> None:
-    found = simplify(parse(BOTH, 13), report=True)
+    found = simplify_with_report(parse(BOTH, 13))
     change = next(change for change in found.changes if change.rewrite == "unused-parts")
     assert change.as_dict() == {
         "rewrite": "unused-parts",
@@ -299,9 +299,9 @@ def test_a_model_that_is_none_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "broken.xml").write_text("<net>")
     for name in ("broken.onnx", "broken.xml", "missing.onnx", "model.txt"):
         with pytest.raises(ModelError):
-            simplify(tmp_path / name, report=True)
+            simplify_with_report(tmp_path / name)
     with pytest.raises(ModelError):
-        simplify(42, report=True)  # type: ignore[arg-type]
+        simplify_with_report(42)  # type: ignore[arg-type]
 
 
 # The command
@@ -381,7 +381,7 @@ def test_numbers_stay_as_they_are() -> None:
         [numpy_helper.from_array(values, "c")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    found = simplify(model, report=True)
+    found = simplify_with_report(model)
     assert found.counts["fold-constants"] == 1
     assert_equal(model, found.model, {})
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 from simplify_helpers import operators, parse, simplified
 
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplify, simplify_with_report
 
 OPSETS = (3, 4, 8, 11, 13, 18)
 
@@ -252,7 +252,7 @@ def test_a_concat_of_one_value_is_the_value(opset: int) -> None:
 
 def test_a_concat_of_one_value_on_an_axis_that_is_not_there_stays() -> None:
     model = parse("g (float[6] x) => (y) { y = Concat<axis = 1>(x) }")
-    assert not simplify(model, report=True).changes
+    assert not simplify_with_report(model).changes
 
 
 @pytest.mark.parametrize("outer", [1, -1])
@@ -302,7 +302,7 @@ def test_all_concats_of_a_split_are_rewritten_at_once() -> None:
         s = Relu(ab) t = Relu(cd) u = Relu(fkl) }"""
     found = simplified(parse(text))
     assert operators(found.model) == ["Split", "Relu", "Relu", "Relu"]
-    assert simplify(parse(text), ["split-concat"], report=True).counts == {"split-concat": 1}
+    assert simplify_with_report(parse(text), ["split-concat"]).counts == {"split-concat": 1}
 
 
 @pytest.mark.parametrize("kind", ["whole", "reversed", "runs", "constant", "chain"])

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, operators, parse, random_feeds, simplified
 
 import splitops
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplify_with_report
 
 
 def test_a_constant_is_folded() -> None:
@@ -88,8 +88,8 @@ def test_large_parts_are_not_folded() -> None:
         [numpy_helper.from_array(weights, "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    assert not simplify(model, limit=3999, report=True).changes
-    assert simplify(model, limit=4000, report=True).counts == {"fold-constants": 1, "unused-parts": 1}
+    assert not simplify_with_report(model, limit=3999).changes
+    assert simplify_with_report(model, limit=4000).counts == {"fold-constants": 1, "unused-parts": 1}
 
 
 def fused(rows: int = 48, hidden: int = 512) -> onnx.ModelProto:
@@ -143,7 +143,7 @@ def test_weights_in_another_file(tmp_path: Path) -> None:
         location="weights.bin",
         size_threshold=0,
     )
-    found = simplify(tmp_path / "model.onnx", report=True)
+    found = simplify_with_report(tmp_path / "model.onnx")
     assert found.counts == {"split-initializers": 1}
     found.save(tmp_path / "simple.onnx")
     feeds = random_feeds(model.graph)
@@ -163,7 +163,7 @@ def test_weights_of_an_ir_model_stay_in_their_file(tmp_path: Path) -> None:
         size_threshold=0,
     )
     loaded = ir.load(tmp_path / "model.onnx")
-    found = simplify(loaded, report=True)
+    found = simplify_with_report(loaded)
     assert isinstance(found.model, ir.Model)
     assert found.model is not loaded
     assert list(loaded.graph.initializers) == ["w"]
@@ -194,5 +194,5 @@ def test_an_initializer_in_another_file_that_lies_in_pieces_stays(tmp_path: Path
         location="weights.bin",
         size_threshold=0,
     )
-    assert not simplify(ir.load(tmp_path / "model.onnx"), report=True).changes
+    assert not simplify_with_report(ir.load(tmp_path / "model.onnx")).changes
     assert simplified(model).counts == {"split-initializers": 1}

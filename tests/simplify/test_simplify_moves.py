@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, assert_valid, operators, parse, simplified
 
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplify_with_report
 from splitops.models.simplify.factors import Factored, Permute, moves
 from splitops.spec.sizes.dims import Range
 
@@ -53,7 +53,7 @@ def test_a_packed_projection_of_which_a_part_is_not_read_stays() -> None:
     model = packed()
     del model.graph.node[5]
     del model.graph.node[-1], model.graph.output[-1]
-    assert not simplify(model, ["moved-splits"], report=True).changes
+    assert not simplify_with_report(model, ["moved-splits"]).changes
 
 
 def test_a_split_of_what_is_no_axis_in_front_stays() -> None:
@@ -330,8 +330,8 @@ def test_random_models_give_the_same(
     drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], every: bool
 ) -> None:
     model, feeds = drawn
-    found = simplify(model, None if every else MOVES, report=True)
+    found = simplify_with_report(model, None if every else MOVES)
     assert_valid(model, found.model)
     assert_equal(model, found.model, feeds)
     assert found.nodes_after <= found.nodes_before
-    assert not simplify(found.model, None if every else MOVES, report=True).changes
+    assert not simplify_with_report(found.model, None if every else MOVES).changes

@@ -21,7 +21,7 @@ from splitops.errors import SplitError
 from splitops.models.formats import openvino as ov
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.graph import openvino_editor
-from splitops.models.simplify import Simplification, simplify
+from splitops.models.simplify import Simplification, simplify, simplify_with_report
 
 END = 9223372036854775807
 
@@ -111,7 +111,7 @@ def outcome(model: ov.OpenVINOModel, feeds: dict[str, Any]) -> dict[str, Any] | 
 
 def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6) -> Simplification:
     """Simplify a model and prove the result equal, also after writing and reading it."""
-    found = simplify(model, report=True)
+    found = simplify_with_report(model)
     again = ov.from_bytes(*ov.to_bytes(found.model))
     for given_size in (size, bad):
         if given_size is None:
@@ -121,7 +121,7 @@ def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6
         assert (expected is None) == (results is None) == (given_size == bad)
         if expected is not None:
             assert difference(expected, results) is None
-    assert not simplify(found.model, report=True).changes
+    assert not simplify_with_report(found.model).changes
     return found
 
 
@@ -301,7 +301,7 @@ def test_a_constant_that_only_a_split_reads_is_divided_without_a_copy() -> None:
     whole = np.arange(24, dtype=np.float32).reshape(6, 4)
     parts = make.variadic(make.builder.const(whole), 0, [2, 4])
     model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
-    found = simplify(model, ["split-initializers"], report=True)
+    found = simplify_with_report(model, ["split-initializers"])
     assert found.counts == {"split-initializers": 1}
     made = [layer.constant for layer in found.model.graph.layers if layer.type == "Const"]
     assert [(part.offset, part.size) for part in made if part] == [(0, 32), (32, 64)]
@@ -493,7 +493,7 @@ def test_pieces_are_concatenated_anew() -> None:
 def test_empty_parts_alone_stay_where_they_prove_the_size() -> None:
     make = Make()
     parts = make.variadic(make.input("2,?"), 1, [0, 0])
-    assert not simplify(make.outputs(*parts), report=True).changes
+    assert not simplify_with_report(make.outputs(*parts)).changes
 
 
 def test_empty_parts_are_constants() -> None:
@@ -511,8 +511,8 @@ def test_constants_larger_than_the_limit_stay() -> None:
     x = make.input("2,2")
     parts = make.split(make.builder.const(np.arange(8, dtype=np.float32).reshape(2, 4)), 1, 2)
     model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
-    assert not simplify(model, ["fold-constants"], limit=15, report=True).changes
-    assert simplify(model, ["fold-constants"], limit=16, report=True).changes
+    assert not simplify_with_report(model, ["fold-constants"], limit=15).changes
+    assert simplify_with_report(model, ["fold-constants"], limit=16).changes
 
 
 def test_bodies_of_layers(tmp_path: Path) -> None:
@@ -528,7 +528,7 @@ def test_bodies_of_layers(tmp_path: Path) -> None:
     graph = replace(
         model.graph, layers=tuple(with_body if layer is choose else layer for layer in model.graph.layers)
     )
-    found = simplify(model.with_graph(graph), report=True)
+    found = simplify_with_report(model.with_graph(graph))
     assert [change.where.graph for change in found.changes] == ["choose/then_body", "choose/else_body"]
     after = next(layer for layer in found.model.graph.layers if layer.type == "If")
     assert [layer.type for _, inner in after.bodies for layer in inner.order if layer.type == "Concat"] == []
@@ -617,7 +617,7 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     built.append(packed(Make()))
     jobs, pairs = [], []
     for index, model in enumerate(built):
-        found = simplify(model, report=True)
+        found = simplify_with_report(model)
         assert found.changes
         np.savez(tmp_path / f"{index}.npz", **feeds_of(model))
         for name, version in (("before", model), ("after", found.model)):
@@ -649,7 +649,7 @@ def test_joining_nested_splits_states_each_part_once(monkeypatch: pytest.MonkeyP
         part, rest = builder.layer("VariadicSplit", inputs, outputs=2, name=f"split{number}")
         builder.result(part, f"part{number}")
     builder.result(rest, "rest")
-    result = simplify(builder.model(), report=True)
+    result = simplify_with_report(builder.model())
     (split,) = result.model.graph.layers_of_type("Split", "VariadicSplit")
     assert (split.name, len(split.outputs)) == ("split0", splits + 1)
     assert sum(stated) < 4 * splits

@@ -20,7 +20,7 @@ from simplify_helpers import (
 )
 
 from splitops.models.graph import onnx_editor
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplify, simplify_with_report
 
 BRANCHES = """g (float[4, 6] x, bool c) => (float[4, 6] y) {
     y = If(c)
@@ -154,7 +154,7 @@ def test_operators_of_other_domains_are_not_ours() -> None:
         """g (float[6] x) => (float[6] y) { a, b = own.Split<axis = 0>(x) y = own.Concat<axis = 0>(a, b) }"""
     )
     model = parse(text, 13)
-    assert not simplify(model, report=True).changes
+    assert not simplify_with_report(model).changes
 
 
 def test_old_models_whose_initializers_are_inputs_get_constants() -> None:
@@ -170,7 +170,7 @@ def test_an_invalid_split_stays_as_it_is() -> None:
     model = parse(
         "g (float[7] x) => (float[A] y) { a, b = Split<axis = 0>(x) y = Concat<axis = 0>(a, b) }", 13
     )
-    found = simplify(model, report=True)
+    found = simplify_with_report(model)
     assert not found.changes
     assert_equal(model, found.model, random_feeds(model.graph))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, assert_valid
 
-from splitops.models.simplify import REWRITES, simplify
+from splitops.models.simplify import REWRITES, simplify_with_report
 
 Value = tuple[str, tuple[int, ...]]
 
@@ -188,17 +188,17 @@ def models(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 @given(models())
 def test_a_simplified_random_graph_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
     model, feeds = drawn
-    found = simplify(model, report=True)
+    found = simplify_with_report(model)
     assert_valid(model, found.model, infer=False)
     assert_equal(model, found.model, feeds)
-    assert not simplify(found.model, report=True).changes
+    assert not simplify_with_report(found.model).changes
 
 
 @settings(max_examples=60)
 @given(models(), st.sampled_from(sorted(REWRITES)))
 def test_each_rewrite_alone_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], name: str) -> None:
     model, feeds = drawn
-    found = simplify(model, [name], report=True)
+    found = simplify_with_report(model, [name])
     assert_valid(model, found.model, infer=False)
     assert_equal(model, found.model, feeds)
     assert set(found.counts) <= {name}
@@ -210,7 +210,7 @@ def test_what_fails_on_other_sizes_fails(
     drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], data: st.DataObject
 ) -> None:
     model, _ = drawn
-    found = simplify(model, report=True)
+    found = simplify_with_report(model)
     other = {}
     for value in model.graph.input:
         shape = [

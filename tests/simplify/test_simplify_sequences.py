@@ -7,7 +7,7 @@ import pytest
 from onnx import ModelProto, numpy_helper
 from simplify_helpers import assert_equal, every_operator, operators, parse, simplified
 
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplify_with_report
 
 OPSETS = (11, 13, 18, 24)
 
@@ -109,7 +109,7 @@ def test_other_stackings_stay(state: str, reader: str, shape: str) -> None:
 
 
 def test_a_sequence_that_is_read_as_a_position_stays() -> None:
-    assert not simplify(model("y = SequenceAt(x, s)", "float[4, 1] y"), report=True).changes
+    assert not simplify_with_report(model("y = SequenceAt(x, s)", "float[4, 1] y")).changes
 
 
 def test_concatenated_on_an_axis_of_the_functions_caller_stays() -> None:
@@ -247,7 +247,7 @@ def test_several_computed_positions_stay_where_that_is_more_nodes() -> None:
 @pytest.mark.parametrize("data", ["float[4, 6] x, int64[1] i", "float[4, 6] x, int64[M] i"])
 def test_a_computed_position_that_may_be_no_scalar_stays(data: str) -> None:
     built = model("y = SequenceAt(s, i)", "float[4, 1] y", data=data)
-    assert not simplify(built, report=True).changes
+    assert not simplify_with_report(built).changes
 
 
 def test_a_computed_position_of_longer_parts_stays() -> None:

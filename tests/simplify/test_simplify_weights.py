@@ -22,7 +22,7 @@ from simplify_helpers import (
 import splitops
 from splitops.errors import ModelError
 from splitops.models.formats import openvino as ov
-from splitops.models.simplify import Simplification, simplify
+from splitops.models.simplify import Simplification, simplify, simplify_with_report
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
@@ -136,7 +136,7 @@ def agree(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 def allowed(model: ModelProto, rewrites: Sequence[str] | None = None) -> Simplification:
     """Simplify a model where the bits of floats may change, and prove the values alike."""
     content = model.SerializeToString(deterministic=True)
-    found = simplify(model, rewrites, allow=["numerics"], report=True)
+    found = simplify_with_report(model, rewrites, allow=["numerics"])
     assert model.SerializeToString(deterministic=True) == content
     assert_valid(model, found.model)
     feeds = {name: array / np.float32(9) for name, array in random_feeds(model.graph, N=3).items()}
@@ -144,7 +144,7 @@ def allowed(model: ModelProto, rewrites: Sequence[str] | None = None) -> Simplif
     (kind, left), (_, right) = in_onnxruntime(model, feeds), in_onnxruntime(found.model, feeds)
     assert kind == ("outputs" if ONNXRUNTIME else "absent")
     assert not ONNXRUNTIME or agree(left, right)
-    assert not simplify(found.model, rewrites, allow=["numerics"], report=True).changes
+    assert not simplify_with_report(found.model, rewrites, allow=["numerics"]).changes
     return found
 
 
@@ -173,8 +173,8 @@ def test_the_weights_of_what_is_moved_are_divided_without_other_rewrites() -> No
 def test_floats_are_left_where_nothing_is_allowed(name: str) -> None:
     nodes, shape, weights, _ = CASES[name]
     model = made(nodes, shape, weights)
-    assert "split-weights" not in simplify(model, report=True).counts
-    assert not simplify(model, ["split-weights"], report=True).changes
+    assert "split-weights" not in simplify_with_report(model).counts
+    assert not simplify_with_report(model, ["split-weights"]).changes
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -223,7 +223,7 @@ def test_parts_that_nobody_reads_are_not_computed() -> None:
 def test_other_products_stay(nodes: list[onnx.NodeProto], weights: dict[str, list[int]]) -> None:
     square = node("MatMul", "x x", "v") if "v" in nodes[0].input and nodes[0].op_type == "Gemm" else None
     model = made([square, *nodes] if square else nodes, [6, 6] if square else [6, 7], weights)
-    assert "split-weights" not in simplify(model, allow=["numerics"], report=True).counts
+    assert "split-weights" not in simplify_with_report(model, allow=["numerics"]).counts
 
 
 def test_weights_that_are_not_of_the_size_that_a_model_states_stay() -> None:
@@ -233,7 +233,7 @@ def test_weights_that_are_not_of_the_size_that_a_model_states_stay() -> None:
         p, q = Split<axis = 1, num_outputs = 2>(m) y = Relu(p) z = Relu(q) }"""
     model = parse(text)
     model.graph.value_info.append(helper.make_tensor_value_info("m", TensorProto.FLOAT, [1, 4, 9]))
-    assert not simplify(model, allow=["numerics"], report=True).changes
+    assert not simplify_with_report(model, allow=["numerics"]).changes
 
 
 def test_a_convolution_of_groups_stays() -> None:
@@ -244,14 +244,14 @@ def test_a_convolution_of_groups_stays() -> None:
 def test_weights_that_a_caller_can_replace_stay() -> None:
     model = made(MATMUL, [5, 7], {"w": [7, 12]})
     model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [7, 12]))
-    assert not simplify(model, allow=["numerics"], report=True).changes
+    assert not simplify_with_report(model, allow=["numerics"]).changes
 
 
 def test_an_allowance_that_does_not_exist() -> None:
     model = made(MATMUL, [5, 7], {"w": [7, 12]})
     with pytest.raises(ModelError, match="there is no allowance 'speed'; the allowances are numerics"):
         simplify(model, allow=["speed"])
-    assert simplify(model, allow="numerics", report=True).changes
+    assert simplify_with_report(model, allow="numerics").changes
 
 
 # OpenVINO
@@ -297,8 +297,8 @@ def layer_model(*, kind: str, bias: bool) -> ov.OpenVINOModel:
 def test_the_weights_of_layers_are_divided(kind: str, bias: bool) -> None:
     pytest.importorskip("openvino")
     model = layer_model(kind=kind, bias=bias)
-    assert not simplify(model, report=True).changes
-    found = simplify(model, allow=["numerics"], report=True)
+    assert not simplify_with_report(model).changes
+    found = simplify_with_report(model, allow=["numerics"])
     assert found.counts == {"split-weights": 1}
     again = ov.from_bytes(*ov.to_bytes(found.model))
     types = [layer.type for layer in again.graph.order if layer.type not in ("Parameter", "Const", "Result")]
@@ -323,7 +323,7 @@ def test_other_layers_stay(axis: int, added: str | None) -> None:
         builder.layer("Split", [value, builder.const(np.array(axis))], {"num_splits": 2}, outputs=2)
     ):
         builder.result(builder.layer("Relu", [part])[0], f"y{index}")
-    assert not simplify(builder.model(), allow=["numerics"], report=True).changes
+    assert not simplify_with_report(builder.model(), allow=["numerics"]).changes
 
 
 def test_rows_of_a_product_of_layers_stay() -> None:
@@ -334,4 +334,4 @@ def test_rows_of_a_product_of_layers_stay() -> None:
     rows = builder.layer("Split", [value, builder.const(np.array(0))], {"num_splits": 2}, outputs=2)
     for index, part in enumerate(rows):
         builder.result(builder.layer("Relu", [part])[0], f"y{index}")
-    assert not simplify(builder.model(), allow=["numerics"], report=True).changes
+    assert not simplify_with_report(builder.model(), allow=["numerics"]).changes

@@ -89,9 +89,9 @@ def _compare(
     """Return median seconds of alternating runs before and after simplification; None if nothing changes."""
     from splitops.models.sessions import session
     from splitops.models.sessions.profiling import in_turns
-    from splitops.models.simplify import simplify
+    from splitops.models.simplify import simplify_with_report
 
-    report = simplify(model, report=True, allow_links=options["allow_links"])
+    report = simplify_with_report(model, allow_links=options["allow_links"])
     if not report.changes:
         return None
     with session(report.model, **options) as simple:

@@ -92,18 +92,17 @@ def command(
     """
     if (target is None) is not only_split:
         raise click.UsageError("Set either --to TARGET or --only-split.")
-    from splitops.models.convert import convert
+    from splitops.models.convert import convert_with_report
     from splitops.models.formats.files import write_model
 
     check_verify_inputs(inputs, verify=verify)
     hold(model, out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
-    report = convert(
+    report = convert_with_report(
         model,
         to=None if target is None else str(target),
         only_split=only_split,
         form=form,
         allow_links=allow_links,
-        report=True,
     )
     check = None
     if verify and report.complete:

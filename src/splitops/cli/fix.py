@@ -117,7 +117,7 @@ def command(
       splitops fix model.onnx --open rest=0 --verify -o fixed.onnx
       splitops fix model.xml -o fixed.xml --json
     """
-    from splitops.models.fix import fix
+    from splitops.models.fix import fix_with_report
     from splitops.models.formats.files import write_model
 
     if verify and unbind == "as-pytorch":
@@ -126,7 +126,7 @@ def command(
     hold(model, out, openvino=is_openvino(model), keep_data=keep_data)
     if keep_data:
         _check_folder(model, out)
-    report = fix(
+    report = fix_with_report(
         model,
         targets or None,
         unbind=unbind,
@@ -134,7 +134,6 @@ def command(
         partial=True,
         allow_links=allow_links,
         keep_data=keep_data,
-        report=True,
     )
     failed = report.error is not None and not partial
     opened = opening is not None

@@ -106,9 +106,9 @@ def command(
       splitops simplify model.onnx --allow numerics -o simple.onnx
       splitops simplify --list
     """
-    from splitops.models.fix import fix
+    from splitops.models.fix import fix_with_report
     from splitops.models.formats.files import write_model
-    from splitops.models.simplify import REWRITES, simplify
+    from splitops.models.simplify import REWRITES, simplify_with_report
     from splitops.models.simplify.rounds import with_model
 
     if as_list:
@@ -126,8 +126,8 @@ def command(
     hold(model, out, openvino=is_openvino(model))
     # Rewrites that undo a fix may be applied, since the result is fixed again.
     names = rewrites or ([row.name for row in REWRITES.values() if row.default] if targets else None)
-    found = simplify(model, names, allow=allow, limit=limit, allow_links=allow_links, report=True)
-    fixed = fix(found.model, targets, partial=True, report=True) if targets else None
+    found = simplify_with_report(model, names, allow=allow, limit=limit, allow_links=allow_links)
+    fixed = fix_with_report(found.model, targets, partial=True) if targets else None
     if fixed is not None:
         found = with_model(found, fixed.model)
     unfixable = fixed is not None and fixed.error is not None

@@ -28,7 +28,7 @@ from splitops.models.check.checking import walk_model
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
-from splitops.models.graph.model import NodeModel
+from splitops.models.formats.model import CheckedModel
 from splitops.models.graph.onnx_sequences import position_of, readers_of
 from splitops.models.running.declared import Declared
 from splitops.models.sessions import Session, session
@@ -231,7 +231,7 @@ def _meaning(
         return *opened(source, allow_links=allow_links), ""
     except SplitError as error:
         # If no input could make a split valid, a fix has repaired it. Else other inputs are needed.
-        model = NodeModel.opened(source, weights=False, allow_links=allow_links)
+        model = CheckedModel.read(source, weights=False, allow_links=allow_links)
         faults = (site.error for site in walk_model(model.nodes, model.where).sites)
         broken = next((fault for fault in faults if isinstance(fault, RuleError)), None)
         if broken is None or not (isinstance(error, RuleError) or isinstance(error.__cause__, RuleError)):
@@ -472,7 +472,7 @@ def _chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int
     """Return where the last chunks end that nodes read by constant positions, from the front or the end."""
     if all(site.binding is None or not _chunk_of(site) for site in ours.sites):
         return set()
-    opened, found = NodeModel.opened(model, weights=False, allow_links=allow_links), set()
+    opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()
     for site in walk_model(opened.nodes, opened.where).sites:
         readers = (reader for value in site.node.outputs for reader in readers_of(value))
         positions = [position_of(reader) for reader in readers]

@@ -11,7 +11,7 @@ import pytest
 
 import splitops
 from splitops.models.formats.onnx import read
-from splitops.models.graph.onnx_model import as_graph
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.graph.sites import split_sites
 
 run = partial(splitops.run, engine="reference")
@@ -30,7 +30,8 @@ def test_script_makes_the_shipped_files(tmp_path: Path) -> None:
 
 def test_sites() -> None:
     found = {
-        site.where.node: (str(site.schema), site.where.graph) for site in split_sites(as_graph(read(MODEL)))
+        site.where.node: (str(site.schema), site.where.graph)
+        for site in split_sites(deserialize_model(read(MODEL)))
     }
     assert found == {
         "split_qkv": ("Split-18", None),

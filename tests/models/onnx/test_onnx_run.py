@@ -23,7 +23,7 @@ import splitops
 import splitops.onnx.reference
 from splitops.calls.node import observing
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
-from splitops.models.graph.onnx_model import as_graph
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.graph.sites import split_sites
 from splitops.models.movers.shapes import sliced
 from splitops.models.sites import Site
@@ -740,7 +740,7 @@ class TestReferenceOps:
 
 
 def sites_of(model: onnx.ModelProto, where: Where = NOWHERE) -> list[Site]:
-    return list(split_sites(as_graph(model), where))
+    return list(split_sites(deserialize_model(model), where))
 
 
 class TestSites:

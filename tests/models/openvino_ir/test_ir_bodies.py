@@ -33,7 +33,7 @@ from splitops.models.engines import is_installed
 from splitops.models.engines.engine import EngineError, Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
-from splitops.models.graph.openvino import to_nodes
+from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.graph.sites import split_sites
 from splitops.models.running.onnx import control_flow
 from splitops.spec import element_type_of

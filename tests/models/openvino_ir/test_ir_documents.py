@@ -10,7 +10,7 @@ import pytest
 from ir_helpers import run_ir
 
 from splitops.models.formats import openvino as ir
-from splitops.models.graph.openvino import layer_of, to_nodes
+from splitops.models.formats.openvino.nodes import layer_of, to_nodes
 from splitops.models.graph.sites import split_sites
 
 SHAPE = (6, 12, 10, 24)

@@ -11,7 +11,7 @@ import pytest
 from ir_helpers import array_of, assert_same, needs_openvino, run_by_openvino, run_ir, stated
 
 from splitops.models.formats import openvino as ir
-from splitops.models.graph.openvino import to_nodes
+from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.graph.sites import split_sites
 from splitops.spec import ELEMENT_TYPES
 

@@ -27,8 +27,8 @@ from splitops.errors import ModelError, Where
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import join_names, split_names
+from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
-from splitops.models.graph.openvino import to_nodes
 from splitops.models.graph.sites import split_sites
 from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Range

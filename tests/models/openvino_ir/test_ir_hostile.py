@@ -16,7 +16,7 @@ from ir_helpers import needs_openvino, run_by_openvino, run_ir, stated
 from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino import document, reader
-from splitops.models.graph.openvino import to_nodes
+from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.graph.sites import split_sites
 from splitops.spec import ELEMENT_TYPES
 

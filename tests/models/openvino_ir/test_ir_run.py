@@ -28,7 +28,7 @@ from splitops.errors import ModelError, Rule, RuleError
 from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
-from splitops.models.graph.openvino import to_nodes
+from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.graph.sites import split_sites
 from splitops.models.sessions import session
 from splitops.spec import ELEMENT_TYPES, ElementType

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import onnx_ir as ir
 
 from splitops.errors import Where, brief, shown
+from splitops.models.formats.walk import has_layers
 from splitops.models.graph.onnx import known
-from splitops.models.graph.openvino import source_of
 from splitops.models.infer.walk import Upstream
 from splitops.models.known import Known, Tensor
 from splitops.models.sites import Site
@@ -129,7 +129,7 @@ def _axis_size(site: Site) -> Dim | None:
 
 
 def _inputs(model: ir.Model) -> list[ir.Value]:
-    if source_of(model) is None:
+    if not has_layers(model):
         return list(model.graph.inputs)
     return [node.outputs[0] for node in model.graph if node.op_type == "Parameter"]
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import onnx_ir as ir
-from onnx import ModelProto
 
-from splitops.errors import Rule, RuleError, SplitError, Where, shown
+from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
 from splitops.models.check import baked
 from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
+from splitops.models.check.fragment import check_layer
 from splitops.models.check.limits import DEPENDS, Fix, Limit, Repair
-from splitops.models.check.onnx_form import form_findings, function_findings, misread_sequences
+from splitops.models.check.onnx_form import form_findings
 from splitops.models.check.targets import Target, asked_targets, load_targets
-from splitops.models.formats.files import is_openvino
+from splitops.models.formats.model import CheckedModel
+from splitops.models.formats.openvino.document import parse
+from splitops.models.formats.openvino.reader import SingleLayerError
+from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.editors import make_editor
 from splitops.models.graph.meant import MEANT_RULES, find_meant_way, meant_site
-from splitops.models.graph.model import NodeModel, editor_of
-from splitops.models.graph.onnx import label
 from splitops.models.infer.walk import Found, Walk
 from splitops.models.known import SequenceOf, Tensor, may_be
 from splitops.models.quirks import Match, find, may_be_in
@@ -96,17 +97,17 @@ def examine(
     """Check a model as :func:`check` does, and count its splits."""
     targets = load_targets(runtimes)
     try:
-        fragment = _fragment(model)
-        if fragment is not None:
-            from splitops.models.check.fragment import check_fragment
-
-            return Examination(list(check_fragment(*fragment)), 1)
-        opened = NodeModel.opened(model, weights=False, allow_links=allow_links)
-        walked = walk_model(opened.nodes, opened.where)
+        try:
+            if isinstance(model, str) and model.lstrip().startswith("<"):
+                raise SingleLayerError(parse(model.encode("utf-8", "surrogateescape"), NOWHERE), NOWHERE)
+            checked = CheckedModel.read(model, weights=False, allow_links=allow_links)
+        except SingleLayerError as error:
+            return Examination(list(check_layer(error.element, error.where)), 1)
+        walked = walk_model(checked.nodes, checked.where)
     except SplitError as error:
         return Examination([finding_of(error)])
     count = len({(site.where.graph, site.where.node, site.outputs) for site in walked.sites})
-    found = examine_nodes(opened, opened.nodes, walked, targets)
+    found = examine_nodes(checked.nodes, checked.where, walked, targets)
     return Examination(found, count, frozenset(one.runtime for one in found if one.runtime is not None))
 
 
@@ -124,40 +125,23 @@ def walk_model(model: ir.Model, where: Where) -> Walked:
 
 
 def examine_nodes(
-    opened: NodeModel, model: ir.Model, walked: Walked, targets: Sequence[Target]
+    model: ir.Model,
+    where: Where,
+    walked: Walked,
+    targets: Sequence[Target],
+    context: Surroundings | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with a model, as it was opened, or as its nodes were rewritten."""
-    surroundings, asked = Surroundings.of(model), asked_targets(targets)
+    """Return what is wrong with a model, as it was read or rewritten, in its context if that is known."""
+    surroundings, asked = context or Surroundings.of(model), asked_targets(targets)
     found: list[Finding] = []
     rules = _with_common_fixes(walked.sites, [list(_rule_findings(site)) for site in walked.sites])
     for site, broken in counted(list(zip(walked.sites, rules, strict=True)), "check"):
         found += broken
         found += _limit_findings(site, surroundings, asked, asked=bool(targets))
-    found += _baked_findings(model, opened.where, walked.sites)
-    found += _quirk_findings(model, walked.found, opened.where, targets)
-    return [*_form(opened, model, walked.found), *_without_repeats(found), *_contradictions(walked)]
-
-
-def _form(opened: NodeModel, model: ir.Model, found: Found) -> Iterator[Finding]:
-    if isinstance(opened.source, ModelProto):
-        yield from form_findings(opened.source, opened.where)
-        yield from function_findings(model, opened.where)
-        yield from misread_sequences(model, found.values, opened.where)
-
-
-def _fragment(model: Any) -> tuple[bytes, Where] | None:
-    """Return the XML of a lone layer."""
-    from splitops.ground.reading import place_of, read_bounded
-    from splitops.models.check.fragment import is_fragment
-    from splitops.models.formats.openvino.document import MAX_BYTES
-
-    if isinstance(model, str) and model.lstrip().startswith("<"):
-        return model.encode("utf-8", "surrogateescape"), Where()
-    if isinstance(model, str | os.PathLike) and is_openvino(model):
-        path = Path(model)
-        content = read_bounded(path, limit=MAX_BYTES, where=place_of(model))
-        return (content, place_of(model)) if is_fragment(content) else None
-    return None
+    found += _baked_findings(model, where, walked.sites)
+    found += _quirk_findings(model, walked.found, where, targets)
+    form = form_findings(model, walked.found.values, where) if not has_layers(model) else ()
+    return [*form, *_without_repeats(found), *_contradictions(walked)]
 
 
 def _rule_findings(site: Site) -> Iterator[Finding]:
@@ -268,7 +252,7 @@ def _quirk_findings(
     if not may_be_in(model):
         return
     found.note()
-    editor = editor_of(model, where)
+    editor = make_editor(model, where)
     for limit, match in find_quirks(editor, asked_targets(targets)):
         is_split = editor.role(match.node) is Role.SPLIT
         operator = editor.site(match.node).operator if is_split else match.node.op_type

@@ -21,8 +21,8 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, nearest, shown
-from splitops.models.formats.onnx.structure import canonical
-from splitops.models.graph.openvino import LayerNode, layer_of, source_of
+from splitops.models.formats.openvino.nodes import LayerNode, layer_of
+from splitops.models.formats.walk import canonical, has_layers
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -56,7 +56,7 @@ class Surroundings:
     @classmethod
     def of(cls, model: ir.Model) -> Surroundings:
         """Return what is to be known of a well-formed model."""
-        if source_of(model) is not None:
+        if has_layers(model):
             return cls()
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
         opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))

@@ -1,4 +1,4 @@
-"""Check a lone OpenVINO ``<layer>``, as documentation and bug reports print it, as far as possible."""
+"""Check a single OpenVINO ``<layer>``, as documentation and bug reports print it, as far as possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from splitops.errors import ModelError, SplitError, Where
 from splitops.ground.documents import MAX_RANK
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.formats.openvino.document import parse
 from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.models.known import may_be
@@ -26,17 +25,11 @@ if TYPE_CHECKING:
 _MAX_OUTPUTS: Final = 1 << 16
 
 
-def is_fragment(content: bytes) -> bool:
-    """Return whether XML is a layer on its own."""
-    return content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<layer")
+def check_layer(element: Element, where: Where) -> Iterator[Finding]:
+    """Yield what is wrong with a single layer: its attributes, and its ports against one another.
 
-
-def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
-    """Yield what is wrong with a lone layer: its attributes, and its ports against one another.
-
-    Axis and lengths, which a lone layer takes from others, are unknown.
+    Axis and lengths, which it reads from other layers, are unknown.
     """
-    element = parse(content, where)
     kind = element.get("type")
     if element.tag != "layer" or kind not in FAMILY["openvino"]:
         known = " or ".join(FAMILY["openvino"])

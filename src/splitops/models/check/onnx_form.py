@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import onnx_ir as ir
-from onnx import IR_VERSION, ModelProto, TypeProto, ValueInfoProto
+from onnx import IR_VERSION
 
 from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.formats.onnx.schemas import version_of
-from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
-from splitops.models.graph.onnx import (
-    OtherVersion,
-    known,
+from splitops.models.formats.walk import (
+    AnyGraph,
+    all_graphs,
+    canonical,
+    function_key,
+    function_path,
+    functions_of,
     label,
     located_nodes,
+    nodes_of,
     opset_imports,
-    other_versions,
+    unknown_opset,
 )
+from splitops.models.graph.onnx import known
 from splitops.models.graph.sites import is_split
 from splitops.models.known import NOTHING, Known, SequenceOf, Tensor
 from splitops.spec.operators import schema
 
 
-def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
-    """Yield what is wrong with the version of a well-formed model, and with its declared dimensions."""
+def form_findings(model: ir.Model, values: Mapping[ir.Value, Known], where: Where) -> Iterator[Finding]:
+    """Yield what is wrong with a well-formed ONNX model besides its splits; ``values`` are as inferred."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version}; the versions are 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
-    unknown = unknown_opset(model, where)
+    unknown = unknown_opset(model)
     if unknown is not None:
         opset, newest = unknown
         message = f"opset {opset} is newer than those of the installed onnx, 1 to {newest}"
         message += ": what changed since is not known"
         yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)
-    for path, graph in located_graphs(model):
-        values = (*graph.input, *graph.value_info, *graph.output)
-        yield from _negative_sizes(values, replace(where, graph=path))
-    for function in model.functions:
-        yield from _negative_sizes(function.value_info, replace(where, graph=function_path(function)))
+    for path, graph in all_graphs(model):
+        yield from _negative_sizes(graph, replace(where, graph=path))
+    yield from _function_findings(model, where)
+    yield from _misread_sequences(model, values, where)
 
 
-def misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where: Where) -> Iterator[Finding]:
+def _misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where: Where) -> Iterator[Finding]:
     """Yield the nodes that read a sequence where their operator takes none, or a tensor in its place."""
     for path, node, opset in located_nodes(model):
         version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
@@ -73,11 +77,42 @@ def misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where: 
             )
 
 
+class OtherVersion(NamedTuple):
+    """A node of a function, whose opset selects another version of it than the opset of the model."""
+
+    function: str
+    """The path of the function."""
+    path: str
+    """That of the node's graph, the function or one inside it."""
+    node: ir.Node
+    version: int | None
+    """None where the opset has no such operator."""
+    of_model: int | None
+
+
+def other_versions(model: ir.Model) -> Iterator[OtherVersion]:
+    """Yield the nodes of functions of which the model's opset selects another version.
+
+    Such models are not valid, and runtimes that inline functions read the model's version.
+    """
+    imported, functions = opset_imports(model.graph, model), functions_of(model)
+    for function in functions.values():
+        own, start = opset_imports(function), function_path(function)
+        for path, node in nodes_of(function, start) if own != imported else ():
+            domain, assumed = canonical(node.domain), imported.get(canonical(node.domain))
+            if assumed is None or domain not in own or function_key(node) in functions:
+                continue
+            first, second = (version_of(node.op_type, opset, domain) for opset in (own[domain], assumed))
+            since = tuple(None if one is None else one.since for one in (first, second))
+            if since[0] != since[1]:
+                yield OtherVersion(start, path or start, node, *since)
+
+
 OTHER_VERSION: Final = "function.opset"
 """The code of nodes of a function that its opset and that of the model read as two versions."""
 
 
-def function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
+def _function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
     """Yield the splits of functions of which the model's opset selects another version.
 
     Of a function without such splits, its other such nodes are one warning.
@@ -140,22 +175,12 @@ def _is_sequence_of_parts(value: ir.Value) -> bool:
     return node is not None and is_split(node) and schema(node.op_type, domain="").gives_sequence
 
 
-def _negative_sizes(values: Iterable[ValueInfoProto], where: Where) -> Iterator[Finding]:
-    for value in values:
-        for axis, size in enumerate(_sizes(value.type)):
-            if size < 0:
-                message = (
-                    f"dimension {axis} of {shown(value.name)} is declared as {size}, and taken as unknown"
-                )
+def _negative_sizes(graph: AnyGraph, where: Where) -> Iterator[Finding]:
+    values = dict.fromkeys((*graph.inputs, *(value for node in graph for value in node.outputs)))
+    for value in values | dict.fromkeys(graph.outputs):
+        shape = value.shape
+        for axis, size in enumerate(() if shape is None else shape.dims):
+            if isinstance(size, int) and size < 0:
+                name = shown(value.name)
+                message = f"dimension {axis} of {name} is declared as {size}, and taken as unknown"
                 yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)
-
-
-def _sizes(type_: TypeProto) -> Iterator[int]:
-    """Yield the sizes that a type declares, of a sequence's elements too; an open one declares 0."""
-    match type_.WhichOneof("value"):
-        case "tensor_type":
-            yield from (dim.dim_value for dim in type_.tensor_type.shape.dim)
-        case "sequence_type":
-            yield from _sizes(type_.sequence_type.elem_type)
-        case "optional_type":
-            yield from _sizes(type_.optional_type.elem_type)

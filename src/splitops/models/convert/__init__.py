@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
-from splitops.errors import ModelError, Rule, SplitError, Where, rule_error, shown
+from splitops.errors import ModelError, Rule, rule_error, shown
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.sites.forms import Form, Target
 from splitops.spec.operators import SCHEMAS
@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
     from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = ["Change", "Conversion", "Form", "Status", "Target", "convert", "parse_target"]
+__all__ = [
+    "Change",
+    "Conversion",
+    "Form",
+    "Status",
+    "Target",
+    "convert",
+    "convert_with_report",
+    "parse_target",
+]
 
 _ONNX: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 _OPENVINO: Final = re.compile(r"openvino(?::opset([0-9]{1,4}))?")
@@ -73,7 +82,6 @@ def convert(
     only_split: bool = False,
     form: str | Form | None = None,
     allow_links: bool = False,
-    report: Literal[False] = False,
 ) -> OpenVINOModel: ...
 
 
@@ -85,7 +93,6 @@ def convert(
     only_split: bool = False,
     form: str | Form | None = None,
     allow_links: bool = False,
-    report: Literal[False] = False,
 ) -> onnx.ModelProto: ...
 
 
@@ -97,11 +104,9 @@ def convert(
     only_split: bool = False,
     form: str | Form | None = None,
     allow_links: bool = False,
-    report: Literal[False] = False,
 ) -> Any: ...
 
 
-@overload
 def convert(
     model: AnyModel,
     to: str | int | None = None,
@@ -109,19 +114,7 @@ def convert(
     only_split: bool = False,
     form: str | Form | None = None,
     allow_links: bool = False,
-    report: Literal[True],
-) -> Conversion: ...
-
-
-def convert(
-    model: AnyModel,
-    to: str | int | None = None,
-    *,
-    only_split: bool = False,
-    form: str | Form | None = None,
-    allow_links: bool = False,
-    report: bool = False,
-) -> onnx.ModelProto | OpenVINOModel | Conversion:
+) -> onnx.ModelProto | OpenVINOModel:
     """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
 
     Each split is reduced to its meaning and written in the form of the target; where the target
@@ -145,13 +138,9 @@ def convert(
             ``"same"``, and ``"lengths"`` with ``only_split``.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
-        report: return a :class:`Conversion` instead of the model.
 
     Returns:
-        The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. With
-        ``report``, the result of every split and of every other node that changed; its ``model`` is the
-        converted model. What is rejected does not raise then, so that one call reports all of it: ``model``
-        raises the first rejection.
+        The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`.
 
     Raises:
         RuleError: the target cannot say a split, and no exact rewrite of it is known.
@@ -167,59 +156,79 @@ def convert(
         ...         a, b, c, d = Split<num_outputs = 4>(x) }''')
         >>> convert(model, to="onnx:11").graph.node[0].attribute[1].ints
         [2, 2, 1, 0]
-        >>> change = convert(model, to="onnx:11", report=True).changes[0]
-        >>> change.before, change.after, str(change.status)
-        ('Split-18(axis=0, num_outputs=4)', 'Split-11(axis=0, split=[2, 2, 1, 0])', 'converted')
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _converted(model, to, only_split, form, allow_links)
-    if report:
-        return found
-    converted: onnx.ModelProto | OpenVINOModel = found.model
+    report = convert_with_report(model, to, only_split=only_split, form=form, allow_links=allow_links)
+    converted: onnx.ModelProto | OpenVINOModel = report.model
     return converted
 
 
-def _converted(
-    model: AnyModel, to: str | int | None, only_split: bool, form: str | Form | None, allow_links: bool
+def convert_with_report(
+    model: AnyModel,
+    to: str | int | None = None,
+    *,
+    only_split: bool = False,
+    form: str | Form | None = None,
+    allow_links: bool = False,
 ) -> Conversion:
+    """Convert a model as :func:`convert` does, and report each node.
+
+    Args:
+        model: as in :func:`convert`.
+        to: as in :func:`convert`.
+        only_split: as in :func:`convert`.
+        form: as in :func:`convert`.
+        allow_links: as in :func:`convert`.
+
+    Returns:
+        The result of every split and of every other node that changed; its ``model`` is the converted model.
+        What is rejected does not raise, so that one call reports all of it: ``model`` raises the first
+        rejection.
+
+    Raises:
+        ModelError: the model is not well formed, or the target is unknown.
+        OperatorError: ``op.version``, there is no such opset.
+
+    Examples:
+        >>> import onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["": 18]>
+        ...     g (float[5] x) => (float[3] a, float[2] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> change = convert_with_report(model, to="onnx:11").changes[0]
+        >>> change.before, change.after, str(change.status)
+        ('Split-18(axis=0, num_outputs=2)', 'Split-11(axis=0, split=[3, 2])', 'converted')
+    """
     preferred = _form(form, only_split)
     if only_split and to is not None:
         raise ModelError("only_split keeps the opset of the model: it takes no target")
     if to is None and not only_split:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
-    from splitops.models.formats.openvino import OpenVINOModel
-    from splitops.models.graph.model import NodeModel
+    from splitops.models.formats.model import CheckedModel
+    from splitops.models.formats.walk import unknown_opset
 
-    opened = NodeModel.opened(model, allow_links=allow_links)
-    source, where = opened.source, opened.where
-    if isinstance(source, OpenVINOModel):
+    checked = CheckedModel.read(model, allow_links=allow_links)
+    if checked.is_openvino:
         from splitops.models.convert.openvino_to_onnx import convert_ir
 
-        return convert_ir(source, target, preferred, where)
-    unknown = None if target is None else _unknown_opset(source, where)
-    if unknown is not None:
-        return Conversion(str(target), (), None, unknown)
+        return convert_ir(checked, target, preferred)
+    edited = checked.copy()
+    newer = None if target is None else unknown_opset(edited)
+    if newer is not None:
+        got, expected = (
+            f"the model imports opset {newer[0]}",
+            f"the installed onnx has opsets 1 to {newer[1]}",
+        )
+        error = rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, where=checked.where, opset=newer[0])
+        return Conversion(str(target), (), None, error)
     if target is not None and target.domain:
         from splitops.models.convert.onnx_to_openvino import convert_onnx
 
-        return convert_onnx(source, target, preferred, where)
+        return convert_onnx(checked, edited, target, preferred)
     from splitops.models.convert.onnx_to_onnx import convert_opset
 
-    return convert_opset(source, target, preferred, where)
-
-
-def _unknown_opset(model: onnx.ModelProto, where: Where) -> SplitError | None:
-    """Return the error for a model of a newer opset than onnx has, whose operators are unknown."""
-    from splitops.models.formats.onnx.structure import unknown_opset
-
-    found = unknown_opset(model, where)
-    if found is None:
-        return None
-    opset, newest = found
-    got, expected = f"the model imports opset {opset}", f"the installed onnx has opsets 1 to {newest}"
-    return rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, where=where, opset=opset)
+    return convert_opset(checked, edited, target, preferred)
 
 
 def _form(form: str | Form | None, only_split: bool) -> Form:

@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.onnx_adapter import NoAdapterError
-from splitops.models.graph.onnx import Names, shape_of, stem, type_of
+from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.graph.onnx import shape_of, type_of
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.sites.ways import onnx_types
 
@@ -17,7 +18,7 @@ _SINCE: Final = 10
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def write_empty_reshape(node: ir.Node, opset: int, names: Names) -> None:
+def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     """Replace a Reshape with allowzero by an If: with a size of 0, what has no elements is made.
 
     What the Reshape rejects is rejected too: data with elements, and a -1 beside a 0.

@@ -25,11 +25,8 @@ from splitops.models.formats.openvino.model import (
 )
 from splitops.models.formats.openvino.splits import is_split_layer
 from splitops.models.formats.openvino.writer import to_bytes
-from splitops.models.graph.onnx import (
-    BY_CHANCE,
-    fixed_array,
-    subgraphs,
-)
+from splitops.models.formats.walk import subgraphs
+from splitops.models.graph.onnx import BY_CHANCE, fixed_array
 from splitops.models.running.onnx.model import Model
 from splitops.spec.elements.types import element_type_of
 

@@ -16,10 +16,11 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import NOWHERE
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.graph.onnx import PLAIN, Names, fixed_array, known, note, stem
-from splitops.models.graph.onnx_model import as_graph
+from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.graph.onnx import PLAIN, fixed_array, known, note
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor
@@ -126,10 +127,10 @@ class Small:
     @classmethod
     def of(cls, model: ModelProto, opset: int) -> Small:
         """Return a model with what inference knows of its values."""
-        found = Walk(as_graph(model), NOWHERE, lambda site: None).run().settled()
+        found = Walk(deserialize_model(model), NOWHERE, lambda site: None).run().settled()
         return cls(model, opset, {name: known for (_, name), known in found.by_name().items()})
 
-    def put(self, node: ir.Node, names: Names) -> list[ir.Node]:
+    def put(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
         """Put it in the place of a node, reading the values that the node reads; return its nodes."""
         places = _place_names(node)
         given = {value for value in node.inputs if value is not None}

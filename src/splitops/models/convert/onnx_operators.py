@@ -18,13 +18,8 @@ from splitops.errors import ModelError, Where
 from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, LoneNode, NoAdapterError
 from splitops.models.formats.onnx.schemas import since_version, version_of
-from splitops.models.graph.onnx import (
-    Names,
-    constant_array,
-    known,
-    shape_of,
-    stem,
-)
+from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.graph.onnx import constant_array, known, shape_of
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
 from splitops.spec.sizes.dims import Range
@@ -52,7 +47,7 @@ _OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
 class OpsetMover:
     """Moves the nodes of a model; what onnx's converter makes of one kind of node is asked for once."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: FreshNames) -> None:
         self._names = names
         self._adapter = Adapter()
 
@@ -241,7 +236,7 @@ def _folded_constant(node: ir.Node) -> ir.Attr | None:
     return None if array is None or array.dtype.kind == "S" else ir.AttrTensor("value", ir.tensor(array))
 
 
-def _sliced_shape(node: ir.Node, opset: int, names: Names) -> list[str]:
+def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
@@ -251,7 +246,7 @@ def _sliced_shape(node: ir.Node, opset: int, names: Names) -> list[str]:
     return ["Shape", "Slice"]
 
 
-def _along_last_axis(node: ir.Node, opset: int, names: Names) -> list[str] | None:
+def _along_last_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
     """Write a Softmax along one axis with one that takes all axes behind it too; None: unknown rank."""
     data, stated = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else shape_of(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import onnx
 import onnx_ir as ir
@@ -14,24 +14,20 @@ from splitops.ground.progress import counted
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, OpsetMover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx import check_model
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import since_version
 from splitops.models.formats.onnx.storage import without_weights
 from splitops.models.formats.onnx.structure import (
     located_graphs,
-    opset_imports,
     too_many_inlined,
 )
 from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
-from splitops.models.graph.onnx import (
-    make_initializer,
-    nodes_of,
-    owners_of,
-    stem,
-)
+from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owners_of, stem, unread_attributes
+from splitops.models.graph.onnx import make_initializer
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.onnx_model import as_graph, editable_copy, written
 from splitops.models.graph.onnx_sequences import slice_elements
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split
@@ -46,38 +42,37 @@ from splitops.models.sites.ways import Way, first_way
 from splitops.spec.operators import schema
 
 
-def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
-    """Convert a well-formed model to an opset; None keeps its opset and only declares the splits anew."""
-    imported = opset_imports(model).get("")
+def convert_opset(model: CheckedModel, edited: ir.Model, target: Target | None, form: Form) -> Conversion:
+    """Convert a copy of a model to an opset; None keeps its opset and only declares the splits anew."""
+    imported, where = opset_imports(edited.graph, edited).get(""), model.where
     opset = None if target is None else target.opset
     name = f"onnx:{imported}" if target is None else str(target)
-    if imported is None and not model.functions:
-        return Conversion(name, (), model)
-    if model.training_info and opset not in (None, imported):
+    if imported is None and not edited.functions:
+        return Conversion(name, (), model.proto)
+    if model.proto.training_info and opset not in (None, imported):
         # Its graphs belong to no walk of the model, and run at the model's opset.
         problem = ModelError("training information cannot be converted to another opset", where)
         return Conversion(name, (), None, problem)
     apart: frozenset[SplitKey] = frozenset()
     while True:
-        changes, moved = _moved(model, imported, opset, form, where, apart)
+        changes = _convert_graphs(edited, imported, opset, form, where, apart)
+        if any(change.status is Status.REJECTED for change in changes):
+            return Conversion(name, changes, None)
         # The next conversion would count the parts of splits that were set apart: what they meet then counts.
         counted = form is Form.COUNT and bool(apart)
-        merged = (
-            frozenset() if moved is None else find_conflicting_splits(moved, equal_as_count=counted) - apart
-        )
+        merged = find_conflicting_splits(edited, equal_as_count=counted) - apart
         if not merged:
             break
         apart |= merged
-    if moved is None:
-        return Conversion(name, changes, None)
-    converted = written(moved, model)
+        edited = model.copy()
+    converted = model.to_proto(edited)
     try:
-        check_converted(converted, where, model)
+        check_converted(converted, where, model.proto)
     except SplitError as error:
-        told = _with_true_shapes(converted, where)
-        if told is None or _problem(told, full=True) is not None:
+        corrected = _with_true_shapes(converted, where)
+        if corrected is None or _problem(corrected, full=True) is not None:
             return Conversion(name, changes, None, error)
-        converted = told
+        converted = corrected
     return Conversion(name, changes, converted)
 
 
@@ -86,7 +81,7 @@ def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
 
     onnx's inference of an older operation set knows less and lets them pass, and runtimes do not need them.
     """
-    values = Walk(as_graph(model, where), where, lambda _: None).run().settled().by_name()
+    values = Walk(deserialize_model(model, where), where, lambda _: None).run().settled().by_name()
     made = ModelProto()
     made.CopyFrom(model)
     false = []
@@ -102,15 +97,15 @@ def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
     return made if false else None
 
 
-def _moved(
-    model: ModelProto,
+def _convert_graphs(
+    edited: ir.Model,
     imported: int | None,
     opset: int | None,
     form: Form,
     where: Where,
     apart: frozenset[SplitKey],
-) -> tuple[tuple[Change, ...], ir.Model | None]:
-    edited = editable(model, where, form)
+) -> tuple[Change, ...]:
+    annotate_for(edited, where, form)
     converting = Converting(edited, where, apart)
     for _, owner in owners_of(edited):
         old = owner.opset_imports.get("", imported)
@@ -119,10 +114,7 @@ def _moved(
         new = old if opset is None else opset
         converting.move(owner, old, new, form)
         owner.opset_imports[""] = new
-    changes = tuple(converting.changes)
-    if any(change.status is Status.REJECTED for change in changes):
-        return changes, None
-    return changes, edited
+    return tuple(converting.changes)
 
 
 def check_converted(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
@@ -206,21 +198,16 @@ _FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataTyp
 """The types of Constant-1."""
 
 
-# onnx-ir models that know more than they state
-
-
-def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
-    """Return a well-formed model for rewriting, with what inference knows noted at its values.
+def annotate_for(edited: ir.Model, where: Where, form: Form) -> None:
+    """Annotate the values of a model with what is inferred for them.
 
     What a split proves of its own input is not known where a number of parts may take the place of lengths:
     it would prove that the lengths are not needed.
     """
-    edited = editable_copy(model, where)
     if form is Form.COUNT:
         Upstream(edited, where, lambda site: None).run().note()
     else:
         Walk(edited, where, lambda site: None).run().settled().note()
-    return edited
 
 
 # Converting
@@ -234,12 +221,13 @@ class Converting:
         self.changes: list[Change] = []
         self.made: set[ir.Node] = set()
         """The splits as the target has them, and what was made for them."""
+        self._unread = unread_attributes(model)
         self._apart = apart  # splits that must set their lengths
         self._mover = OpsetMover(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
         self._rejected: dict[ir.Node, SplitError] = {}
 
-    def move(self, owner: Any, old: int, new: int, form: Form) -> None:
+    def move(self, owner: AnyGraph, old: int, new: int, form: Form) -> None:
         """Move a graph or function, with all graphs inside it, to an opset."""
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
@@ -253,7 +241,7 @@ class Converting:
         if new < CONSTANTS_OF_EVERY_TYPE:
             self._settle_constants(owner)
 
-    def lower(self, owner: Any, rule: Rule) -> None:
+    def lower(self, owner: AnyGraph, rule: Rule) -> None:
         """Make every SplitToSequence a Split where its readers allow it, else what they read of the data.
 
         Others are rejected by a rule.
@@ -308,7 +296,7 @@ class Converting:
             status = Status.REWRITTEN if node in self._lowered else status_of(way)
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
-    def _settle_constants(self, owner: Any) -> None:
+    def _settle_constants(self, owner: AnyGraph) -> None:
         """Make initializers of the Constant nodes that the first version of Constant cannot state."""
         for node in [node for _, node in nodes_of(owner) if node.op_type == "Constant" and node.domain == ""]:
             tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
@@ -325,6 +313,11 @@ class Converting:
         """Move one node of another operator and report it where it changed."""
         before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.where(node)
         try:
+            if node in self._unread and since_version(node.op_type, old) != since_version(node.op_type, new):
+                name = self._unread[node][0].name
+                raise ModelError(
+                    f"{before} cannot be moved to opset {new}: onnx-ir does not read {name}", where
+                )
             became = self._mover.move(node, old, new, where)
         except ModelError as error:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))

@@ -1,7 +1,7 @@
 """An ONNX model as an OpenVINO model.
 
 First every split becomes a node of domain ``openvino`` that declares what OpenVINO's layer is to state. A
-model of splits and data movers is then written unchanged; one with other operators goes through
+model of splits and data movers is then written as it is; one with other operators goes through
 OpenVINO's own frontend, where an extension turns these nodes into the layers: its reading of ONNX's
 splits is never asked.
 """
@@ -14,25 +14,21 @@ from typing import Final
 
 import onnx.inliner
 import onnx_ir as ir
-from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
-from splitops.models.convert.onnx_to_onnx import (
-    Converting,
-    editable,
-)
+from splitops.models.convert.onnx_to_onnx import Converting, annotate_for
 from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
 from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
 from splitops.models.engines.openvino import replace_empty_constants
 from splitops.models.engines.openvino_process import to_ir
-from splitops.models.formats.onnx import check_model
-from splitops.models.formats.onnx.structure import opset_imports, too_many_inlined
+from splitops.models.formats.model import CheckedModel
+from splitops.models.formats.onnx.structure import too_many_inlined
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
-from splitops.models.graph.model import editor_of
-from splitops.models.graph.onnx import Names, nodes_of, shape_of, stem
-from splitops.models.graph.onnx_model import written
-from splitops.models.graph.openvino import from_nodes, to_nodes
+from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
+from splitops.models.formats.walk import FreshNames, nodes_of, opset_imports, stem
+from splitops.models.graph.editors import make_editor
+from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.quirks import find, may_be_in
 from splitops.models.simplify.registry import REWRITES
@@ -46,16 +42,17 @@ _APART: Final = (REWRITES["kept-apart"],)
 """What is done where OpenVINO would fuse splits wrongly."""
 
 
-def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) -> Conversion:
-    """Convert a well-formed ONNX model to OpenVINO."""
-    if model.functions:
-        reason = too_many_inlined(model)
+def convert_onnx(model: CheckedModel, edited: ir.Model, target: Target, form: Form) -> Conversion:
+    """Convert a copy of an ONNX model to OpenVINO."""
+    where = model.where
+    if edited.functions:
+        reason = too_many_inlined(model.proto)
         if reason is not None:
             raise ModelError(reason, where)
-        model = onnx.inliner.inline_local_functions(model)
-        check_model(model, where)
-    opset = opset_imports(model).get("", 1)
-    edited = editable(model, where, form)
+        model = replace(CheckedModel.read(onnx.inliner.inline_local_functions(model.proto)), where=where)
+        edited = model.copy()
+    opset = opset_imports(edited.graph, edited).get("", 1)
+    annotate_for(edited, where, form)
     if _has_quirk(edited, where) and rewrite(edited, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
     converting = Converting(edited, where)
@@ -68,7 +65,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     try:
         foreign = unwritable(edited, converting.made)
         if foreign:
-            converted = _through_openvino(edited, model, converting.made, foreign, where)
+            converted = _through_openvino(model, edited, converting.made, foreign, where)
         else:
             converted = written_model(edited, opset, where)
     except SplitError as error:
@@ -82,10 +79,10 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
 
 
 def _has_quirk(model: ir.Model, where: Where) -> bool:
-    return may_be_in(model) and bool(find(editor_of(model, where), "openvino"))
+    return may_be_in(model) and bool(find(make_editor(model, where), "openvino"))
 
 
-def _state_flattening(model: ir.Model, names: Names, opset: int) -> None:
+def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
     """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
     for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
         data, declared = node.inputs[0], node.attributes.get("axis")
@@ -115,7 +112,7 @@ def _product(pen: OnnxPen, data: ir.Value, shape: Shape, axes: range) -> ir.Valu
 
 
 def _through_openvino(
-    edited: ir.Model, original: ModelProto, own: set[ir.Node], foreign: list[str], where: Where
+    model: CheckedModel, edited: ir.Model, own: set[ir.Node], foreign: list[str], where: Where
 ) -> OpenVINOModel:
     """Convert a model whose splits are set already by OpenVINO's frontend."""
     if not is_installed("openvino"):
@@ -124,7 +121,7 @@ def _through_openvino(
             where,
         )
     edited.graph.opset_imports[_DOMAIN] = 1
-    proto = written(edited, original)
+    proto = model.to_proto(edited)
     replace_empty_constants(proto)
     rows = [
         (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))

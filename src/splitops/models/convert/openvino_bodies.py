@@ -15,9 +15,9 @@ import onnx_ir as ir
 from splitops.errors import ModelError, Where
 from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Graph, Layer
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.models.graph.onnx import known, note
-from splitops.models.graph.openvino import LayerNode
 from splitops.models.graph.pen import note_like, shape_like
 from splitops.models.known import Tensor, may_be
 from splitops.models.movers.form import BOOL, INT32, INT64, SIZES, Values, as_int64, prove, rank_of
@@ -343,14 +343,10 @@ class _Loop:
 
 def _regroup(pen: LayerPen, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]) -> ir.Value:
     """Reshape a value to other sizes in the place of those of some axes."""
-    sizes_of, known_shape = pen.op("Shape", [value]), _tensor(value).shape
-    before = [pen.part(sizes_of, 0, 0, first)] if first else []
-    pattern = pen.op("Concat", [*before, *sizes, pen.part(sizes_of, 0, end, _INT64_MAX)], {"axis": 0})
-    # A 0 in a pattern is the size at its own place, which is right unless an axis has moved.
-    stay = len(sizes) == end - first or (
-        known_shape and all(isinstance(d, int) and d for d in known_shape[end:])
-    )
-    return pen.op("Reshape", [value, pattern], {} if stay else {"allowzero": 1})
+    shape = pen.op("Shape", [value])
+    before = [pen.part(shape, 0, 0, first)] if first else []
+    pattern = pen.op("Concat", [*before, *sizes, pen.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
+    return pen.op("Reshape", [value, pattern], {"allowzero": 1})
 
 
 def _give(inner: GraphWriter, pen: LayerPen, values: Sequence[ir.Value], where: Where) -> None:

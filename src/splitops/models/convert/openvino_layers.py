@@ -12,7 +12,8 @@ from splitops.errors import ModelError, Where
 from splitops.models.convert.layers import BY_OPERATOR
 from splitops.models.convert.pens import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
-from splitops.models.graph.onnx import constant_array, label, shape_of, type_of
+from splitops.models.formats.walk import label
+from splitops.models.graph.onnx import constant_array, shape_of, type_of
 from splitops.spec.elements.types import ElementType
 
 _SAME: Final = frozenset({"Constant", "Identity"})

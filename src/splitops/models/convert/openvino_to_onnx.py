@@ -27,6 +27,8 @@ from splitops.models.convert.onnx_to_onnx import check_converted, status_of
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.pens import LayerPen
 from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.formats.model import CheckedModel
+from splitops.models.formats.onnx.graphs import min_ir_version
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
@@ -37,24 +39,20 @@ from splitops.models.formats.openvino import (
     input_names,
     output_names,
 )
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, source_of, to_nodes
 from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
+from splitops.models.formats.walk import FreshNames, all_graphs, stem, subgraphs
 from splitops.models.graph.onnx import (
-    Names,
-    all_graphs,
     attributes_of,
     initializer,
     known,
     note,
     remove_if_unused,
-    stem,
-    subgraphs,
     type_of,
     value_fact,
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.onnx_model import least_ir_version
-from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, to_nodes
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import is_split, read_site
 from splitops.models.graph.split_writer import write
@@ -71,12 +69,12 @@ EVALUATOR_OPSET: Final = 21
 """The opset in which the evaluator runs OpenVINO IR."""
 
 
-def convert_ir(model: OpenVINOModel, target: Target | None, form: Form, where: Where) -> Conversion:
-    """Convert a well-formed OpenVINO model to an opset of ONNX."""
+def convert_ir(source: CheckedModel, target: Target | None, form: Form) -> Conversion:
+    """Convert an OpenVINO model to an opset of ONNX."""
+    model, nodes, where = source_of(source.nodes), source.nodes, source.where
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[ir.Node] = frozenset()
-    nodes = to_nodes(model)
     while True:
         writer = _Writer(model, nodes, target, form, apart)
         writer.write(model, where)
@@ -126,7 +124,9 @@ class _Writer:
         self.read = read
         """The nodes of the source."""
         pairs = zip(source.graphs(), all_graphs(read), strict=True)
-        self.read_graphs: dict[int, ir.Graph] = {id(graph): nodes for (_, graph), (_, nodes) in pairs}
+        self.read_graphs = {
+            id(graph): nodes for (_, graph), (_, nodes) in pairs if isinstance(nodes, ir.Graph)
+        }
         self.target = target
         self.opset = target.opset
         self.form = form
@@ -136,7 +136,7 @@ class _Writer:
             [], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset, DOMAIN: 1}
         )
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
-        self.names = Names(self.model)
+        self.names = FreshNames(self.model)
         self.mover = OpsetMover(self.names)
         self.for_evaluator = False
         """Whether only the evaluator reads the model."""
@@ -150,9 +150,8 @@ class _Writer:
 
     def proto(self) -> ModelProto:
         """Return the ONNX model."""
-        proto = ir.serde.to_proto(self.model)
-        proto.ir_version = max(proto.ir_version, least_ir_version(proto))
-        return proto
+        self.model.ir_version = max(self.model.ir_version, min_ir_version(self.model))
+        return ir.serde.to_proto(self.model)
 
     def read_of(self, sites: frozenset[SplitKey]) -> frozenset[ir.Node]:
         """Return the nodes that some nodes of the ONNX model were made of."""

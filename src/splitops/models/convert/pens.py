@@ -11,8 +11,9 @@ import onnx
 import onnx_ir as ir
 
 from splitops.models.convert.folding import MOST_ELEMENTS, folded_array
+from splitops.models.formats.walk import FreshNames
 from splitops.models.graph import onnx as nodes
-from splitops.models.graph.onnx import Names, constant_array, note
+from splitops.models.graph.onnx import constant_array, note
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_onnx_name
@@ -40,7 +41,7 @@ class ValueReader:
 class LayerPen(OnnxPen, ValueReader):
     """Writes the nodes of one layer, whose node it is; their element types are noted."""
 
-    def __init__(self, opset: int, names: Names, graph: ir.Graph, node: ir.Node) -> None:
+    def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: ir.Node) -> None:
         super().__init__(opset, names, node.name or "")
         self._graph = graph
         self._node = node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.ground.notebooks import format_html_table
+from splitops.models.formats.files import ModelReport
 from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Change:
         return f"Change({self})"
 
 
-class Conversion:
+class Conversion(ModelReport):
     """The report of :func:`~splitops.models.convert.convert`, and the model where it is complete.
 
     It is made of the report first, so that one call tells of *every* site that prevents a conversion,
@@ -132,16 +132,6 @@ class Conversion:
         if self.problem is not None:
             raise self.problem
         return self._model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, whole or not at all.
-
-        Raises:
-            SplitError: as :attr:`model`, or the file cannot be written.
-        """
-        from splitops.models.formats.files import save
-
-        save(self.model, path)
 
     def __str__(self) -> str:
         lines = [str(change) for change in self.changes] or ["no split in the model"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from splitops.errors import ModelError
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
@@ -16,7 +15,16 @@ if TYPE_CHECKING:
 
     _Named: TypeAlias = str | os.PathLike[str] | Target
 
-__all__ = ["FixReport", "FixStatus", "Reason", "SplitReport", "Unbind", "fix", "installed_runtimes"]
+__all__ = [
+    "FixReport",
+    "FixStatus",
+    "Reason",
+    "SplitReport",
+    "Unbind",
+    "fix",
+    "fix_with_report",
+    "installed_runtimes",
+]
 
 
 @overload
@@ -29,7 +37,6 @@ def fix(
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
-    report: Literal[False] = False,
 ) -> ModelT: ...
 
 
@@ -43,11 +50,9 @@ def fix(
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
-    report: Literal[False] = False,
 ) -> Any: ...
 
 
-@overload
 def fix(
     model: AnyModel,
     runtimes: _Named | Iterable[_Named] | None = None,
@@ -57,21 +62,7 @@ def fix(
     partial: bool = False,
     allow_links: bool = False,
     keep_data: bool = False,
-    report: Literal[True],
-) -> FixReport: ...
-
-
-def fix(
-    model: AnyModel,
-    runtimes: _Named | Iterable[_Named] | None = None,
-    *,
-    unbind: str | Unbind | None = None,
-    open: str | None = None,
-    partial: bool = False,
-    allow_links: bool = False,
-    keep_data: bool = False,
-    report: bool = False,
-) -> ModelInMemory | FixReport:
+) -> ModelInMemory:
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
 
     A split that breaks a rule is repaired where only one meaning is possible: a missing ``num_outputs``, or
@@ -106,11 +97,9 @@ def fix(
         keep_data: of the path of an ONNX model, leave data that is in other files where it is: the fixed
             model names it, and only new tensors are in it. The report writes it into the same folder with
             ``save``, the model alone is written with ``splitops.save(model, path, keep_data=True)``.
-        report: return a :class:`FixReport` instead of the model.
 
     Returns:
-        The fixed model, of the kind that was given; of a path, what :func:`splitops.load` returns. With
-        ``report``, what happened to each split, why, and what it costs; its ``model`` is the fixed model.
+        The fixed model, of the kind that was given; of a path, what :func:`splitops.load` returns.
 
     Raises:
         ModelError: the model is not well formed; or a split is unfixable, or a check finds another error in
@@ -125,18 +114,75 @@ def fix(
         ...     <ir_version: 9, opset_import: ["": 18]>
         ...     g (float[5] x) => (float[n] a, float[m] b, float[k] c, float[l] d) {
         ...         a, b, c, d = Split<num_outputs = 4>(x) }''')
-        >>> (split,) = fix(model, "onnxruntime", report=True).splits
-        >>> split.before, split.after, split.code
-        ('Split-18(axis=0, num_outputs=4)', 'Split-18(axis=0, split=[2, 2, 1, 0])', \
-'onnxruntime.ceil-negative-part')
+        >>> [constant.dims for constant in fix(model, "onnxruntime").graph.initializer]
+        [[4]]
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _fixed(model, runtimes, unbind, open, allow_links, keep_data)
+    report = fix_with_report(
+        model,
+        runtimes,
+        unbind=unbind,
+        open=open,
+        partial=partial,
+        allow_links=allow_links,
+        keep_data=keep_data,
+    )
+    return report.model
+
+
+def fix_with_report(
+    model: AnyModel,
+    runtimes: _Named | Iterable[_Named] | None = None,
+    *,
+    unbind: str | Unbind | None = None,
+    open: str | None = None,
+    partial: bool = False,
+    allow_links: bool = False,
+    keep_data: bool = False,
+) -> FixReport:
+    """Fix a model as :func:`fix` does, and report each split.
+
+    Args:
+        model: as in :func:`fix`.
+        runtimes: as in :func:`fix`.
+        unbind: as in :func:`fix`.
+        open: as in :func:`fix`.
+        partial: as in :func:`fix`.
+        allow_links: as in :func:`fix`.
+        keep_data: as in :func:`fix`.
+
+    Returns:
+        What happened to each split, why, and what it costs; its ``model`` is the fixed model.
+
+    Examples:
+        >>> import onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[5] x) => (float[n] a, float[m] b, float[k] c, float[l] d) {
+        ...         a, b, c, d = Split<num_outputs = 4>(x) }''')
+        >>> (split,) = fix_with_report(model, "onnxruntime").splits
+        >>> split.before, split.after, split.code
+        ('Split-18(axis=0, num_outputs=4)', 'Split-18(axis=0, split=[2, 2, 1, 0])', \
+'onnxruntime.ceil-negative-part')
+    """
+    from splitops.models.check.targets import load_targets
+    from splitops.models.fix.limits import meaning_of
+    from splitops.models.fix.models import fix_model
+    from splitops.models.fix.opening import opening_of
+    from splitops.models.formats.files import is_openvino
+    from splitops.models.formats.model import CheckedModel
+
+    targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
+    meaning, chosen = meaning_of(unbind), opening_of(open)
+    if keep_data and (is_openvino(model) or not isinstance(model, str | os.PathLike)):
+        raise ModelError("keep_data is for the path of an ONNX model, which names its data in other files")
+    checked = CheckedModel.read(model, allow_links=allow_links, keep_data=keep_data)
+    found = fix_model(checked, targets, meaning, chosen, keep_data=keep_data)
     error = None if partial else found.error
     if error is not None:
         raise error
-    return found if report else found.model
+    return found
 
 
 def installed_runtimes(model: AnyModel) -> tuple[str, ...]:
@@ -146,34 +192,3 @@ def installed_runtimes(model: AnyModel) -> tuple[str, ...]:
 
     runtime = "openvino" if is_openvino(model) else "onnxruntime"
     return (runtime,) if is_installed(runtime) else ()
-
-
-def _fixed(
-    model: AnyModel,
-    runtimes: _Named | Iterable[_Named] | None,
-    unbind: str | None,
-    opening: str | None,
-    allow_links: bool,
-    keep_data: bool,
-) -> FixReport:
-    from onnx import ModelProto
-
-    from splitops.models.check.targets import load_targets
-    from splitops.models.fix.limits import meaning_of
-    from splitops.models.fix.models import fix_model
-    from splitops.models.fix.opening import opening_of
-    from splitops.models.formats.files import is_openvino
-    from splitops.models.formats.onnx.storage import keep_external
-    from splitops.models.graph.model import NodeModel
-
-    targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
-    meaning, chosen = meaning_of(unbind), opening_of(opening)
-    if not keep_data:
-        return fix_model(NodeModel.opened(model, allow_links=allow_links), targets, meaning, chosen)
-    if is_openvino(model) or not isinstance(model, str | os.PathLike):
-        raise ModelError("keep_data is for the path of an ONNX model, which names its data in other files")
-    opened = NodeModel.opened(model, weights=False, allow_links=allow_links)
-    report = fix_model(opened, targets, meaning, chosen, keep_data=True)
-    assert isinstance(report.model, ModelProto)  # as that of a path is
-    keep_external(report.model, Path(model), allow_links=allow_links)
-    return report

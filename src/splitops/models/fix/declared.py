@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from splitops.models.check.checking import Contradiction, Walked, contradicted_outputs, contradiction
 from splitops.models.fix.report import Reason
-from splitops.models.graph.openvino import LayerNode
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.sites import is_split
 from splitops.models.infer.layers import declare_ports
 from splitops.models.infer.walk import Found

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from splitops.models.check.onnx_form import OTHER_VERSION, other_version_words
+from splitops.models.check.onnx_form import OTHER_VERSION, other_version_words, other_versions
 from splitops.models.convert.onnx_to_onnx import Converting
 from splitops.models.convert.report import Change
 from splitops.models.fix.report import FixStatus, Reason, SplitReport
-from splitops.models.graph.model import NodeModel
-from splitops.models.graph.onnx import label, opset_imports, other_versions, owners_of
-from splitops.models.graph.openvino import source_of
+from splitops.models.formats.model import CheckedModel
+from splitops.models.formats.walk import has_layers, label, opset_imports, owners_of
 from splitops.models.graph.sites import is_split
 from splitops.models.infer.walk import Upstream
 from splitops.models.sites.forms import Form
@@ -28,13 +27,13 @@ class MovedFunctions:
     A function with a node that cannot move stays as it is.
     """
 
-    def __init__(self, model: NodeModel) -> None:
+    def __init__(self, model: CheckedModel) -> None:
         self._befores: dict[_Place, str] = {}
         self._reasons: dict[_Place, Reason] = {}
         stuck: dict[str, str] = {}
         while True:
-            self.edited = model.editable(name_unread=False)
-            found = [] if source_of(self.edited) is not None else list(other_versions(self.edited))
+            self.edited = model.copy(name_unread=False)
+            found = [] if has_layers(self.edited) else list(other_versions(self.edited))
             splits = [one for one in found if is_split(one.node)]
             for one in splits:
                 words, why = other_version_words(one), stuck.get(one.function)
@@ -72,7 +71,7 @@ class MovedFunctions:
         )
 
 
-def _move(edited: ir.Model, model: NodeModel, paths: AbstractSet[str]) -> Sequence[Change]:
+def _move(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> Sequence[Change]:
     Upstream(edited, model.where, lambda site: None).run().note()
     opset = opset_imports(edited.graph, edited)[""]
     converting = Converting(edited, model.where)

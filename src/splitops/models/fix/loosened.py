@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import onnx_ir as ir
 
 from splitops.errors import Where
-from splitops.models.formats.onnx.structure import FunctionKey
-from splitops.models.graph.onnx import declared, function_key, functions_of, note, owners_of, subgraphs
-from splitops.models.graph.openvino import LayerNode, set_layer
+from splitops.models.formats.openvino.nodes import LayerNode, set_layer
+from splitops.models.formats.walk import (
+    AnyGraph,
+    FunctionKey,
+    function_key,
+    functions_of,
+    owners_of,
+    subgraphs,
+)
+from splitops.models.graph.onnx import declared, note
 from splitops.models.infer.layers import with_shapes
 from splitops.models.infer.walk import Upstream
 from splitops.models.known import Tensor
@@ -33,7 +40,7 @@ def loosen_behind(model: ir.Model, node: ir.Node) -> None:
         _loosen(value)
 
 
-def _spread(graph: Any, behind: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
+def _spread(graph: AnyGraph, behind: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
     """Add what reads values that are behind a split; whether any value of the graph is."""
     found = False
     for node in graph:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import onnx_ir as ir
-from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
 from splitops.models.check import baked
@@ -23,11 +22,11 @@ from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.rounds import Round, ValueName, fix_splits
 from splitops.models.fix.writing import FixWriter
-from splitops.models.formats.openvino import OpenVINOModel
-from splitops.models.graph.model import NodeModel
+from splitops.models.formats.model import CheckedModel
+from splitops.models.formats.openvino.nodes import output_values
+from splitops.models.formats.walk import has_layers
 from splitops.models.graph.onnx import known
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.openvino import output_values, source_of
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.graph.provenance import record_fix
 from splitops.models.infer.walk import Upstream
@@ -36,7 +35,7 @@ from splitops.models.sites import Site
 
 
 def fix_model(
-    model: NodeModel,
+    model: CheckedModel,
     targets: Sequence[Target],
     unbind: Unbind | None,
     opening: Opening | None = None,
@@ -44,12 +43,12 @@ def fix_model(
     keep_data: bool = False,
 ) -> FixReport:
     """Fix a model for some targets; unfixable splits stay."""
-    for target in targets if isinstance(model.source, OpenVINOModel) else ():
+    for target in targets if model.is_openvino else ():
         if "openvino" not in target.formats:
             told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
             raise ModelError(told, model.where)
     declarations = Declarations()
-    edited, splits, _ = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
+    edited, splits, last = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
         declare_loosened(edited, model.where)
     walked = walk_model(edited, model.where)
@@ -57,11 +56,11 @@ def fix_model(
     splits = _with_repairs(splits, declarations.repairs)
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
     runtimes = tuple(target.label for target in targets)
-    made = model.result(edited, changed=changed)
-    made = record_fix(made, runtimes) if changed else made
+    if changed:
+        record_fix(edited, runtimes)
+    made = model.write(edited, changed=changed)
     # What is written is checked as a stranger would check it: nothing is left unsaid.
-    now = replace(model, source=made) if isinstance(made, ModelProto) else model
-    found = examine_nodes(now, edited, walked, targets)
+    found = examine_nodes(edited, model.where, walked, targets, last.surroundings)
     splits = _with_baked(splits, [one for one in found if one.code == baked.CODE])
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
@@ -113,7 +112,7 @@ def _beside(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Fi
 
 
 def fix_nodes(
-    model: NodeModel,
+    model: CheckedModel,
     targets: Sequence[Target],
     unbind: Unbind | None,
     *,
@@ -155,7 +154,7 @@ def look_at(
     found.note()
     to_open = None if sizes is None else sizes.baked
     surroundings = Surroundings.of(model)
-    if source_of(model) is None:
+    if not has_layers(model):
         onnx = FixWriter(OnnxEditor(model, where), unbind, most, opening)
         return Round(calls, surroundings, onnx, _outputs, found.by_name, to_open)
     # Names inside it go with the layers.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from splitops.errors import ModelError, SplitError, Where, count_of
 from splitops.ground.notebooks import format_html_table
 from splitops.ground.records import to_json_values
+from splitops.models.formats.files import ModelReport
 
 if TYPE_CHECKING:
     import onnx
@@ -106,7 +106,7 @@ class SplitReport:
 
 
 @dataclass(frozen=True, slots=True)
-class FixReport:
+class FixReport(ModelReport):
     """The report of :func:`~splitops.models.fix.fix`.
 
     Attributes:
@@ -152,17 +152,6 @@ class FixReport:
     def possible(self) -> tuple[SplitReport, ...]:
         """The splits that a runtime rejects or gets wrong for some inputs, whatever their form."""
         return tuple(split for split in self.splits if split.possible)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, whole or not at all.
-
-        Raises:
-            ModelError: the ending is of the other format, the file cannot be written, or data that is to be
-                kept is in another folder.
-        """
-        from splitops.models.formats.files import save
-
-        save(self, path)
 
     def __str__(self) -> str:
         lines = [str(split) for split in self.splits] or ["The model has no split."]

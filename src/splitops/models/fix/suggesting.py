@@ -9,7 +9,7 @@ from typing import NamedTuple
 from splitops.errors import SplitError
 from splitops.models.check.findings import Finding
 from splitops.models.check.targets import Target, asked_targets, load_targets
-from splitops.models.fix import fix, installed_runtimes
+from splitops.models.fix import fix_with_report, installed_runtimes
 
 
 class Suggestion(NamedTuple):
@@ -27,13 +27,13 @@ def suggest(
     """Try to fix what a check has found, for the named targets, or those whose met limits can be fixed."""
     named = targets or load_targets(_curable(findings) or installed_runtimes(model))
     try:
-        report = fix(model, named, partial=True, allow_links=allow_links, report=True)
+        report = fix_with_report(model, named, partial=True, allow_links=allow_links)
         if not targets and report.unfixable:
             # A runtime that no form is right for must not hide what can be fixed without it.
             blamed = {reason.code.partition(".")[0] for split in report.unfixable for reason in split.reasons}
             rest = [target for target in named if target.name not in blamed]
             named = load_targets(rest or installed_runtimes(model))
-            report = fix(model, named, partial=True, allow_links=allow_links, report=True)
+            report = fix_with_report(model, named, partial=True, allow_links=allow_links)
     except SplitError:  # such as a model that cannot be read, or a lone layer
         return Suggestion()
     cured = {

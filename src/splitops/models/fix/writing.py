@@ -18,9 +18,10 @@ from splitops.models.fix.onnx_sequences import carry
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
+from splitops.models.formats.walk import stem
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.meant import FLOATS, find_meant_way, meant_site
-from splitops.models.graph.onnx import is_read, note, shape_of, stem, type_of
+from splitops.models.graph.onnx import is_read, note, shape_of, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import INT64, slice_elements
 from splitops.models.graph.openvino_editor import OpenVINOPen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from splitops.errors import ModelError, shown_path
 
@@ -19,12 +19,20 @@ if TYPE_CHECKING:
     AnyModel = AnyPath | ModelInMemory
     ModelT = TypeVar("ModelT", onnx.ModelProto, onnx_ir.Model, OpenVINOModel)
 
-    class HasModel(Protocol):
-        """A report about a model that is made or changed."""
 
-        @property
-        def model(self) -> Any:
-            """Return the model."""
+class ModelReport:
+    """What a tool did to a model; ``model`` is what came of it."""
+
+    __slots__ = ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, whole or not at all.
+
+        Raises:
+            SplitError: there is no model, the ending is of the other format, the file cannot be written, or
+                data that is to be kept is in another folder.
+        """
+        save(self, path)
 
 
 def is_openvino(model: Any) -> bool:
@@ -79,13 +87,15 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> Any:
     return onnx_model.read(path, allow_links=allow_links)
 
 
-def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str], *, keep_data: bool = False) -> None:
+def save(
+    model: ModelInMemory | ModelReport, path: str | os.PathLike[str], *, keep_data: bool = False
+) -> None:
     """Write a model to a file, whole or not at all.
 
     Args:
         model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report that has one
-            as its ``model``: that of :func:`splitops.infer`, and those that :func:`splitops.convert` and
-            :func:`splitops.simplify` give with ``report=True``.
+            as its ``model``: that of :func:`splitops.infer`, :func:`splitops.convert_with_report`,
+            :func:`splitops.fix_with_report` or :func:`splitops.simplify_with_report`.
         path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
             Of an ONNX model of more than 2 GB, initializers go to a file beside it, named like it with
             ``.data`` appended.
@@ -110,7 +120,7 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str], *, keep_
 
 
 def write_model(
-    model: ModelInMemory | HasModel, path: str | os.PathLike[str], *, keep_data: bool = False
+    model: ModelInMemory | ModelReport, path: str | os.PathLike[str], *, keep_data: bool = False
 ) -> tuple[Path, ...]:
     """Write a model as :func:`save` does, and return the files that were written."""
     if not isinstance(path, str | os.PathLike):

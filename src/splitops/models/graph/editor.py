@@ -19,9 +19,9 @@ import onnx_ir as ir
 
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.ground.progress import counted
+from splitops.models.formats.walk import AnyGraph, FreshNames, label
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import (
-    Names,
     constant_array,
     describe_like,
     exchange,
@@ -29,7 +29,6 @@ from splitops.models.graph.onnx import (
     is_constant,
     is_read,
     known,
-    label,
     remove_node,
     replace_values,
     set_inputs,
@@ -103,7 +102,7 @@ class Editor(ABC):
         self.changes: list[Applied] = []
         self.looks = 0
         self._where = where
-        self._scopes: dict[Any, GraphPlace] = {}
+        self._scopes: dict[ir.Graph | None, GraphPlace] = {}
         self._queue: dict[ir.Node, None] = {}
         self._cuts: dict[ir.Node, Cut | None] = {}
         self._positions: dict[ir.Node, int] = {}
@@ -121,9 +120,9 @@ class Editor(ABC):
                     self._labels[node] = label(node)
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> FreshNames:
         """The names of the model."""
-        return Names(self.model)
+        return FreshNames(self.model)
 
     def run(self, rewrites: Sequence[Rewrite]) -> None:
         """Apply rewrites until none applies: a node is looked at again only after a change near it."""
@@ -149,7 +148,7 @@ class Editor(ABC):
     # What the format says
 
     @abstractmethod
-    def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
+    def _graphs(self) -> Iterator[tuple[GraphPlace, AnyGraph]]:
         """Yield every graph and function of the model."""
 
     @abstractmethod
@@ -359,9 +358,9 @@ class Editor(ABC):
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     @property
-    def graphs(self) -> list[Any]:
+    def graphs(self) -> list[ir.Graph]:
         """Every graph and function with nodes."""
-        return list(self._scopes)
+        return [graph for graph in self._scopes if graph is not None]
 
     def opset(self, node: ir.Node) -> int:
         """Return the opset of the graph that a node is in."""
@@ -442,7 +441,7 @@ class Editor(ABC):
         """Return the position of a node among those of its graph; None for one that was added."""
         return self._positions.get(node)
 
-    def first_look(self, value: ir.Value, graph: Any) -> bool:
+    def first_look(self, value: ir.Value, graph: AnyGraph) -> bool:
         """Return whether the rewrite has yet to look at the readers of a value in a graph as they are."""
         looked = self._looked.setdefault(value, set())
         if (self._rewrite, graph) in looked:

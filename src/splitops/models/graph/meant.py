@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any, Final
 
 from splitops.errors import Rule, RuleError
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.onnx import fixed_array
-from splitops.models.graph.openvino import LayerNode
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.ways import Kind, Way, ways

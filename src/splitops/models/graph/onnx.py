@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy.typing as npt
 import onnx_ir as ir
-from onnx import AttributeProto
 
 from splitops.errors import NOWHERE
-from splitops.models.formats.onnx.schemas import version_of
-from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
+from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
-from splitops.models.graph.openvino import LayerNode, PortValue
+from splitops.models.formats.openvino.nodes import LayerNode, PortValue
+from splitops.models.formats.walk import (
+    canonical,
+)
 from splitops.models.known import Known, SequenceOf, Tensor, fact, meet
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
 
-TYPE: Final = "splitops.type"
-"""Where values keep a type that onnx-ir does not read, in protobuf; models with such values have it too."""
-ATTRIBUTES: Final = "splitops.attributes"
-"""Where models keep the attributes that onnx-ir does not read, in protobuf, by node.
-
-Not with the nodes: to ask a node or value for its ``meta`` makes two objects that stay.
-"""
 BY_CHANCE: Final = frozenset(
     ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
@@ -42,175 +36,11 @@ PLAIN: Final = frozenset(
     }
 )
 """Types of attributes whose values can be compared."""
-INITIALIZERS_OF_THEIR_OWN: Final = 4
-"""The first IR version in which an initializer need not be an input as well."""
 _KNOWN: Final = "splitops.known"
 _OUTPUTS: Final = "splitops.outputs"
 """Where graphs keep the positions of their outputs; one that is no longer true is looked up again."""
 _MOST_CONSTANT: Final = 1 << 20
 """Larger constants are not lengths, and are not read."""
-
-
-def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    """Yield the graphs of a node's attributes, each with the last step of its path."""
-    for attribute in node.attributes.data.values():
-        kind = attribute.type
-        if kind is ir.AttributeType.GRAPH and not attribute.is_ref():
-            start = f"{node.name}/" if type(node) is LayerNode else f"{label(node)}."
-            yield f"{start}{attribute.name}", attribute.as_graph()
-        elif kind is ir.AttributeType.GRAPHS and not attribute.is_ref():
-            for index, graph in enumerate(attribute.as_graphs()):
-                yield f"{label(node)}.{attribute.name}[{index}]", graph
-
-
-def owners_of(model: ir.Model) -> Iterator[tuple[str | None, Any]]:
-    """Yield the main graph and the functions of a model, each with its path."""
-    yield None, model.graph
-    for function in model.functions.values():
-        yield function_path(function), function
-
-
-def function_path(function: ir.Function) -> str:
-    """Return the graph path of a model-local function."""
-    return f"function {function.domain}.{function.name}"
-
-
-def function_key(item: ir.Node | ir.Function) -> FunctionKey:
-    """Return what a function is called by: the same for a function and for a node that calls it."""
-    name = item.op_type if isinstance(item, ir.Node) else item.name
-    return canonical(item.domain), name, item.overload
-
-
-def functions_of(model: ir.Model) -> dict[FunctionKey, ir.Function]:
-    """Return the model-local functions by key."""
-    return {function_key(function): function for function in model.functions.values()}
-
-
-def opset_imports(owner: ir.Graph | ir.Function, model: ir.Model | None = None) -> dict[str, int]:
-    """Return the opset of each domain that a function, or the main graph of a model, imports."""
-    found = {canonical(domain): version for domain, version in owner.opset_imports.items()}
-    if not found and model is not None and (model.ir_version or 0) < 3:
-        found[""] = 1  # opset_import came with IR version 3
-    return found
-
-
-def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, Any]]:
-    """Yield a graph and the graphs inside it, each with its path as the split nodes of models name it."""
-    yield path, owner
-    for node in owner:
-        if node.attributes.data:  # many nodes have none
-            for step, graph in subgraphs(node):
-                yield from graphs_of(graph, extend(path, step))
-
-
-def all_graphs(model: ir.Model) -> Iterator[tuple[str | None, Any]]:
-    """Yield every graph and function of a model with its path."""
-    for path, owner in owners_of(model):
-        yield from graphs_of(owner, path)
-
-
-def nodes_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, ir.Node]]:
-    """Yield every node of a graph with the path of its graph, those inside a node behind it."""
-    for node in owner:
-        yield path, node
-        if node.attributes.data:
-            for step, graph in subgraphs(node):
-                yield from nodes_of(graph, extend(path, step))
-
-
-def located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, int]]:
-    """Yield every node with the path of its graph and the opset of ONNX that is imported there.
-
-    Nodes of subgraphs come behind the node that they belong to.
-    """
-    for start, owner in owners_of(model):
-        opset = opset_imports(owner, model if start is None else None).get("", 1)
-        for path, node in nodes_of(owner, start):
-            yield path, node, opset
-
-
-class OtherVersion(NamedTuple):
-    """A node of a function, whose opset selects another version of it than the opset of the model."""
-
-    function: str
-    """The path of the function."""
-    path: str
-    """That of the node's graph, the function or one inside it."""
-    node: ir.Node
-    version: int | None
-    """None where the opset has no such operator."""
-    of_model: int | None
-
-
-def other_versions(model: ir.Model) -> Iterator[OtherVersion]:
-    """Yield the nodes of functions of which the model's opset selects another version.
-
-    Such models are not valid, and runtimes that inline functions read the model's version.
-    """
-    imported, functions = opset_imports(model.graph, model), functions_of(model)
-    for function in functions.values():
-        own, start = opset_imports(function), function_path(function)
-        for path, node in nodes_of(function, start) if own != imported else ():
-            domain, assumed = canonical(node.domain), imported.get(canonical(node.domain))
-            if assumed is None or domain not in own or function_key(node) in functions:
-                continue
-            first, second = (version_of(node.op_type, opset, domain) for opset in (own[domain], assumed))
-            since = tuple(None if one is None else one.since for one in (first, second))
-            if since[0] != since[1]:
-                yield OtherVersion(start, path or start, node, *since)
-
-
-def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
-    """Yield every node, those of subgraphs behind the node that they belong to."""
-    for _, node, _ in located_nodes(model):
-        yield node
-
-
-def label(node: ir.Node) -> str:
-    """Return the node's name; of an unnamed node, its operator and first output."""
-    if node.name:
-        return node.name
-    named = next((value.name for value in node.outputs if value.name), "")
-    return f"{node.op_type} -> {named}"
-
-
-def unread_attributes(model: ir.Model) -> Mapping[ir.Node, Sequence[AttributeProto]]:
-    """Return the attributes of nodes that onnx-ir does not read."""
-    found: Mapping[ir.Node, Sequence[AttributeProto]] = model.meta.get(ATTRIBUTES, {})
-    return found
-
-
-class Names:
-    """Names that no value and no node of a model has yet."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self._taken: set[str] = {""}
-        self._counts: dict[str, int] = {}  # a wish may be common
-        for _, graph in all_graphs(model):
-            self._take(graph.inputs)
-            if isinstance(graph, ir.Graph):
-                self._take(graph.initializers.values())
-            for node in graph:
-                self._taken.add(node.name or "")
-                self._take(node.outputs)
-
-    def _take(self, values: Iterable[ir.Value]) -> None:
-        self._taken.update(value.name or "" for value in values)
-
-    def fresh(self, wish: str) -> str:
-        """Return the wished name, or one like it that is free."""
-        name, count = wish, self._counts.get(wish, 0)
-        while name in self._taken:
-            count += 1
-            name = f"{wish}_{count}"
-        self._counts[wish] = count
-        self._taken.add(name)
-        return name
-
-
-def stem(node: ir.Node) -> str:
-    """Return how the names of what is made for a node begin."""
-    return node.name or next((value.name for value in node.outputs if value.name), None) or node.op_type
 
 
 def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
@@ -275,11 +105,6 @@ def shape_of(value: ir.Value) -> Shape | None:
 def is_external(tensor: ir.TensorProtocol | None) -> bool:
     """Return whether the data of a tensor is in another file."""
     return type(tensor) is ir.ExternalTensor  # isinstance() asks its protocol, which is slow
-
-
-def has_defaults(model: ir.Model) -> bool:
-    """Return whether callers can replace initializers that are inputs: all had to be before IR version 4."""
-    return model.ir_version is None or model.ir_version >= INITIALIZERS_OF_THEIR_OWN
 
 
 def is_constant(value: ir.Value | None) -> bool:

@@ -12,26 +12,21 @@ import onnx_ir as ir
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.walk import (
+    INITIALIZERS_OF_THEIR_OWN,
+    graphs_of,
+    has_defaults,
+    opset_imports,
+    owners_of,
+    stem,
+)
 from splitops.models.graph.editor import (
     Editor,
     GraphPlace,
     Role,
     roles_of,
 )
-from splitops.models.graph.onnx import (
-    INITIALIZERS_OF_THEIR_OWN,
-    constant_array,
-    fixed_shape,
-    graphs_of,
-    has_defaults,
-    initializer,
-    is_read,
-    known,
-    opset_imports,
-    owners_of,
-    stem,
-    take_over,
-)
+from splitops.models.graph.onnx import constant_array, fixed_shape, initializer, is_read, known, take_over
 from splitops.models.graph.pen import OnnxPen
 from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor

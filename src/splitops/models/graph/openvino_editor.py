@@ -12,17 +12,19 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.formats.openvino.builder import make_const, make_layer, make_port
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, set_layer
 from splitops.models.formats.openvino.splits import operation_set
+from splitops.models.formats.walk import AnyGraph, all_graphs
 from splitops.models.graph.editor import (
     Editor,
     GraphPlace,
     Role,
     roles_of,
 )
-from splitops.models.graph.onnx import all_graphs, note, shape_of, type_of
-from splitops.models.graph.openvino import DOMAIN, LayerNode, layer_of, port_of, set_layer
+from splitops.models.graph.onnx import note, shape_of, type_of
 from splitops.models.graph.pen import Pen, Signature
 from splitops.models.graph.sites import read_site
 from splitops.models.known import Tensor
@@ -43,15 +45,15 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 class OpenVINOEditor(Editor):
-    """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.graph.openvino` has it."""
+    """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.formats.openvino.nodes` has it."""
 
     domain = DOMAIN
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
-        self._next: dict[Any, int] = {}
+        self._next: dict[AnyGraph | None, int] = {}
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
+    def _graphs(self) -> Iterator[tuple[GraphPlace, AnyGraph]]:
         graphs = list(all_graphs(self.model))
         # Who reads the model knows the newest operation set of its layers, and so all that came before.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
@@ -178,15 +180,15 @@ class OpenVINOEditor(Editor):
         set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
-    def next_id(self, graph: Any) -> int:
+    def next_id(self, graph: AnyGraph | None) -> int:
         """Return a free id for a layer of a graph."""
         self._next[graph] += 1
         return self._next[graph] - 1
 
-    def _const(self, constant: Constant, name: str, graph: Any, names: tuple[str, ...] = ()) -> ir.Node:
-        port = Port(0, constant.element_type.precision, constant.shape, names)
-        layer = Layer(self.next_id(graph), name, "Const", "opset1", {}, (), (port,), constant)
-        node = LayerNode(layer, [], [name])
+    def _const(
+        self, constant: Constant, name: str, graph: AnyGraph | None, names: tuple[str, ...] = ()
+    ) -> ir.Node:
+        node = LayerNode(make_const(self.next_id(graph), name, constant, names), [], [name])
         note(node.outputs[0], Tensor(constant.element_type, constant.shape))
         return node
 
@@ -256,15 +258,11 @@ class OpenVINOPen(Pen):
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
     ) -> list[ir.Value]:
         """Add a layer, whose outputs are of the element type of the first input."""
-        fed = tuple(
-            Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
-        )
-        ports = tuple(Port(len(fed) + index, fed[0].precision, ()) for index in range(outputs))
+        sources = [port_of(value) for value in inputs]
         name = self._editor.names.fresh(f"{self._before.name}/{operator}")
-        id_ = self._editor.next_id(self._before.graph)
-        texts = {key: str(value) for key, value in data.items()}
-        layer = Layer(id_, name, operator, version, texts, fed, ports)
-        node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in ports])
+        empty = Layer(self._editor.next_id(self._before.graph), name, operator, version)
+        layer = make_layer(empty, sources, [Port(0, sources[0].precision)] * outputs, data)
+        node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in layer.outputs])
         for value in node.outputs:
             note(value, Tensor(type_of(inputs[0])))
         return self._editor.insert(self._before, node)
@@ -274,13 +272,10 @@ class OpenVINOPen(Pen):
         node = made[0].producer()
         assert node is not None
         layer = layer_of(node)
-        ports = [
-            replace(port, dims=tuple(dim if isinstance(dim, int) else -1 for dim in shape or ()))
-            for port, shape in zip(layer.outputs, shapes, strict=True)
-        ]
-        if kind is not None:
-            ports = [replace(port, precision=kind.precision) for port in ports]
-        set_layer(node, replace(layer, outputs=tuple(ports)))
+        precision = None if kind is None else kind.precision
+        pairs = zip(layer.outputs, shapes, strict=True)
+        ports = [make_port(precision or port.precision, shape) for port, shape in pairs]
+        set_layer(node, make_layer(layer, layer.inputs, ports, layer.data))
         return super().told(made, kind, *shapes)
 
     def constant(

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from splitops.models.formats.walk import FreshNames
 from splitops.models.graph.onnx import (
-    Names,
     attributes_of,
     describe_like,
     exchange,
@@ -236,7 +236,7 @@ class OnnxPen(Pen):
     domain = ""
     signatures = ONNX
 
-    def __init__(self, opset: int, names: Names, base: str) -> None:
+    def __init__(self, opset: int, names: FreshNames, base: str) -> None:
         super().__init__(opset)
         self.nodes: list[ir.Node] = []
         self._names = names

@@ -8,11 +8,11 @@ from typing import Any
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, ModelError, SplitError, Where
-from splitops.models.formats.onnx.structure import canonical
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode
 from splitops.models.formats.openvino.splits import family_schema, split_attributes
-from splitops.models.graph.onnx import has_defaults, is_constant, label, located_nodes, value_fact
+from splitops.models.formats.walk import canonical, has_defaults, label, located_nodes
+from splitops.models.graph.onnx import is_constant, value_fact
 from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
-from splitops.models.graph.openvino import DOMAIN, LayerNode
 from splitops.models.sites import Origin, Site
 from splitops.spec.operators import FAMILY, history, schema
 from splitops.splitting.binding import Fact

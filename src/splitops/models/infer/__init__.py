@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitops.errors import count_of
 from splitops.ground.notebooks import format_html_table
+from splitops.models.formats.files import ModelReport
 from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.models.sites import Site
 
@@ -49,7 +50,7 @@ def _type_and_shape(known: Known) -> Known:
 
 
 @dataclass(frozen=True, slots=True)
-class InferredModel:
+class InferredModel(ModelReport):
     """A model with its types and shapes.
 
     Attributes:
@@ -113,10 +114,9 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         >>> str(inferred["a"])
         'float32[N/2, 6]'
     """
-    from splitops.models.formats.openvino import OpenVINOModel
-    from splitops.models.graph.model import NodeModel
-    from splitops.models.graph.openvino import output_values
-    from splitops.models.infer import layers, onnx_write
+    from splitops.models.formats.model import CheckedModel
+    from splitops.models.formats.openvino.nodes import output_values, source_of
+    from splitops.models.infer import layers
     from splitops.models.infer.walk import Walk
 
     sites: list[Site] = []
@@ -126,22 +126,21 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
             raise site.error
         sites.append(site)
 
-    opened = NodeModel.opened(model, allow_links=allow_links)
-    found = Walk(opened.nodes, opened.where, on_site, as_openvino=as_openvino).run().settled()
+    checked = CheckedModel.read(model, allow_links=allow_links)
+    found = Walk(checked.nodes, checked.where, on_site, as_openvino=as_openvino).run().settled()
     rows = [
         InferredValue(found.paths[value], value.name or "", found.declared(value), known)
         for value, known in found.values.items()
     ]
-    source = opened.source
-    if not isinstance(source, OpenVINOModel):
-        made: Any = onnx_write.with_shapes(source, found.by_name())
+    if not checked.is_openvino:
+        made: Any = checked.declare(found.by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
-        results = zip(source.outputs, output_values(opened.nodes).items(), strict=True)
+        results = zip(source_of(checked.nodes).outputs, output_values(checked.nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
                 rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
-        made = layers.with_shapes(opened.nodes, found.values)
+        made = layers.with_shapes(checked.nodes, found.values)
     return InferredModel(made, tuple(rows), tuple(sites))
 
 
@@ -169,10 +168,10 @@ def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[Site]:
         >>> str(split), [", ".join(map(str, shape)) for shape in split.inference.parts]
         ('Split-13(axis=1, 2 outputs)', ['N, 3', 'N, 3'])
     """
-    from splitops.models.graph.model import NodeModel
+    from splitops.models.formats.model import CheckedModel
     from splitops.models.infer.walk import Walk
 
     sites: list[Site] = []
-    opened = NodeModel.opened(model, allow_links=allow_links)
-    Walk(opened.nodes, opened.where, sites.append).run()
+    checked = CheckedModel.read(model, allow_links=allow_links)
+    Walk(checked.nodes, checked.where, sites.append).run()
     return sites

@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
-from splitops.models.graph.onnx import all_nodes
-from splitops.models.graph.openvino import from_nodes, layer_of, set_layer
+from splitops.models.formats.openvino.nodes import from_nodes, layer_of, set_layer
+from splitops.models.formats.walk import all_nodes
 from splitops.models.infer.openvino_folding import folded
 from splitops.models.known import MAX_ELEMENTS, Known, Tensor, may_be, meet_shapes
 from splitops.models.movers import mover_of

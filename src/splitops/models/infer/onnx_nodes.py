@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shape_inference
 
 from splitops.models.formats.onnx.schemas import version_of
-from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
+from splitops.models.formats.walk import canonical
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto

@@ -5,13 +5,13 @@ from __future__ import annotations
 from onnx import ModelProto, TypeProto
 
 from splitops.errors import NOWHERE, Where
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.graph.onnx_model import as_graph
 from splitops.models.infer.walk import Walk
 
 
 def types_of_values(model: ModelProto, where: Where = NOWHERE) -> dict[tuple[str | None, str], TypeProto]:
     """Return what is known of the types of a model's values, by the path of the graph and the name."""
-    found = Walk(as_graph(model, where), where, lambda _: None).run().settled()
+    found = Walk(deserialize_model(model, where), where, lambda _: None).run().settled()
     types = ((key, to_type(known)) for key, known in found.by_name().items())
     return {key: kind for key, kind in types if kind is not None}

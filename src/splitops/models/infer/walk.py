@@ -10,28 +10,28 @@ import onnx_ir as ir
 
 from splitops.errors import Where
 from splitops.ground.progress import counted
-from splitops.models.formats.onnx.structure import canonical, extend
-from splitops.models.graph.onnx import (
-    TYPE,
+from splitops.models.formats.onnx.graphs import TYPE
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, PortValue
+from splitops.models.formats.walk import (
     all_nodes,
-    declared,
+    canonical,
+    extend,
     function_key,
     function_path,
     functions_of,
     has_defaults,
     label,
-    note,
     opset_imports,
     subgraphs,
     unread_attributes,
 )
+from splitops.models.graph.onnx import declared, note
 from splitops.models.graph.onnx_functions import (
     Attributes,
     call_attributes,
     resolved,
     unknown_attributes,
 )
-from splitops.models.graph.openvino import DOMAIN, LayerNode, PortValue
 from splitops.models.graph.sites import read_site
 from splitops.models.infer.layers import infer_layer, known_before, openvino_says
 from splitops.models.infer.onnx_loops import (
@@ -145,11 +145,11 @@ class Walk:
         self.as_openvino = as_openvino
         self.where = where
         self.on_site = on_site
-        self.functions = functions_of(model)
-        self.defaults = has_defaults(model)
         self.keeps_types = TYPE in model.meta
         self.found = Found(keeps_types=self.keeps_types)
         self.inference = NodeInference(unread_attributes(model))
+        self.functions = functions_of(model)
+        self.defaults = has_defaults(model)
         self.recording = True
         self.walked: set[str] = set()
         self.depth = 0

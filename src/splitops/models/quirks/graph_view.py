@@ -19,9 +19,9 @@ from typing import Final, TypeAlias
 
 import onnx_ir as ir
 
+from splitops.models.formats.openvino.nodes import DOMAIN
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import is_read, shape_of, type_of
-from splitops.models.graph.openvino import DOMAIN
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.spec.sizes.rules import SizeRule
 

@@ -126,10 +126,10 @@ def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[Site]:
         >>> split.inference.parts
         ((2,), (1,))
     """
-    from splitops.models.graph.model import NodeModel
+    from splitops.models.formats.model import CheckedModel
     from splitops.models.sessions.inferred_splits import infer_splits
 
-    opened = NodeModel.opened(model)
+    opened = CheckedModel.read(model)
     return infer_splits(opened.nodes, opened.where, inputs)
 
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import ModelError, shown
+from splitops.models.formats.walk import label
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import constant_array, label, type_of
+from splitops.models.graph.onnx import constant_array, type_of
 from splitops.models.graph.onnx_editor import is_operator
 from splitops.models.graph.onnx_sequences import readers_of
 from splitops.models.graph.openvino_editor import OpenVINOPen

@@ -10,8 +10,9 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import Where
-from splitops.models.formats.onnx.structure import canonical, nodes_of
-from splitops.models.graph.onnx import all_graphs, declared
+from splitops.models.formats.onnx.structure import nodes_of
+from splitops.models.formats.walk import all_graphs, canonical
+from splitops.models.graph.onnx import declared
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor
 from splitops.spec.sizes.dims import Dim

@@ -8,16 +8,9 @@ from typing import Final
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnx.helper import make_tensor_value_info
 
-from splitops.models.formats.onnx.structure import (
-    FunctionKey,
-    callees_first,
-    canonical,
-    function_key,
-    functions_of,
-    nodes_inside,
-    nodes_of,
-)
+from splitops.models.formats.onnx.structure import callees_first, functions_of, nodes_inside, nodes_of
 from splitops.models.formats.onnx.tensors import is_external
+from splitops.models.formats.walk import FunctionKey, canonical, function_key
 from splitops.models.running.onnx.evaluator import reads
 from splitops.spec.operators import FAMILY, SCHEMAS
 from splitops.spec.operators.schemas import Given

@@ -24,21 +24,14 @@ from splitops.models.check.limits import Outcome
 from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine, EngineError
 from splitops.models.fix import SplitReport
-from splitops.models.formats.onnx.structure import canonical, nodes_of
+from splitops.models.formats.onnx.graphs import deserialize_model
+from splitops.models.formats.onnx.structure import nodes_of
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import read_loop
+from splitops.models.formats.walk import all_graphs, all_nodes, canonical, label, subgraphs
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import (
-    all_graphs,
-    all_nodes,
-    constant_array,
-    fixed_array,
-    label,
-    subgraphs,
-    type_of,
-)
+from splitops.models.graph.onnx import constant_array, fixed_array, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.onnx_model import as_graph
-from splitops.models.graph.openvino import LayerNode
 from splitops.models.graph.sites import split_sites
 from splitops.models.infer.walk import Upstream
 from splitops.models.quirks import may_be_in, may_end_a_pattern
@@ -94,7 +87,7 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     part = model if whole else extract_split_dependencies(model, sizes=sizes)
     if part is None:
         return Analysis()
-    graph = as_graph(part, where)
+    graph = deserialize_model(part, where)
     if sizes:
         forget_shapes(graph)
     sites = tuple(replace(site, node=None) for site in split_sites(graph, where))

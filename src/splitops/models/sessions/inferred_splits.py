@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import SplitError, Where
-from splitops.models.graph.openvino import layer_of, source_of
+from splitops.models.formats.openvino.nodes import layer_of
+from splitops.models.formats.walk import has_layers
 from splitops.models.infer.walk import Walk
 from splitops.models.known import Known, Tensor
 from splitops.models.sites import Site
@@ -41,7 +42,7 @@ def _abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Valu
 
 def _inputs_of(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
     """Yield the inputs of a model with their names."""
-    if source_of(model) is None:
+    if not has_layers(model):
         yield from (((value.name or "",), value) for value in model.graph.inputs)
         return
     for node in model.graph:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
@@ -16,11 +16,11 @@ from onnx import ModelProto, TensorProto
 from splitops.errors import Where
 from splitops.models.engines.empty_tensors import make_crash_error
 from splitops.models.engines.engine import Engine, EngineError, Program
+from splitops.models.formats.model import CheckedModel
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.structure import located_graphs, nodes_of, too_many_inlined
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
-from splitops.models.graph.model import NodeModel
-from splitops.models.graph.onnx import INITIALIZERS_OF_THEIR_OWN, all_nodes
-from splitops.models.graph.onnx_model import as_graph
+from splitops.models.formats.walk import INITIALIZERS_OF_THEIR_OWN, all_nodes
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model, read_to_run
@@ -72,7 +72,7 @@ class OnnxProgram(SessionProgram):
         self._analysed = None
 
     def _nodes(self) -> ir.Model:
-        return as_graph(self._read(), self._where)
+        return deserialize_model(self._read(), self._where)
 
     def _on_reference(self) -> Model:
         return Model(self._read(), self._where)
@@ -91,13 +91,13 @@ class OnnxProgram(SessionProgram):
             refusal = COUNTED
         elif refusal is None and repeats:
             whole = inline_functions(proto)
-            nodes = as_graph(whole, self._where)
+            nodes = deserialize_model(whole, self._where)
             refusal = find_refusal(nodes)
             has_loops = any(may_not_iterate(node, engine.name) for node in all_nodes(nodes))
         if refusal is not None:
             raise EngineError(engine.name, f"is not given the model: {refusal}", self._where)
         if engine.name == "onnxruntime" and has_crashing_op(proto):
-            risk = find_crash_risk(as_graph(proto, self._where), self._where)
+            risk = find_crash_risk(deserialize_model(proto, self._where), self._where)
             if risk.certain:
                 raise make_crash_error(risk.certain, self._where)
             self._preflight = partial(_reject_empty, risk.operators, self._where)
@@ -105,10 +105,10 @@ class OnnxProgram(SessionProgram):
         rewritten, rules, outputs = proto, None, self.outputs
         if found.reasons or found.fused or found.unchecked or has_loops:
             whole = inline_functions(whole)
-            opened = NodeModel(whole, whole, self._where)
-            edited = opened.editable(name_unread=False)
+            opened = CheckedModel(self._where, whole)
+            edited = opened.copy(name_unread=False)
             rules = self._rewrite(edited, engine)[0].rules
-            rewritten = cast(ModelProto, opened.result(edited, changed=True))
+            rewritten = opened.to_proto(edited)
             outputs = tuple(value.name for value in rewritten.graph.output)
         defaults: dict[str, Any] = {}
         if engine.name == "openvino" and proto.ir_version >= INITIALIZERS_OF_THEIR_OWN:

@@ -14,11 +14,12 @@ from splitops.models.convert.openvino_to_onnx import convert_for_evaluator
 from splitops.models.engines.engine import Engine, EngineError, Program
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.formats.openvino.model import Edge, Endpoint, Layer, Port, anonymous
+from splitops.models.formats.openvino.nodes import from_nodes, layer_of, port_of, to_nodes
 from splitops.models.formats.openvino.port_maps import read_loop
 from splitops.models.formats.openvino.splits import is_misspelt
 from splitops.models.formats.openvino.writer import to_bytes
-from splitops.models.graph.onnx import all_nodes, note
-from splitops.models.graph.openvino import from_nodes, layer_of, port_of, to_nodes
+from splitops.models.formats.walk import all_nodes
+from splitops.models.graph.onnx import note
 from splitops.models.graph.sites import is_split, split_sites
 from splitops.models.infer.layers import known_before
 from splitops.models.running.declared import openvino_inputs

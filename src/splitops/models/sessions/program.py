@@ -21,8 +21,7 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError, Progra
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.fix.models import look_at
 from splitops.models.fix.rounds import Round, fix_splits
-from splitops.models.graph.onnx import all_nodes
-from splitops.models.graph.openvino import source_of
+from splitops.models.formats.walk import all_nodes, has_layers
 from splitops.models.quirks import may_be_in
 from splitops.models.running.declared import Declared
 from splitops.models.running.inputs import Inputs
@@ -185,7 +184,7 @@ class SessionProgram(ABC):
             EngineError: a limit is left.
             ModelError: what has to be checked is in a body.
         """
-        target, is_ir = Target.load(engine.name), source_of(nodes) is not None
+        target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in all_nodes(nodes) if may_not_iterate(node, engine.name)]
         declared = {} if is_ir else forget_shapes(nodes)
         look = partial(look_at, nodes, self._where, (target,))

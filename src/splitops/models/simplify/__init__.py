@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from splitops.errors import ModelError, shown
 from splitops.models.graph.applied import Applied
@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.files import AnyModel, AnyPath, ModelInMemory, ModelT
 
-__all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "infer_first", "simplify"]
+__all__ = [
+    "ALLOWANCES",
+    "REWRITES",
+    "Applied",
+    "Rewriting",
+    "Simplification",
+    "infer_first",
+    "simplify",
+    "simplify_with_report",
+]
 
 
 @overload
@@ -26,7 +35,6 @@ def simplify(
     allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
-    report: Literal[False] = False,
 ) -> ModelT: ...
 
 
@@ -38,11 +46,9 @@ def simplify(
     allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
-    report: Literal[False] = False,
 ) -> Any: ...
 
 
-@overload
 def simplify(
     model: AnyModel,
     rewrites: Iterable[str] | None = None,
@@ -50,19 +56,7 @@ def simplify(
     allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
-    report: Literal[True],
-) -> Simplification: ...
-
-
-def simplify(
-    model: AnyModel,
-    rewrites: Iterable[str] | None = None,
-    *,
-    allow: Iterable[str] = (),
-    limit: int | None = None,
-    allow_links: bool = False,
-    report: bool = False,
-) -> ModelInMemory | Simplification:
+) -> ModelInMemory:
     """Simplify the splits of a model without changing a value, an element type or a shape, if not allowed to.
 
     On every input that fits the declared types and shapes, the simplified model gives what the model gives,
@@ -83,11 +77,9 @@ def simplify(
         limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
-        report: return a :class:`Simplification` instead of the model.
 
     Returns:
-        The simplified model, of the kind that was given; of a path, what :func:`splitops.load` gives. With
-        ``report``, what was rewritten, where and why; its ``model`` is the simplified model.
+        The simplified model, of the kind that was given; of a path, what :func:`splitops.load` returns.
 
     Raises:
         ModelError: the model is not well formed, or there is no rewrite or allowance of a name.
@@ -102,25 +94,54 @@ def simplify(
         ...         y = Relu(c) }''')
         >>> [node.op_type for node in simplify(model).graph.node]
         ['Relu']
-        >>> print(simplify(model, report=True))
-        3 nodes -> 1:
-          node 'Concat -> c': Split-13(axis=1, 2 outputs), Concat(axis=1) -> x [split-concat]: \
-all parts of a split are in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    from splitops.models.graph.model import NodeModel
+    return simplify_with_report(model, rewrites, allow=allow, limit=limit, allow_links=allow_links).model
+
+
+def simplify_with_report(
+    model: AnyModel,
+    rewrites: Iterable[str] | None = None,
+    *,
+    allow: Iterable[str] = (),
+    limit: int | None = None,
+    allow_links: bool = False,
+) -> Simplification:
+    """Simplify a model as :func:`simplify` does, and report each rewrite.
+
+    Args:
+        model: as in :func:`simplify`.
+        rewrites: as in :func:`simplify`.
+        allow: as in :func:`simplify`.
+        limit: as in :func:`simplify`.
+        allow_links: as in :func:`simplify`.
+
+    Returns:
+        What was rewritten, where and why; its ``model`` is the simplified model.
+
+    Examples:
+        >>> import onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["": 13]>
+        ...     g (float[6] x) => (float[6] c) { a, b = Split<axis = 0>(x) c = Concat<axis = 0>(a, b) }''')
+        >>> print(simplify_with_report(model))
+        2 nodes -> 1:
+          node 'Concat -> c': Split-13(axis=0, 2 outputs), Concat(axis=0) -> x [split-concat]: \
+all parts of a split are in their order
+    """
+    from splitops.models.formats.model import CheckedModel
     from splitops.models.graph.provenance import runtimes_fixed_for
-    from splitops.models.simplify.rounds import simplified
+    from splitops.models.simplify.rounds import simplify_copy
 
     chosen(rewrites)  # names are wrong before a model is
     if limit is not None and not isinstance(limit, int):
         raise ModelError(f"limit = {shown(limit)} is not a number of bytes")
     options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
-    opened = NodeModel.opened(model, allow_links=allow_links)
-    kept = runtimes_fixed_for(opened.source) if rewrites is None else ()
-    found = simplified(opened, chosen(rewrites, keep_fixes=bool(kept)), options, kept)
-    return found if report else found.model
+    checked = CheckedModel.read(model, allow_links=allow_links)
+    edited = checked.copy()
+    kept = runtimes_fixed_for(edited) if rewrites is None else ()
+    return simplify_copy(checked, edited, chosen(rewrites, keep_fixes=bool(kept)), options, kept)
 
 
 def infer_first() -> ir.passes.InPlacePass:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splitops.ground.notebooks import format_html_table
+from splitops.models.formats.files import ModelReport
 from splitops.models.graph.applied import Applied
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Simplification:
+class Simplification(ModelReport):
     """The report of :func:`~splitops.models.simplify.simplify`.
 
     Attributes:
@@ -41,16 +41,6 @@ class Simplification:
     def counts(self) -> Mapping[str, int]:
         """How often each rewrite was applied, of those that were."""
         return Counter(change.rewrite for change in self.changes)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, whole or not at all.
-
-        Raises:
-            ModelError: the ending is of the other format, or the file cannot be written.
-        """
-        from splitops.models.formats.files import save
-
-        save(self.model, path)
 
     def __str__(self) -> str:
         lines = [str(change) for change in self.changes] or ["nothing to simplify"]

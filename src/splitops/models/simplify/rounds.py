@@ -10,11 +10,11 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
-from splitops.models.formats.onnx import check_model
+from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.openvino import OpenVINOModel
+from splitops.models.formats.walk import has_layers
 from splitops.models.graph.applied import Applied
-from splitops.models.graph.model import NodeModel, editor_of
-from splitops.models.graph.openvino import source_of
+from splitops.models.graph.editors import make_editor
 from splitops.models.infer.walk import Upstream
 from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
@@ -25,26 +25,24 @@ _ENDS: Final = frozenset({"Parameter", "Result", "Const"})
 """Layers of IR that do nothing."""
 
 
-def simplified(
-    model: NodeModel,
+def simplify_copy(
+    model: CheckedModel,
+    edited: ir.Model,
     rewrites: Sequence[Rewriting],
     options: Mapping[str, Any],
     kept_for: tuple[str, ...] = (),
 ) -> Simplification:
-    """Return a model with rewrites applied."""
-    edited = model.editable()
+    """Apply rewrites to the copy of a model, and write it."""
     before = count_nodes(edited)
     note_known(edited, model.where)
     changes = rewrite(edited, rewrites, options, model.where)
-    result = model.result(edited, changed=bool(changes))
-    if isinstance(result, ModelProto):
-        check_model(result, model.where)
+    result = model.write(edited, changed=bool(changes))
     return Simplification(result, changes, before, count_nodes(edited), kept_for)
 
 
 def with_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOModel) -> Simplification:
     """Return a report with a model that was made of the simplified one, such as one that was fixed."""
-    nodes = count_nodes(NodeModel.opened(model, weights=False).nodes)
+    nodes = count_nodes(CheckedModel.read(model, weights=False).nodes)
     return replace(found, model=model, nodes_after=nodes)
 
 
@@ -59,7 +57,7 @@ def rewrite(
     for _ in range(_MOST_ROUNDS):
         if changed:
             note_known(model, where)
-        editor = editor_of(model, where)
+        editor = make_editor(model, where)
         editor.run(stages[stage])
         changes += editor.changes
         changed = bool(editor.changes)
@@ -94,5 +92,5 @@ class NoteKnownPass(ir.passes.InPlacePass):
 
 def count_nodes(model: ir.Model) -> int:
     """Return the number of nodes in all graphs of a model."""
-    ends: frozenset[str] = frozenset() if source_of(model) is None else _ENDS
+    ends: frozenset[str] = frozenset() if not has_layers(model) else _ENDS
     return sum(node.op_type not in ends for graph in model.graphs() for node in graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -85,9 +85,11 @@ def weight_files(path: Path) -> set[Path]:
 
 def opened(
     model: str | os.PathLike[str] | ModelProto | onnx_ir.Model,
+    where: Where | None = None,
     *,
     weights: bool = True,
     allow_links: bool = False,
+    kept: dict[str, tuple[TensorProto, TensorProto]] | None = None,
 ) -> ModelProto:
     """Return an ONNX model to work on, proved well formed: of a path as :func:`read` where it is one file.
 
@@ -95,9 +97,9 @@ def opened(
     folder in this process: what is made of the model can be written without having been read.
 
     A model in memory is not changed. Without ``weights``, such initializers stay where they are in
-    smaller models too.
+    smaller models too. In ``kept`` come the others, as they name their data, for :func:`keep_external`.
     """
-    where = place_of(model)
+    where = where or place_of(model)
     if not isinstance(model, str | os.PathLike):
         proto = as_proto(model)
         check_model(proto, where)
@@ -112,6 +114,10 @@ def opened(
         if not is_external(tensor):
             continue
         if byte_count(tensor, where) <= _AT_HAND:
+            if kept is not None:
+                kept[tensor.name] = tensor, (outside := TensorProto())
+                outside.CopyFrom(tensor)
+                mark_external(outside, folder)
             load_external([tensor], where, folder)
         else:
             prove_external(tensor, where, folder)
@@ -164,20 +170,15 @@ def unusable(what: str, error: Exception, where: Where) -> ModelError:
     return ModelError(f"onnx-ir cannot {what} the model: {reason[0][:200]}", where)
 
 
-def keep_external(model: ModelProto, path: Path, *, allow_links: bool = False) -> None:
-    """Let the tensors of a model that was read from a file name their data in other files again.
+def keep_external(model: ModelProto, kept: Mapping[str, tuple[TensorProto, TensorProto]]) -> None:
+    """Let tensors that were read from other files name their data there again, if it was not changed.
 
-    Data that was changed, or that was in the file itself, stays in the model.
+    Each is ``kept`` as it was read, and as it names its data.
     """
-    folder, where = DataFolder(path.parent, allow_links), place_of(path)
-    kept = {t.name: t for t in model_tensors(parse(path, allow_links=allow_links)) if is_external(t)}
     for tensor in model_tensors(model):
-        before = None if is_external(tensor) else kept.get(tensor.name)
-        if before is None or (before.data_type, before.dims) != (tensor.data_type, tensor.dims):
-            continue
-        if _data_of(tensor, where) == b"".join(data_blocks(before, where, folder)):
-            tensor.CopyFrom(before)
-            mark_external(tensor, folder)
+        before, outside = kept.get(tensor.name, (None, None))
+        if outside is not None and tensor == before:
+            tensor.CopyFrom(outside)
 
 
 def write(

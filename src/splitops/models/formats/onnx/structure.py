@@ -9,15 +9,12 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
-from onnx.defs import onnx_opset_version
 
 from splitops.errors import ModelError, Where, count_of, shown
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.tensors import check_tensor, is_external, require_text
+from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
 from splitops.onnx.reference import node_label
-
-FunctionKey = tuple[str, str, str]
-"""Domain, name and overload of a model-local function."""
 
 _MOST_INLINED: Final = 1 << 16
 """Nodes that a model may have once its functions are inlined, as runtimes do it, whatever it has before."""
@@ -28,7 +25,6 @@ _MAX_DEPTH: Final = 64
 """Graphs inside graphs. Protobuf's own parser stops at 100 nested messages, three for each graph."""
 _MAX_OPSET: Final = (1 << 31) - 1
 """onnx itself counts versions in 32 bits."""
-_ALIASES: Final = {"ai.onnx": ""}
 
 _Scopes = tuple[AbstractSet[str], ...]
 """The names that are visible, from the main graph inwards."""
@@ -74,29 +70,6 @@ def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None)
     return found
 
 
-def unknown_opset(model: ModelProto, where: Where) -> tuple[int, int] | None:
-    """Return the opset that a model imports and the newest of the installed onnx, where it is beyond that."""
-    newest = onnx_opset_version()
-    opset = max(opset_imports(owner, where).get("", 0) for owner in (model, *model.functions))
-    return (opset, newest) if opset > newest else None
-
-
-def canonical(domain: str) -> str:
-    """Return the domain's one name."""
-    return _ALIASES.get(domain, domain)
-
-
-def function_key(item: NodeProto | FunctionProto) -> FunctionKey:
-    """Return what a function is called by: the same for a function and for a node that calls it."""
-    name = item.op_type if isinstance(item, NodeProto) else item.name
-    return canonical(item.domain), name, getattr(item, "overload", "")
-
-
-def function_path(function: FunctionProto) -> str:
-    """Return the graph path of a model-local function."""
-    return f"function {function.domain}.{function.name}"
-
-
 def functions_of(model: ModelProto, where: Where | None = None) -> dict[FunctionKey, FunctionProto]:
     """Return the model-local functions by key."""
     found: dict[FunctionKey, FunctionProto] = {}
@@ -115,11 +88,6 @@ def subgraphs(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
         if attribute.graphs:  # asking is quicker than iterating, and hardly any has some
             for index, graph in enumerate(attribute.graphs):
                 yield f"{node_label(node)}.{attribute.name}[{index}]", graph
-
-
-def extend(path: str | None, step: str) -> str:
-    """Return the path of a graph inside the graph of a path."""
-    return f"{path}/{step}" if path else step
 
 
 def nodes_of(model: ModelProto) -> Iterator[NodeProto]:

@@ -1,4 +1,4 @@
-"""Builds OpenVINO models in memory, layer by layer."""
+"""Builds OpenVINO models in memory, layer by layer; the editor makes its layers here, too."""
 
 from __future__ import annotations
 
@@ -72,10 +72,9 @@ class Builder:
         layer = self._next("Parameter", name)
         partial = parse_shape(shape, layer.where) if isinstance(shape, str) else shape
         data = {"shape": format_shape(partial), "element_type": kind.openvino or ""}
-        output = Output(Endpoint(layer.id, 0), kind, partial)
-        tensor_names = (name,) if names is None else tuple(names)
-        self._add(layer, [], [(output, tensor_names)], data)
-        return output
+        port = make_port(kind.precision, partial, (name,) if names is None else tuple(names))
+        self._add(layer, [], [port], data)
+        return Output(Endpoint(layer.id, 0), kind, partial)
 
     def const(
         self, value: npt.ArrayLike, element_type: str | ElementType | None = None, *, name: str | None = None
@@ -90,11 +89,9 @@ class Builder:
             raise ModelError(f"OpenVINO has no element type for dtype {array.dtype}")
         if kind is ELEMENT_TYPES["string"]:
             array = array.astype(object)
-        constant = Constant.of(array, kind)
         layer = self._next("Const", name)
-        output = Output(Endpoint(layer.id, 0), kind, array.shape)
-        self._add(layer, [], [(output, ())], {}, constant=constant)
-        return output
+        self._layers.append(make_const(layer.id, layer.name, Constant.of(array, kind)))
+        return Output(Endpoint(layer.id, 0), kind, array.shape)
 
     def layer(
         self,
@@ -115,16 +112,11 @@ class Builder:
         """
         kind = inputs[0].element_type if element_type is None else _element_type(element_type)
         names = [()] * outputs if isinstance(outputs, int) else [tuple(own) for own in outputs]
-        layer = self._next(type, name, version)
-        made = [
-            Output(
-                Endpoint(layer.id, len(inputs) + index), kind, shapes[index] if shapes is not None else None
-            )
-            for index in range(len(names))
-        ]
-        text = None if data is None else {key: _text(value) for key, value in data.items()}
-        self._add(layer, inputs, list(zip(made, names, strict=True)), text)
-        return tuple(made)
+        known = [None] * len(names) if shapes is None else shapes
+        ports = [make_port(kind.precision, shape, own) for shape, own in zip(known, names, strict=True)]
+        layer = self._add(self._next(type, name, version), inputs, ports, data)
+        ends = (Endpoint(layer.id, port.id) for port in layer.outputs)
+        return tuple(Output(end, kind, shape) for end, shape in zip(ends, known, strict=True))
 
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
         """Add an output of the model.
@@ -134,7 +126,7 @@ class Builder:
         layer = self._next("Result", name)
         own = (layer.name,) if names is None else tuple(names)
         attributes = {"output_names": join_names(own)} if own and self._version >= 11 else {}
-        self._add(layer, [value], [], None, attributes=attributes)
+        self._add(replace(layer, attributes=attributes), [value], [], None)
 
     def model(self) -> OpenVINOModel:
         """Return the model of all layers added so far."""
@@ -149,22 +141,14 @@ class Builder:
         self,
         layer: Layer,
         inputs: Sequence[Output],
-        outputs: Sequence[tuple[Output, tuple[str, ...]]],
-        data: Mapping[str, str] | None,
-        *,
-        constant: Constant | None = None,
-        attributes: Mapping[str, str] | None = None,
-    ) -> None:
-        taken = tuple(_port(index, value, ()) for index, value in enumerate(inputs))
-        given = tuple(_port(value.end.port, value, names) for value, names in outputs)
-        stated = replace(layer, data=data, inputs=taken, outputs=given, constant=constant)
-        self._layers.append(replace(stated, attributes=attributes or {}))
+        outputs: Sequence[Port],
+        data: Mapping[str, object] | None,
+    ) -> Layer:
+        sources = [make_port(value.element_type.precision, value.shape) for value in inputs]
+        made = make_layer(layer, sources, outputs, data)
+        self._layers.append(made)
         self._edges += [Edge(value.end, Endpoint(layer.id, index)) for index, value in enumerate(inputs)]
-
-
-def _port(id_: int, value: Output, names: tuple[str, ...]) -> Port:
-    dims = tuple(dim if isinstance(dim, int) else -1 for dim in value.shape or ())
-    return Port(id_, value.element_type.precision, dims, names)
+        return made
 
 
 def _element_type(element_type: str | ElementType) -> ElementType:
@@ -172,6 +156,27 @@ def _element_type(element_type: str | ElementType) -> ElementType:
     if found is None or found.openvino is None:
         raise ModelError(f"{element_type} is not an element type of OpenVINO")
     return found
+
+
+def make_port(precision: str | None, shape: Shape | None, names: tuple[str, ...] = ()) -> Port:
+    """Return a port; a size that is not a number is unknown in IR."""
+    return Port(0, precision, tuple(size if isinstance(size, int) else -1 for size in shape or ()), names)
+
+
+def make_layer(
+    layer: Layer, sources: Sequence[Port], outputs: Sequence[Port], data: Mapping[str, object] | None
+) -> Layer:
+    """Return a layer with ports of consecutive ids, fed by the ports ``sources``, and with attributes."""
+    inputs = tuple(Port(index, port.precision, port.dims) for index, port in enumerate(sources))
+    made = tuple(replace(port, id=len(inputs) + index) for index, port in enumerate(outputs))
+    texts = None if data is None else {name: _text(value) for name, value in data.items()}
+    return replace(layer, inputs=inputs, outputs=made, data=texts)
+
+
+def make_const(id_: int, name: str, constant: Constant, names: tuple[str, ...] = ()) -> Layer:
+    """Return the layer of a constant."""
+    port = make_port(constant.element_type.precision, constant.shape, names)
+    return make_layer(Layer(id_, name, "Const", "opset1", constant=constant), (), (port,), {})
 
 
 def _text(value: object) -> str:

@@ -32,6 +32,18 @@ VERSIONS: Final = (10, 11)
 _INT32_MAX: Final = (1 << 31) - 1
 
 
+class SingleLayerError(ModelError):
+    """The XML is a ``<layer>``, and no model.
+
+    Attributes:
+        element: the layer.
+    """
+
+    def __init__(self, element: Element, where: Where) -> None:
+        super().__init__("the XML is a <layer>, not the <net> of OpenVINO IR", where)
+        self.element = element
+
+
 def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINOModel:
     """Read a model.
 
@@ -66,6 +78,8 @@ class _Reader:
         self._weights = Weights(weights) if isinstance(weights, bytes) else None
 
     def read(self, root: Element) -> OpenVINOModel:
+        if root.tag == "layer":
+            raise SingleLayerError(root, self._where)
         if root.tag != "net":
             raise ModelError(f"the XML is a <{root.tag[:80]}>, not the <net> of OpenVINO IR", self._where)
         version = _integer(root, "version", "net", self._where)

@@ -21,22 +21,21 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
-from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import (
-    BY_CHANCE,
-    PLAIN,
+from splitops.models.formats.walk import (
+    FunctionKey,
     all_graphs,
     all_nodes,
-    constant_array,
+    canonical,
+    extend,
     function_key,
     function_path,
     functions_of,
-    is_external,
     opset_imports,
     subgraphs,
     unread_attributes,
 )
+from splitops.models.graph.editor import Editor
+from splitops.models.graph.onnx import BY_CHANCE, PLAIN, constant_array, is_external
 from splitops.models.quirks.quirk import Match, Quirk, set_lengths
 from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import Given
@@ -80,7 +79,7 @@ def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) ->
     splits = (node for node in all_nodes(model) if node.op_type == "Split")
     if len({len(node.outputs) for node in splits if equal_as_count or not _has_lengths(node)}) < 2:
         return frozenset()
-    search = _Search(functions_of(model), equal_as_count, unread_attributes(model))
+    search = _Search(unread_attributes(model), functions_of(model), equal_as_count)
     search.nodes(model.graph, {}, _Place(None, opset_imports(model.graph, model).get("", 1), object()))
     return frozenset(search.conflicts())
 
@@ -113,9 +112,9 @@ class _Place(NamedTuple):
 
 @dataclass
 class _Search:
+    unread: Mapping[ir.Node, object]
     functions: Mapping[FunctionKey, ir.Function]
     equal_as_count: bool
-    unread: Mapping[ir.Node, object]
     groups: dict[Hashable, list[tuple[SplitKey, list[bool]]]] = field(default_factory=dict)
     """Splits that are the same but for their outputs, each with which of these are outputs of the graph."""
     numbers: dict[Hashable, int] = field(default_factory=dict)

@@ -11,8 +11,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from splitops.models.formats.walk import all_graphs
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import all_graphs
 from splitops.models.quirks.graph_view import MAY_BE_IDLE, GraphView, onnx_name
 from splitops.models.quirks.openvino import (
     group_convolution,

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import fixed_integers, shape_of
-from splitops.models.graph.openvino import LayerNode
 from splitops.models.quirks.graph_view import GraphView, is_same_shape
 from splitops.models.quirks.quirk import Match, Quirk
 from splitops.spec.sizes.dims import Dim

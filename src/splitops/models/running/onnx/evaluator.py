@@ -27,12 +27,7 @@ from splitops.errors import ModelError, SplitError, Where, shown
 from splitops.ground.progress import counted
 from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.onnx.structure import (
-    FunctionKey,
-    canonical,
     check_model,
-    extend,
-    function_key,
-    function_path,
     functions_of,
     model_tensors,
     nodes_inside,
@@ -40,6 +35,7 @@ from splitops.models.formats.onnx.structure import (
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
+from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
 from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import (

@@ -1,4 +1,4 @@
-"""Writes what a walk has found into an ONNX model: as ``value_info``, and into the types of its outputs."""
+"""Declare inferred types and shapes in an ONNX model: as ``value_info``, and as the types of its outputs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
 
-from splitops.models.formats.onnx.structure import function_path, located_graphs
+from splitops.models.formats.onnx.structure import located_graphs
 from splitops.models.formats.onnx.types import to_type
+from splitops.models.formats.walk import function_path
 from splitops.models.known import Known, Opaque, Tensor
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Shape
@@ -18,7 +19,7 @@ _FUNCTION_VALUES = 10
 Values = Mapping[tuple[str | None, str], Known]
 
 
-def with_shapes(model: ModelProto, values: Values) -> ModelProto:
+def declare_values(model: ModelProto, values: Values) -> ModelProto:
     """Return a copy of a model that declares the types and shapes of its values.
 
     What the model declares stays, unless it says less, or the opposite. Ranges without a name, which ONNX

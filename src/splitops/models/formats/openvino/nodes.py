@@ -17,7 +17,8 @@ from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer,
 from splitops.models.formats.openvino.names import output_names, port_name
 
 DOMAIN: Final = "openvino"
-_SOURCE: Final = "splitops.source"
+SOURCE: Final = "splitops.source"
+"""Where a model keeps the OpenVINO model that its nodes were made of."""
 
 
 class PortValue(ir.Value):
@@ -68,7 +69,7 @@ def set_layer(node: ir.Node, layer: Layer) -> None:
 def to_nodes(model: OpenVINOModel) -> ir.Model:
     """Return a model as a graph of nodes in topological order."""
     made = ir.Model(_to_graph(model.graph), ir_version=model.version)
-    made.meta[_SOURCE] = model
+    made.meta[SOURCE] = model
     return made
 
 
@@ -86,16 +87,15 @@ def _to_graph(graph: Graph) -> ir.Graph:
     return ir.Graph([], [], nodes=nodes, name=graph.name)
 
 
-def source_of(model: ir.Model) -> OpenVINOModel | None:
-    """Return the model that nodes were made of; None of an ONNX model."""
-    source: OpenVINOModel | None = model.meta.get(_SOURCE)
+def source_of(model: ir.Model) -> OpenVINOModel:
+    """Return the model that layers were made nodes of."""
+    source: OpenVINOModel = model.meta[SOURCE]
     return source
 
 
 def output_values(model: ir.Model) -> dict[str, ir.Value]:
     """Return the value of each output of a model by its name, which no rewrite changes, in their order."""
     source = source_of(model)
-    assert source is not None
     given = {layer_of(node).id: node.inputs[0] for node in model.graph if node.op_type == "Result"}
     found = {name: given[layer.id] for name, layer in zip(output_names(source), source.outputs, strict=True)}
     return {name: value for name, value in found.items() if value is not None}
@@ -104,7 +104,6 @@ def output_values(model: ir.Model) -> dict[str, ir.Value]:
 def from_nodes(model: ir.Model) -> OpenVINOModel:
     """Return the model that nodes stand for now; its layers keep their order and ids, new ones come last."""
     original = source_of(model)
-    assert original is not None
     return original.with_graph(_from_graph(model.graph, original.graph))
 
 
