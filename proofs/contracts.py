@@ -23,8 +23,8 @@ from splitops.spec.sizes import arithmetic, ranges
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.rules import SizeRule
 
-MOST_LENGTHS = 4
-MOST_PARTS = 4
+MAX_LENGTHS = 4
+MAX_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def claim(words: str, bound: str = "", values: range = range(1)) -> Callable[[An
     return add
 
 
-LENGTHS = f"up to {MOST_LENGTHS} lengths", range(MOST_LENGTHS + 1)
-PARTS = f"up to {MOST_PARTS} parts", range(1, MOST_PARTS + 1)
+LENGTHS = f"up to {MAX_LENGTHS} lengths", range(MAX_LENGTHS + 1)
+PARTS = f"up to {MAX_PARTS} parts", range(1, MAX_PARTS + 1)
 
 
 @claim("EXPLICIT: there is a violation exactly where the lengths do not sum to D", *LENGTHS)

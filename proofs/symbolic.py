@@ -124,7 +124,7 @@ def products_rise(factor: Any, low: Any, high: Any) -> None:
     _paths.assume(z3.Implies(given, factor * low <= factor * high))
 
 
-def confirm(claim: Callable[[], Any], most_paths: int = 20_000) -> Outcome:
+def confirm(claim: Callable[[], Any], max_paths: int = 20_000) -> Outcome:
     """Run a claim along every path; what it returns or yields must hold at the end of each.
 
     A claim that raises an error on a path that some integers follow is refuted.
@@ -141,7 +141,7 @@ def confirm(claim: Callable[[], Any], most_paths: int = 20_000) -> Outcome:
             return Outcome(refuted[0], paths, refuted[1])
         if not _paths.pending:
             return Outcome(Verdict.CONFIRMED, paths)
-        if paths == most_paths:
+        if paths == max_paths:
             return Outcome(Verdict.UNKNOWN, paths)
         _paths.begin()
 

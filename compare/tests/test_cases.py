@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import pytest
 
+from splitops.common.json_values import read_values, to_json_values
 from splitops.errors import Rule
-from splitops.ground.records import read_values, to_json_values
 from splitops.models.check import check
-from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema, SourceKind
 from splitops_compare.cases import build_case, build_cases, find_baseline, list_cases, make_entry
 from splitops_compare.cases.models import SPECIALS, make_model
 from splitops_compare.cases.names import format_operator
@@ -49,7 +49,7 @@ def test_each_row_has_every_dimension(row: OperatorSchema) -> None:
     assert {0} < {record.shape[record.axis or 0] for record in records}, "an empty axis"
     assert any(len(record.shape) == 3 for record in records)
     assert len(found) - len(valid) >= 10
-    if any(source.given is Given.INPUT for source in row.lengths):
+    if any(source.kind is SourceKind.INPUT for source in row.lengths):
         pairs = {(record.dynamic, record.constant) for record in records if record.lengths is not None}
         assert pairs == {(known, given) for known in (True, False) for given in (True, False)}
 
@@ -173,7 +173,7 @@ def as_record(written: Written) -> CaseSpec | None:
     stated = {name: value for name, value in written.attributes.items() if name != "axis"}
     known = {row.axis.name, *(own.name for own in row.lengths)}
     whole = all(isinstance(value, int | list) for value in written.attributes.values())
-    first = row.axis.given is not Given.INPUT or (
+    first = row.axis.kind is not SourceKind.INPUT or (
         axis is not None and len(set(np.ravel(axis["value"]).tolist())) == 1
     )
     if set(written.inputs) - known or not whole or not first or written.outputs == 0:

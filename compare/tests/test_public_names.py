@@ -41,14 +41,14 @@ def test_a_module_uses_public_names_only(path: Path) -> None:
 def test_private_names_are_found() -> None:
     source = (
         "import splitops, splitops.spec\n"
-        "from splitops.ground.records import to_json_values\n"
+        "from splitops.common.json_values import to_json_values\n"
         "from splitops.extension import to_json_values, secret\n"
         "splitops.schema, splitops.calls\n"
     )
     assert sorted(private_names(source)) == [
         "splitops.calls",
         "splitops.extension.secret",
-        "splitops.ground.records.to_json_values",
+        "splitops.common.json_values.to_json_values",
         "splitops.spec",
     ]
 

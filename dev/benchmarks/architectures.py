@@ -29,7 +29,7 @@ TRACED, EXPORTED = (11, 17), (18, 23)
 """Opsets of the exporter that traces, and of the one by torch.export."""
 LEARNED = (9, 12, 17, 21)
 """Opsets of scikit-learn's models."""
-MOST_BYTES = 30 << 20
+MAX_BYTES = 30 << 20
 
 Make = Callable[[], tuple[Any, tuple[Any, ...]]]
 """Makes a module and its inputs."""
@@ -483,7 +483,7 @@ def work(make: Callable[[Path], None], path: Path) -> None:
     try:
         make(draft)
         size = draft.stat().st_size
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise ValueError(f"{size >> 20} MiB are more than are kept")
         draft.replace(path)
     except BaseException as error:

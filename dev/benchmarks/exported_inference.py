@@ -18,7 +18,7 @@ from typing import Any
 import onnx
 
 import splitops
-from splitops.models.infer import InferredModel, Tensor
+from splitops.models.infer import AbstractTensor, InferredModel
 
 
 def bare(path: Path) -> onnx.ModelProto:
@@ -38,7 +38,7 @@ def known_to_us(found: InferredModel, names: dict[str, str]) -> set[str]:
 
 
 def _is_known(known: Any) -> bool:
-    if not isinstance(known, Tensor) or known.type is None or known.shape is None:
+    if not isinstance(known, AbstractTensor) or known.type is None or known.shape is None:
         return False
     return all(isinstance(size, int) or size.name for size in known.shape)
 

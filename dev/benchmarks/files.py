@@ -191,7 +191,7 @@ def cases(folder: Path, out: Path, pythons: dict[str, str], mebibytes: int) -> I
     yield Case(f"npy, merge of {FILES}, beside {many}", merge(f"parts{FILES}", 1), many)
     twice = f"cp of {TENSORS:,} tensors, twice"
     yield Case(twice, cp("tensors.safetensors", times=2))
-    kept = {"tensor": "layer.7.weight", "keep_others": True}
+    kept = {"tensor": "layer.7.weight", "keep_other_tensors": True}
     name = f"safetensors, one of {TENSORS:,} tensors into 2, all kept"
     yield Case(name, split("tensors.safetensors", 0, 2, **kept), twice)
     peer = "safetensors_of_many"

@@ -156,7 +156,7 @@ def measured(path: Path, rounds: int) -> Measured:
     return Measured(
         path.stem,
         nodes_of(path),
-        len(ours.sites),
+        len(ours.splits),
         same,
         (times["session"], times["runtime"]),
         make,
@@ -171,7 +171,7 @@ def bits(paths: Sequence[Path]) -> str:
         theirs, ours = plain(path), ready(path)
         feeds = inputs_of(ours)
         same += equal(ours.run(feeds), theirs(feeds))
-        splits += len(ours.sites)
+        splits += len(ours.splits)
     return f"{same} of {len(paths)} models with {splits} splits give the same bits"
 
 

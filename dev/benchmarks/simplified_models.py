@@ -40,7 +40,7 @@ JOINING = frozenset(
 MOVING = JOINING | {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Identity", "Tile"}
 """Nodes that move data and compute nothing."""
 
-LEAST_TURNS, MOST_TURNS = 7, 101
+MIN_TURNS, MAX_TURNS = 7, 101
 ENOUGH = 1.5
 """Seconds of turns for one model."""
 LONGEST = 240
@@ -179,13 +179,13 @@ def seconds(sessions: Mapping[str, Any], feeds: dict[str, Any]) -> dict[str, flo
     """Return the median time of each session, run in turns."""
     times: dict[str, list[float]] = {name: [] for name in sessions}
     begin = time.perf_counter()
-    for turn in range(MOST_TURNS + 2):
+    for turn in range(MAX_TURNS + 2):
         for name, one in sessions.items():
             start = time.thread_time()  # what else the machine does is not counted
             one.run(None, feeds)
             if turn > 1:
                 times[name].append(time.thread_time() - start)
-        if turn > LEAST_TURNS and time.perf_counter() - begin > ENOUGH:
+        if turn > MIN_TURNS and time.perf_counter() - begin > ENOUGH:
             break
     return {name: statistics.median(found) for name, found in times.items()}
 

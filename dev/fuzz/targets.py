@@ -30,7 +30,7 @@ _READ: Final = 1 << 20
 """Elements of a tensor that are read and merged; lies about sizes are found without it."""
 
 
-_MOST_NODES: Final = 12
+_MAX_NODES: Final = 12
 _QUIET: Final = frozenset({
     "Add", "Cast", "Concat", "ConcatFromSequence", "Constant", "Gather", "Identity", "If", "Mul", "Reshape",
     "SequenceAt", "SequenceConstruct", "Shape", "Slice", "Split", "SplitToSequence", "Squeeze", "Sub",
@@ -84,7 +84,7 @@ def _inputs(model: Any) -> dict[str, Any] | None:
     except ir.serde.SerdeError:
         return None
     nodes = list(ir.traversal.RecursiveGraphIterator(graph))
-    if len(nodes) > _MOST_NODES or any(node.op_type not in _QUIET or node.domain for node in nodes):
+    if len(nodes) > _MAX_NODES or any(node.op_type not in _QUIET or node.domain for node in nodes):
         return None
     found = {}
     for value in graph.inputs:

@@ -37,7 +37,7 @@ LANES: Final = {
     "Models": (
         Box("models.formats", "ONNX, OpenVINO IR"),
         Box("models.graph", "walk, edit"),
-        Box("models.sites", "one split each"),
+        Box("models.split_nodes", "one split each"),
         Box("models.infer", "what is known"),
         Box("models.sessions", "which engine runs what"),
         Box("models.engines", "the runtimes"),
@@ -58,7 +58,7 @@ LANES: Final = {
     ),
     "Ranks": (
         Box("sharding.plan_language", "by name"),
-        Box("sharding.cuts", "by size rules"),
+        Box("sharding.tensor_sharding", "by size rules"),
         Box("sharding.placements", "rank by rank"),
         Box("sharding.assembly", "as extents"),
     ),
@@ -66,7 +66,7 @@ LANES: Final = {
 APART: Final = {"models.simplify", "models.convert", "splitting.planning"}
 """No import leads from here to the next box: tools, and plans of integers."""
 BETWEEN: Final = (
-    ("models.sites", "splitting.binding"),
+    ("models.split_nodes", "splitting.binding"),
     ("models.infer", "models.fix"),
     ("sharding.assembly", "files.extent_tasks"),
 )

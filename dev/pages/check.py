@@ -37,8 +37,8 @@ def messages() -> dict[str, Any]:
     releases = {peer["name"]: next(iter(peer["versions"].values()), "") for peer in report["implementations"]}
     found: dict[str, Any] = {}
     for limit in LIMITS:
-        cases = [case for case in report["cases"] if case["id"] == limit.case]
-        example = build_case(find_case(limit.case)).title if limit.case else ""
+        cases = [case for case in report["cases"] if case["id"] == limit.evidence]
+        example = build_case(find_case(limit.evidence)).title if limit.evidence else ""
         found[limit.code] = _record(example, "", _of_limit(limit, cases, releases))
     for rule, example in rule_examples().items():
         cases = sorted(

@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from dev.pages import DOCS
-from splitops.models.check.conditions import WORDS
-from splitops.models.check.limits import USUAL_FORMS
+from splitops.models.check.limits import USUAL_REWRITES
+from splitops.models.check.predicates import PREDICATES
 
 PAGE: Final = DOCS / "targets.md"
 _MARKED: Final = re.compile(r"(<!-- words -->\n).*?(<!-- /words -->)", re.DOTALL)
@@ -16,8 +16,8 @@ _MARKED: Final = re.compile(r"(<!-- words -->\n).*?(<!-- /words -->)", re.DOTALL
 def words() -> str:
     """Return the table of words."""
     lines = ["| word | when it is true | usual forms |", "|---|---|---|"]
-    for word in WORDS.values():
-        forms = ", ".join(f"`{form}`" for form in USUAL_FORMS.get(word.text, ()))
+    for word in PREDICATES.values():
+        forms = ", ".join(f"`{form}`" for form in USUAL_REWRITES.get(word.text, ()))
         lines.append(f"| `{word.text}` | {word.meaning} | {forms} |")
     return "\n".join(lines) + "\n"
 

@@ -193,7 +193,7 @@ def _forgetting() -> Callable[[], None]:
     """Return what forgets all that is remembered: what the code gave before would hide what is changed."""
     caches = [known for known in gc.get_objects() if isinstance(known, _lru_cache_wrapper)]
     ours = [known for known in caches if str(known.__module__).startswith("splitops")]
-    rows = import_module("splitops.splitting.binding.rows")._ROWS
+    rows = import_module("splitops.splitting.binding.compiled_schema")._ROWS
 
     def forget() -> None:
         rows.clear()

@@ -15,11 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from splitops.models.check.checking import find_limits
-from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, Vocabulary, condition
+from splitops.models.check.predicates import (
+    PREDICATES,
+    Certainty,
+    Condition,
+    ModelContext,
+    SplitPredicates,
+    condition,
+)
 from splitops.models.check.targets import load_targets, names
 from splitops.models.formats.model import CheckedModel
-from splitops.models.infer.walk import Walk
-from splitops.models.sites import Site
+from splitops.models.infer.interpreter import ShapeInterpreter
+from splitops.models.split_nodes import SplitNode
 from splitops.spec import SizeRule
 from splitops_compare.cases import list_cases
 from splitops_compare.cases.models import make_model
@@ -30,7 +37,7 @@ REPORT: Final = Path(__file__).resolve().parents[2] / "compare" / "docs" / "data
 RULES: Final = {rule.value for rule in SizeRule}
 NUMBERS: Final = (0, 1, 2, 3, 4)
 """The numbers that are tried; of a list, each element type."""
-Split = tuple[str, Site, Surroundings]
+Split = tuple[str, SplitNode, ModelContext]
 
 
 def judged(peer: str) -> Iterator[tuple[CaseResult, VerdictKind]]:
@@ -52,14 +59,14 @@ def split_of(case: str) -> Split:
     """Return the operator and the first split of a case, with the model around it."""
     model = make_model(list_cases()[case].spec)
     opened = CheckedModel.read(model, weights=False)
-    sites: list[Site] = []
-    Walk(opened.nodes, opened.where, sites.append).run()
-    return f"{sites[0].schema}", sites[0], Surroundings.of(opened.nodes)
+    sites: list[SplitNode] = []
+    ShapeInterpreter(opened.nodes, opened.where, sites.append).run()
+    return f"{sites[0].schema}", sites[0], ModelContext.of(opened.nodes)
 
 
 def conditions() -> Iterator[Condition]:
     """Yield every word, with each number and type that is tried."""
-    for word in WORDS.values():
+    for word in PREDICATES.values():
         if word.text.endswith(" N"):
             yield from (condition(f"{word.text[:-1]}{number}") for number in NUMBERS)
         elif word.known is not None and word.text.startswith("types in"):
@@ -74,7 +81,9 @@ def proposals(peer: str) -> Iterator[tuple[str, str, Counter[VerdictKind]]]:
     failed = {case for case, word, _ in cases if word is not VerdictKind.AGREES}
     met = {
         one.text: {
-            case for case, _, (_, site, model) in cases if one.met(Vocabulary(site, model)) is Surely.YES
+            case
+            for case, _, (_, site, model) in cases
+            if one.met(SplitPredicates(site, model)) is Certainty.YES
         }
         for one in conditions()
     }

@@ -157,7 +157,7 @@ def add(table: dict[str, Any], release: str, verdicts: Mapping[str, str]) -> Non
 
 def contradictions(limit: Limit, table: Mapping[str, Any]) -> Iterator[str]:
     """Say in which releases a limit was seen, or not, where its file says something else."""
-    row = table["cases"].get(limit.case, "")
+    row = table["cases"].get(limit.evidence, "")
     for release, found in zip(table["releases"], row, strict=False):
         # What ends the process in one release may be rejected or wrong in another: that is another limit.
         milder = (

@@ -134,7 +134,7 @@ def _steps(model: Model, path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     import onnxruntime as ort
 
     import splitops
-    from splitops.models.known import Tensor
+    from splitops.models.abstract_values import AbstractTensor
 
     ort.set_default_logger_severity(4)
     session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -160,7 +160,9 @@ def _steps(model: Model, path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     def inferred() -> str:
         values = splitops.infer(path).values
         whole = [
-            value for value in values if isinstance(value.after, Tensor) and value.after.shape is not None
+            value
+            for value in values
+            if isinstance(value.after, AbstractTensor) and value.after.shape is not None
         ]
         return f"{len(whole)}/{len(values)}"
 

@@ -168,7 +168,7 @@ def plan_of(model: Any) -> Plan:
         glob = _glob(name)
         if plan.setdefault(glob, word) != word:
             raise ValueError(f"{glob} is {plan[glob]} and {word}")
-    return {glob: word for glob, word in plan.items() if "axis" in tables.read_table("words.toml")[word]}
+    return {glob: word for glob, word in plan.items() if "axis" in tables.read_table("tp_styles.toml")[word]}
 
 
 def _joined(plans: Iterable[Plan]) -> Plan:

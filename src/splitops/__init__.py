@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from splitops import errors, onnx, openvino
 from splitops.calls.functions import plan
 from splitops.calls.hints import make_attribute_error
+from splitops.common.progress import report_progress_to
+from splitops.common.version import __version__
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
-from splitops.ground.progress import progressing
-from splitops.ground.version import __version__
 from splitops.native import Plan, get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
 from splitops.spec.operators import Difference, OperatorSchema, difference, history, schema
 
@@ -61,8 +61,8 @@ __all__ = [
     "plan",
     "pool_limit",
     "pool_statistics",
-    "progressing",
     "release_pool",
+    "report_progress_to",
     "run",
     "save",
     "schema",

@@ -22,12 +22,12 @@ from splitops.cli._inputs import read_inputs
 from splitops.cli._models import MODEL_FILE, add_weights, links_option
 from splitops.cli._options import BYTES
 from splitops.cli._paths import NEW_FILE, add_path
-from splitops.ground.documents import parse_json, parse_toml
-from splitops.ground.progress import telling
-from splitops.ground.reading import read_bounded
-from splitops.ground.records import read_values, to_json_values
-from splitops.ground.schemas import find_problem
-from splitops.ground.writing import StagedFiles
+from splitops.common.atomic_write import StagedFiles
+from splitops.common.documents import parse_json, parse_toml
+from splitops.common.json_schema import find_problem
+from splitops.common.json_values import read_values, to_json_values
+from splitops.common.progress import report_progress
+from splitops.common.untrusted_files import read_bounded
 
 if TYPE_CHECKING:
     from splitops.models.formats.openvino import Builder, OpenVINOModel, Output, to_bytes
@@ -56,8 +56,8 @@ __all__ = [
     "read_bounded",
     "read_inputs",
     "read_values",
+    "report_progress",
     "run_command",
-    "telling",
     "to_bytes",
     "to_json_values",
 ]

@@ -227,7 +227,7 @@ def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeyp
 
 def test_workers_that_see_other_folders_are_rejected(source, tmp_path, cluster, monkeypatch):
     """As if the workers had another file system: what this process says is there is not."""
-    real = by_cluster._place_in
+    real = by_cluster._write_marker
     for changed, value, problem in (
         ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* cannot access the folder .*no such file"),
         ("text", "another", r"worker tcp://.* cannot access the folder"),
@@ -237,7 +237,7 @@ def test_workers_that_see_other_folders_are_rejected(source, tmp_path, cluster, 
     ):
         monkeypatch.setattr(
             by_cluster,
-            "_place_in",
+            "_write_marker",
             lambda *args, **_: replace(real(*args), **{changed: value}),  # noqa: B023
         )
         with pytest.raises(FileError, match=problem):

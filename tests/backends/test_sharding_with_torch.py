@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from splitops.errors import ArrayError, PlanError
 from splitops.sharding import merge, plan, rank
-from splitops.sharding.cuts import Recipe, cut_axis
+from splitops.sharding.tensor_sharding import AxisSharding, shard_axis
 
 torch = pytest.importorskip("torch")
 import torch.distributed.checkpoint as dcp  # noqa: E402
@@ -85,7 +85,7 @@ def test_the_comparison_sees_a_byte() -> None:
 
 @given(size=st.integers(0, 40), ranks=st.integers(1, 12))
 def test_sizes_are_those_of_chunks_and_placements(size: int, ranks: int) -> None:
-    shards = cut_axis(Recipe(0), size, ranks).shards
+    shards = shard_axis(AxisSharding(0), size, ranks).shards
     ours = [range(p.begin, p.begin + p.size) for s in shards if s is not None for p in s.pieces]
     chunks = torch.arange(size).chunk(ranks) if size else ()
     assert [list(each) for each in ours] == [chunk.tolist() for chunk in chunks]

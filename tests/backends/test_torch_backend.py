@@ -13,7 +13,7 @@ import pytest
 
 import splitops
 from splitops import backends, onnx, openvino
-from splitops.calls import memo
+from splitops.calls import plan_cache
 from splitops.errors import ArrayError, TypeUnsupportedError
 
 torch = pytest.importorskip("torch")
@@ -47,7 +47,7 @@ SYMBOLIC: dict[str, Function] = {
 def threshold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small copies go to aten; without a threshold all go to the native core."""
     monkeypatch.setattr(copying, "_SMALL", request.param)
-    monkeypatch.setattr(memo, "_PLANS", memo.Memo())
+    monkeypatch.setattr(plan_cache, "_PLANS", plan_cache.PlanCache())
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)

@@ -79,11 +79,11 @@ RECORDED = ("tvm", "mnn", "ncnn", "tract", "tinygrad", "iree", "onnxruntime-web"
 """Runtimes that no test asks: test_disagreements compares their limits with the published results."""
 PROOFS = {
     limit.code: Proof(
-        list_cases()[limit.case].spec,
+        list_cases()[limit.evidence].spec,
         DRIVERS.get(limit.code, ()),
         limit.code not in UNSURE,
         UNBIND.get(limit.code),
     )
     for limit in LIMITS
-    if limit.case is not None and limit.runtime not in RECORDED
+    if limit.evidence is not None and limit.runtime not in RECORDED
 }

@@ -192,7 +192,7 @@ def test_values_that_are_computed_are_known() -> None:
 
 def test_what_the_model_states_of_its_outputs_is_held_against_what_they_are() -> None:
     model = text("(float[6] x) => (float[4] a, int64[3] b) { a, b = Split<num_outputs = 2>(x) }")()
-    assert [finding.code for finding in check(model)] == ["stated.shape", "stated.type"]
+    assert [finding.code for finding in check(model)] == ["declared.shape", "declared.type"]
     model = text("(float[6] x) => (float[2, 2] a, float[3] b) { a, b = Split<num_outputs = 2>(x) }")()
     (found,) = check(model)
     assert found.message == "output 'a' is declared as float32[2, 2], but it is float32[3]"
@@ -201,7 +201,7 @@ def test_what_the_model_states_of_its_outputs_is_held_against_what_they_are() ->
 def test_every_wrong_output_of_a_split_is_reported() -> None:
     model = text("(float[6] x) => (float[4] a, float[5] b) { a, b = Split<num_outputs = 2>(x) }")()
     found = check(model)
-    assert [finding.code for finding in found] == ["stated.shape", "stated.shape"]
+    assert [finding.code for finding in found] == ["declared.shape", "declared.shape"]
     assert [finding.message.split("'")[1] for finding in found] == ["a", "b"]
 
 
@@ -476,7 +476,7 @@ def test_the_documented_layers_are_right() -> None:
         ('num_splits="3"', 'num_splits="0"', "parts.count"),
         ('num_splits="3"', 'splits="3"', "lengths.missing"),
         ('num_splits="3"', 'num_splits="x"', "model.invalid"),
-        ("<dim>4</dim>", "<dim>5</dim>", "stated.shape"),
+        ("<dim>4</dim>", "<dim>5</dim>", "declared.shape"),
         ('type="Split"', 'type="Relu"', "model.invalid"),
         ("</layer>", "", "model.invalid"),
         ("</output>", "<port/>" * 65536 + "</output>", "model.invalid"),
@@ -500,7 +500,7 @@ VARIADIC = DOCUMENTED.replace('type="Split"', 'type="VariadicSplit"').replace(
             DOCUMENTED.replace('id="0"', 'id="0" precision="FP32"').replace(
                 'id="4"', 'id="4" precision="I32"'
             ),
-            "stated.type",
+            "declared.type",
             "output 2 is int32, but the data is float32",
         ),
         (
@@ -648,18 +648,18 @@ splitops.fix(model, "openvino", partial=True)
     ("size", "number", "uneven"), [(4, 3, True), (4, 2**62, True), (0, 2**62, False), (6, 3, False)]
 )
 def test_uneven_parts_are_told_by_two_of_them(size: int, number: int, uneven: bool) -> None:
-    from splitops.models.check.conditions import Surroundings, Vocabulary
-    from splitops.models.sites import Site
+    from splitops.models.check.predicates import ModelContext, SplitPredicates
+    from splitops.models.split_nodes import SplitNode
     from splitops.spec.operators import schema
     from splitops.splitting.binding import Fact
 
-    site = Site(
+    site = SplitNode(
         schema=schema("Split", 18),
         attributes={"num_outputs": number},
         facts=(Fact(shape=(size,)),),
         outputs=("a",),
     )
-    assert Vocabulary(site, Surroundings()).uneven() is uneven
+    assert SplitPredicates(site, ModelContext()).uneven() is uneven
 
 
 @pytest.mark.parametrize(

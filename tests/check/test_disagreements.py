@@ -13,7 +13,7 @@ import splitops
 from scripts import script
 from splitops.models.check import LIMITS, Limit, Outcome, Severity, Target, check
 from splitops.models.check.checking import find_limits
-from splitops.models.check.conditions import Surely
+from splitops.models.check.predicates import Certainty
 from splitops.models.check.targets import load_targets
 from splitops.models.fix import fix_with_report
 from splitops.spec import SizeRule
@@ -100,7 +100,7 @@ def test_a_split_that_a_runtime_does_right_is_no_error() -> None:
 
 
 @cache
-def met(runtime: str) -> list[tuple[str, VerdictKind, list[tuple[Limit, Surely]]]]:
+def met(runtime: str) -> list[tuple[str, VerdictKind, list[tuple[Limit, Certainty]]]]:
     """Each valid case that a recorded implementation has a result for, with the limits that it meets."""
     targets = load_targets(runtime)
     return [
@@ -116,7 +116,7 @@ def test_what_a_recorded_limit_surely_finds_failed(runtime: str) -> None:
     alarms = {
         (runtime, case)
         for case, word, limits in met(runtime)
-        if word is VerdictKind.AGREES and any(surely is Surely.YES for _, surely in limits)
+        if word is VerdictKind.AGREES and any(surely is Certainty.YES for _, surely in limits)
     }
     assert alarms == {key for key in HARMLESS if key[0] == runtime}
 
@@ -132,7 +132,7 @@ def test_each_recorded_limit_has_a_case_with_its_outcome(runtime: str) -> None:
         limit.code
         for case, word, limits in met(runtime)
         for limit, _ in limits
-        if case == limit.case and outcomes.get(word) is limit.outcome
+        if case == limit.evidence and outcomes.get(word) is limit.outcome
     }
     assert proved == {limit.code for limit in Target.load(runtime).limits}
 
@@ -149,7 +149,7 @@ def test_failures_without_a_limit_are_counted(runtime: str) -> None:
     ids=lambda limit: limit.code,
 )
 def test_the_form_of_a_recorded_limit_has_the_same_bits(limit: Limit) -> None:
-    record = list_cases()[str(limit.case)].spec
+    record = list_cases()[str(limit.evidence)].spec
     report = fix_with_report(make_model(record), limit.runtime, partial=True)
     assert limit.code in {reason.code for split in report.rewritten for reason in split.reasons}
     assert limit.code not in {finding.code for finding in check(report.model, limit.runtime)}

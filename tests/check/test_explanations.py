@@ -21,7 +21,7 @@ from splitops.models.check import LIMITS
 from splitops.models.check.codes import MODEL_CODES, every_code
 from splitops.models.check.explanations import explain, explain_message
 
-UNTESTED = [limit.code for limit in LIMITS if limit.case is None]
+UNTESTED = [limit.code for limit in LIMITS if limit.evidence is None]
 
 
 NOT_ABOUT_SPLITS = {

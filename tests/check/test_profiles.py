@@ -20,10 +20,10 @@ from proofs import MODULES, PROOFS, RECORDED, Model, holds_here
 import splitops
 from splitops.models.check import LIMITS, RUNTIMES, Limit, Outcome, check
 from splitops.models.check.limits import release_numbers
-from splitops.models.infer import Tensor, infer
+from splitops.models.infer import AbstractTensor, infer
 
 DRIVE = Path(__file__).with_name("drive.py")
-PROVABLE = [limit for limit in LIMITS if limit.case is not None and limit.runtime not in RECORDED]
+PROVABLE = [limit for limit in LIMITS if limit.evidence is not None and limit.runtime not in RECORDED]
 
 
 def drive(driver: str, model: Model, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any] | None:
@@ -47,7 +47,7 @@ def ours(limit: Limit, model: Model, inputs: Mapping[str, Any]) -> Any:
     """What the definition says: of onnx's shape inference the shapes, else the outputs."""
     if limit.runtime == "onnx":
         known = [infer(model)[value.name] for value in model.graph.output]  # type: ignore[union-attr]
-        outputs: Any = [np.array(k.shape) for k in known if isinstance(k, Tensor)]
+        outputs: Any = [np.array(k.shape) for k in known if isinstance(k, AbstractTensor)]
     else:
         outputs = list(splitops.run(model, inputs).values())
     return json.loads(json.dumps(described(outputs)))
@@ -55,7 +55,7 @@ def ours(limit: Limit, model: Model, inputs: Mapping[str, Any]) -> Any:
 
 def test_every_limit_has_a_proof_or_says_that_it_has_none() -> None:
     assert {limit.code for limit in PROVABLE} == set(PROOFS)
-    untested = {limit.runtime for limit in LIMITS if limit.case is None and limit.quirk is None}
+    untested = {limit.runtime for limit in LIMITS if limit.evidence is None and limit.quirk is None}
     assert untested == {"tensorrt", "coreml", "nnapi", "webnn", "qnn", "dml"}
     assert all(limit.source or limit.runtime in RECORDED for limit in LIMITS)
     assert RUNTIMES == ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")

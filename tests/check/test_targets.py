@@ -17,7 +17,7 @@ import splitops
 from scripts import script
 from splitops.cli import cli
 from splitops.models.check import Target, check
-from splitops.models.check.conditions import WORDS
+from splitops.models.check.predicates import PREDICATES
 from splitops.models.check.targets import names
 from splitops.models.fix import FixStatus, fix, fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
@@ -310,7 +310,7 @@ def test_targets_are_listed_with_their_releases_and_evidence() -> None:
     assert found["release"] == "1.32"
     limits = {limit["code"]: limit for limit in found["limits"]}
     assert "onnxruntime.ceil-empty-part" not in limits
-    assert limits["onnxruntime.ceil-negative-part"]["case"]
+    assert limits["onnxruntime.ceil-negative-part"]["evidence"]
     assert limits["onnxruntime.ceil-negative-part"]["when"] == ["last part beyond the axis"]
     own = CliRunner().invoke(cli, ["targets", str(NPU)])
     assert "The NPU: 4 limits" in own.output
@@ -321,4 +321,4 @@ def test_the_page_has_every_word() -> None:
     made = script("dev/pages/targets")
     page = made.PAGE.read_text()
     assert page == made.page(page), "run dev/pages/targets.py"
-    assert all(f"`{text}`" in page for text in WORDS)
+    assert all(f"`{text}`" in page for text in PREDICATES)

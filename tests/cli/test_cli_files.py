@@ -17,7 +17,18 @@ from splitops.cli import cli
 def test_merge_is_the_inverse_of_split(invoke, tmp_path):
     array = np.arange(60, dtype=np.float32).reshape(6, 10)
     save_file({"w": array, "b": np.zeros(3)}, tmp_path / "x.safetensors")
-    split = ["--tensor", "w", "--axis", 1, "--parts", 4, "--keep-others", "--out", tmp_path / "o", "--json"]
+    split = [
+        "--tensor",
+        "w",
+        "--axis",
+        1,
+        "--parts",
+        4,
+        "--keep-other-tensors",
+        "--out",
+        tmp_path / "o",
+        "--json",
+    ]
     stated = json.loads(invoke("split", tmp_path / "x.safetensors", *split).output)
     assert [part["tensor"] for part in stated["parts"]] == ["w"] * 4
     parts = [part["file"] for part in stated["parts"]]
@@ -100,7 +111,7 @@ def stopped(tmp_path, monkeypatch):
 
     np.save(tmp_path / "x.npy", np.arange(40))
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)
+        kept.setattr("splitops.common.atomic_write.StagedFiles.clean", lambda _: None)
         with pytest.raises(Killed):
             splitops.files.split(tmp_path / "x.npy", tmp_path / "out", num_outputs=2, progress=stop)
     return "split", tmp_path / "x.npy", "--parts", 2, "--out", tmp_path / "out"
@@ -134,5 +145,8 @@ def test_a_terminal_shows_how_far_files_are(invoke, tmp_path, monkeypatch):
 
 def test_like_is_of_ranks_alone(invoke, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(4))
-    result = invoke("merge", tmp_path / "x.npy", "--like", tmp_path, "--out", tmp_path / "y.npy")
-    assert (result.exit_code, "--like can be used only with a folder of ranks" in result.stderr) == (2, True)
+    result = invoke("merge", tmp_path / "x.npy", "--files-like", tmp_path, "--out", tmp_path / "y.npy")
+    assert (result.exit_code, "--files-like can be used only with a folder of ranks" in result.stderr) == (
+        2,
+        True,
+    )

@@ -119,7 +119,7 @@ def test_the_check_above_sees_a_loaded_library(environment):
         ["convert", "m.onnx", "--to", "onnx:9999"],
         ["convert", "m.onnx", "--to", "onnx:18", "-o", "m.xml"],
         ["convert", "m.onnx", "--to", "openvino", "-o", "m.onnx"],
-        ["convert", "m.xml", "--only-split", "-o", "m.onnx"],
+        ["convert", "m.xml", "--splits-only", "-o", "m.onnx"],
         ["convert", "m.onnx", "--to", "onnx:18", "-o", "m.bin"],
     ],
 )
@@ -152,7 +152,7 @@ ABSENT = {
     "shard": ["shard", "absent", "--ranks", "2", "--out", "ranks"],
     "plan": ["shard", "{folder}", "--ranks", "2", "--plan", "absent.toml", "--out", "ranks"],
     "reshard": ["reshard", "absent", "--ranks", "2", "--out", "ranks"],
-    "like": ["reshard", "{folder}", "--ranks", "2", "--out", "ranks", "--like", "absent"],
+    "like": ["reshard", "{folder}", "--ranks", "2", "--out", "ranks", "--files-like", "absent"],
 }
 
 
@@ -210,8 +210,8 @@ def test_what_is_wrong_says_what_to_do_instead(invoke, tmp_path, arguments, code
     ("words", "expected"),
     [
         ("splitops sp", {"spec", "split"}),
-        ("splitops convert --on", {"--only-split"}),
-        ("splitops convert m.onnx --form ", {"same", "lengths", "count"}),
+        ("splitops convert --on", {"--splits-only"}),
+        ("splitops convert m.onnx --style ", {"same", "lengths", "count"}),
         ("splitops explain --op Variadic", {"VariadicSplit", "VariadicSplit-1"}),
         ("splitops spec SplitTo", {"SplitToSequence", "SplitToSequence-11", "SplitToSequence-24"}),
         ("splitops diff openvino:S", {"openvino:Split", "openvino:Split-1"}),

@@ -20,11 +20,11 @@ from safetensors.numpy import save_file
 CHILD = """
 import os, signal, sys
 from splitops.files import engine, journal
-from splitops.ground import writing
+from splitops.common import atomic_write
 
 engine.split_into_tasks.__defaults__, engine._BLOCK, engine._PIECE = (100_000,), 10_000, 10_000
 first, second = ([int(number) for number in sys.argv.pop(1).split(",")] + [0])[:2]
-add, clean = journal.Journal.add, writing.StagedFiles.clean
+add, clean = journal.Journal.add, atomic_write.StagedFiles.clean
 at, left = sys.argv.pop(1), 3
 if at == "copy":
     copy = engine.copy
@@ -45,7 +45,7 @@ def cleaned(self):
         os.kill(os.getpid(), second)
     clean(self)
 
-journal.Journal.add, writing.StagedFiles.clean = interrupted, cleaned
+journal.Journal.add, atomic_write.StagedFiles.clean = interrupted, cleaned
 from splitops.cli import main
 main()
 """
@@ -133,10 +133,10 @@ def test_a_second_signal_ends_at_once_and_keeps_too(child, tmp_path, first, seco
 
 HELD_BACK = """
 import signal, sys
-from splitops.ground.signals import ENDING, interrupt, uninterrupted
+from splitops.common.signals import ENDING, interrupt, defer_signals
 for number in ENDING:
     signal.signal(number, interrupt)
-with uninterrupted():
+with defer_signals():
     signal.raise_signal(int(sys.argv[1]))
     print("held back", flush=True)
     if len(sys.argv) > 2:

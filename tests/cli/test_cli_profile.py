@@ -51,7 +51,7 @@ def test_where_the_time_goes(invoke, model, tmp_path, engine):
             "Mul": 1,
         }
         assert 0 < profile["share_of_splits"] < 1
-        assert 0 < profile["share_of_movers"] < 1
+        assert 0 < profile["data_movement_share"] < 1
     assert len(profile["simplified"]) == 2
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert len(events) == sum(row["calls"] for row in rows.values()) * 4

@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 import splitops
 from splitops.cli import _progress, cli
-from splitops.ground.progress import Steps, counted, progressing
+from splitops.common.progress import Steps, report_progress_to, track
 from splitops.models.formats import openvino as openvino_ir
 
 
@@ -48,7 +48,7 @@ USES: dict[str, Any] = {
 @pytest.mark.parametrize("what", USES)
 def test_every_tool_tells_how_far_it_is(what):
     heard: list[Steps | None] = []
-    with progressing(heard.append):
+    with report_progress_to(heard.append):
         USES[what](chain())
     works = [list(work) for told, work in groupby(heard, key=lambda progress: progress is not None) if told]
     work = next(work for work in works if work[0].what == what)
@@ -69,17 +69,17 @@ def test_every_tool_tells_how_far_it_is(what):
 )
 def test_tools_of_openvino_ir_tell_it_too(what, use):
     heard: list[Steps | None] = []
-    with progressing(heard.append):
+    with report_progress_to(heard.append):
         use(ir_chain())
     assert what in {progress.what for progress in heard if progress is not None}
 
 
 def test_work_inside_work_is_not_told():
     heard: list[Steps | None] = []
-    with progressing(heard.append):
-        for _ in counted("ab", "outer"):
-            list(counted("cd", "inner"))
-        list(counted("e", "next"))
+    with report_progress_to(heard.append):
+        for _ in track("ab", "outer"):
+            list(track("cd", "inner"))
+        list(track("e", "next"))
     assert [progress and (progress.what, progress.done) for progress in heard] == [
         ("outer", 0),
         ("outer", 1),
@@ -93,19 +93,19 @@ def test_work_that_fails_has_ended():
     heard: list[Steps | None] = []
 
     def fail() -> None:
-        for _ in counted("ab", "work"):
+        for _ in track("ab", "work"):
             raise RuntimeError
 
-    with progressing(heard.append):
+    with report_progress_to(heard.append):
         with pytest.raises(RuntimeError):
             fail()
-        list(counted("c", "next"))
+        list(track("c", "next"))
     assert [progress and progress.what for progress in heard] == ["work", None, "next", None]
 
 
 def test_nobody_who_listens_costs_nothing():
     items = [1, 2]
-    assert counted(items, "work") is items
+    assert track(items, "work") is items
 
 
 class _Terminal(io.StringIO):

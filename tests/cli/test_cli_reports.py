@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from splitops import Where
 from splitops.models.convert import Change, Status
-from splitops.models.verify import Trial, Verdict, Verification
+from splitops.models.verify import Trial, TrialVerdict, Verification
 
 LAYERS = 12
 
@@ -165,7 +165,7 @@ def test_a_model_without_splits_is_told(invoke, without):
 
 
 def test_a_verification_that_fails_is_shown_and_nothing_written(invoke, without, monkeypatch):
-    failed = Trial({"N": 2}, Verdict.DIFFERENT, "output 'y' differs")
+    failed = Trial({"N": 2}, TrialVerdict.DIFFERENT, "output 'y' differs")
     found = Verification("onnxruntime", "1.0", (failed,))
     monkeypatch.setattr("splitops.models.verify.verify", lambda *_, **__: found)
     out = without.with_name("fixed.onnx")

@@ -537,12 +537,12 @@ def test_statistics():
 
 
 def test_a_trace_ends_with_its_block():
-    from splitops.calls.node import evaluate, observing
+    from splitops.calls.node import evaluate, observe_splits
     from splitops.spec import schema
 
     arguments = (schema("Split"), {"num_outputs": 2}, [np.zeros(4)])
     trace = Trace()
-    with observing(trace.record):
+    with observe_splits(trace.record):
         evaluate(*arguments)
         evaluate(*arguments)
     evaluate(*arguments)

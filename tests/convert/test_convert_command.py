@@ -76,7 +76,7 @@ def test_json_of_a_conversion(model: Path) -> None:
     assert change["before"] == "Split-18(axis=0, num_outputs=3)"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--to", "onnx:13", "--only-split"]])
+@pytest.mark.parametrize("arguments", [[], ["--to", "onnx:13", "--splits-only"]])
 def test_either_a_target_or_only_the_splits(model: Path, arguments: list[str]) -> None:
     assert invoke(str(model), *arguments)[0] == 2
 
@@ -106,5 +106,5 @@ def test_an_opset_that_onnx_does_not_have_yet_is_rejected(model: Path, target: s
 
 def test_only_split_keeps_the_opset(model: Path) -> None:
     out = model.with_name("out.onnx")
-    assert invoke(str(model), "--only-split", "-o", str(out))[0] == 0
+    assert invoke(str(model), "--splits-only", "-o", str(out))[0] == 0
     assert [entry.version for entry in onnx.load(out).opset_import] == [18]

@@ -48,7 +48,7 @@ def test_types_that_onnx_ir_does_not_know_are_carried(kind: TypeProto, stated: b
         splitops.simplify(model),
         splitops.convert(model, to="onnx:11"),
         splitops.convert(model, to="onnx:21"),
-        splitops.convert(model, only_split=True),
+        splitops.convert(model, splits_only=True),
         splitops.infer(model).model,
     ]
     for made in results:

@@ -22,12 +22,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import NOWHERE, SplitError
-from splitops.models.convert import Conversion, Form, convert, convert_with_report
+from splitops.models.convert import Conversion, SplitStyle, convert, convert_with_report
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.quirks import find_conflicting_splits
 from splitops.models.simplify import simplify_with_report
-from splitops.spec import SCHEMAS, Given, SizeRule, schema
+from splitops.spec import SCHEMAS, SizeRule, SourceKind, schema
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "simplify"))
 
@@ -106,7 +106,7 @@ def statements(draw: st.DrawFn, name: str, version: int, domain: str, size: int)
     if row.count_rule is SizeRule.CEIL:
         count = draw(st.integers(1, 6))
         return Statement(draw(st.integers(1, count)), count=count, axis=axis)
-    stated = count if row.count.given is Given.ATTRIBUTE else None
+    stated = count if row.count.kind is SourceKind.ATTRIBUTE else None
     return Statement(count, count=stated, axis=axis)
 
 
@@ -116,7 +116,7 @@ def onnx_model(opset: int, stated: list[tuple[str, Statement]], size: int, *, op
         row = schema(operator, opset, "")
         inputs, attributes = ["x"], {"axis": split.axis}
         names = [f"p{index}_{part}" for part in range(split.outputs)]
-        if split.lengths is not None and row.lengths[0].given is Given.INPUT:
+        if split.lengths is not None and row.lengths[0].kind is SourceKind.INPUT:
             inputs.append(f"lengths{index}")
             initializers.append(numpy_helper.from_array(np.array(split.lengths, np.int64), inputs[1]))
         elif split.lengths is not None:
@@ -251,10 +251,10 @@ def _takes_more(report: Conversion) -> bool:
 
 
 @settings(max_examples=80)
-@given(st.one_of(onnx_cases(), ir_cases()), st.sampled_from(TARGETS), st.sampled_from(Form))
-def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -> None:
+@given(st.one_of(onnx_cases(), ir_cases()), st.sampled_from(TARGETS), st.sampled_from(SplitStyle))
+def test_a_converted_model_gives_the_same(case: Case, target: str, form: SplitStyle) -> None:
     assume(isinstance(case.model, ModelProto) or target != "openvino")
-    report = convert_with_report(case.model, to=target, form=form)
+    report = convert_with_report(case.model, to=target, style=form)
     note(str(report))
     event("complete" if report.complete else "rejected")
     if not report.complete:
@@ -269,10 +269,10 @@ def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -
 @settings(max_examples=40)
 @given(onnx_cases(), st.sampled_from(["lengths", "count"]))
 def test_another_form_gives_the_same(case: Case, form: str) -> None:
-    report = convert_with_report(case.model, only_split=True, form=form)
+    report = convert_with_report(case.model, splits_only=True, style=form)
     note(str(report))
     assert_same(case, report.model)
-    assert convert(report.model, only_split=True, form=form) == report.model
+    assert convert(report.model, splits_only=True, style=form) == report.model
 
 
 @settings(max_examples=80)

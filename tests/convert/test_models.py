@@ -149,7 +149,7 @@ def test_no_lengths_are_as_many_as_the_chunks_of_an_empty_axis() -> None:
     model = parsed("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[0] x) => (seq(float[a]) s) <int64 k = {2}> { s = SplitToSequence(x, k) }""")
-    made = convert(model, only_split=True, form="lengths")
+    made = convert(model, splits_only=True, style="lengths")
     assert [list(node.input) for node in made.graph.node] == [["x", "k"]]
     assert [numpy_helper.to_array(tensor).tolist() for tensor in made.graph.initializer] == [2]
     assert outputs(made, {"x": np.zeros(0, np.float32)}) == [[]]
@@ -223,7 +223,7 @@ def test_what_nobody_can_convert_is_named_and_every_split_reported() -> None:
     assert report.changes[1].where.node == "BitwiseNot -> b"
     with pytest.raises(ModelError, match="opset 11 has no BitwiseNot"):
         _ = report.model
-    only = convert_with_report(model, only_split=True, form="lengths")
+    only = convert_with_report(model, splits_only=True, style="lengths")
     assert "split=[3, 3]" in str(only.changes[0].after)
     assert_same(model, only, {"x": X})
 
@@ -302,8 +302,8 @@ def test_unknown_targets(target: str) -> None:
 
 def test_a_target_or_only_the_splits() -> None:
     model = parsed(BRANCHES)
-    with pytest.raises(ModelError, match="only_split keeps the opset of the model"):
-        convert(model, to="onnx:18", only_split=True)  # type: ignore[call-overload]
+    with pytest.raises(ModelError, match="splits_only keeps the opset of the model"):
+        convert(model, to="onnx:18", splits_only=True)  # type: ignore[call-overload]
     with pytest.raises(ModelError, match="a conversion needs a target"):
         convert(model)  # type: ignore[call-overload]
 
@@ -422,7 +422,7 @@ def test_the_long_name_of_the_domain() -> None:
 def test_training_information_stays_or_is_rejected() -> None:
     model = parsed(BRANCHES)
     model.training_info.add().algorithm.name = "step"
-    assert convert(model, only_split=True).training_info == model.training_info
+    assert convert(model, splits_only=True).training_info == model.training_info
     with pytest.raises(ModelError, match="training information"):
         _ = convert(model, to="onnx:18")
 
@@ -468,7 +468,7 @@ def test_slice_takes_what_the_decision_says() -> None:
 
 
 def test_casts_exist_for_every_carrier() -> None:
-    from splitops.models.sites.ways import _FLOAT_BITS, _VALUE_BITS
+    from splitops.models.split_nodes.ways import _FLOAT_BITS, _VALUE_BITS
     from splitops.spec import ELEMENT_TYPES
 
     for opset in (1, 6, 9, 13):

@@ -118,10 +118,10 @@ def test_through_openvino(case: tuple[ModelProto, dict[str, Any]], opset: int) -
 @given(split_models(), st.sampled_from(["lengths", "count"]))
 def test_another_form_at_the_same_opset(case: tuple[ModelProto, dict[str, Any]], form: str) -> None:
     model, feeds = case
-    report = convert_with_report(model, only_split=True, form=form)
+    report = convert_with_report(model, splits_only=True, style=form)
     assert report.model.opset_import == model.opset_import
     assert equal(_outputs(report.model, feeds), _outputs(model, feeds))
-    again = convert_with_report(report.model, only_split=True, form=form)
+    again = convert_with_report(report.model, splits_only=True, style=form)
     assert again.model == report.model
 
 

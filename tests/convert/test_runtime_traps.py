@@ -140,7 +140,7 @@ def test_fix_sets_their_lengths(size: str, opset: int) -> None:
 def test_parts_that_are_not_declared_keep_no_splits_apart(size: str) -> None:
     model = pair("<num_outputs = 4>(x)", "<num_outputs = 4>(x)", 18, size)
     assert "onnxruntime.merged" in codes(model)
-    for safe in (fix(model, "onnxruntime"), convert(model, only_split=True), convert(model, "onnx:20")):
+    for safe in (fix(model, "onnxruntime"), convert(model, splits_only=True), convert(model, "onnx:20")):
         assert "onnxruntime.merged" not in codes(safe)
         assert outputs(safe, 8) == outputs(model, 8)
     apart = pair("<num_outputs = 3>(x)", "<num_outputs = 4>(x)", 18, size)
@@ -190,7 +190,7 @@ READ = """(float[2, 3] x) => (float[A, B] p, int64 n) <int64 k = {1}, int64 i = 
 def test_an_unbind_is_never_rewritten_unasked(body: str) -> None:
     model = parsed(body, 13)
     assert simplify(model) == model
-    for made in (convert(model, to="onnx:18"), convert(model, only_split=True, form="lengths")):
+    for made in (convert(model, to="onnx:18"), convert(model, splits_only=True, style="lengths")):
         assert list(map(printable_node, made.graph.node)) == list(map(printable_node, model.graph.node))
     for target in ("onnx:10", "openvino"):
         rejection = convert_with_report(model, to=target).rejections[0]
@@ -263,8 +263,8 @@ def test_counts_of_one_input_are_stated_in_one_way_at_once() -> None:
         c = Split<axis = -1>(x)
         d, e, f = Split<axis = -1>(x)
         p = Neg(b) q = Neg(c) r = Neg(e) }""", 1)  # fmt: skip
-    once = splitops.convert(given, only_split=True, form="count")
-    assert splitops.convert(once, only_split=True, form="count") == once
+    once = splitops.convert(given, splits_only=True, style="count")
+    assert splitops.convert(once, splits_only=True, style="count") == once
 
 
 @pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")

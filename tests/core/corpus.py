@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from comparison import Array, ramp_of
 
-from splitops.spec import ELEMENT_TYPES, SCHEMAS, ElementType, Given, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, ElementType, OperatorSchema, SourceKind
 
 CASES: Final = Path(__file__).parents[1] / "cases"
 
@@ -75,7 +75,7 @@ class Case:
                 return None
         arguments = {**self.attributes, **{name: self.tensor(name) for name in self.inputs}}
         count = self.schema.count
-        if count is not None and count.given is Given.OUTPUTS:
+        if count is not None and count.kind is SourceKind.OUTPUTS:
             if "num_outputs" in arguments or self.outputs == 0:
                 return None
             arguments["num_outputs"] = self.outputs

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from splitops import ModelError, RuleError, Where
-from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema, Option, SizeRule, Source
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema, Option, SizeRule, SourceKind, ValueSource
 from splitops.spec.operators import schema as find_schema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range
 from splitops.splitting import SplitRequest
 from splitops.splitting.binding import Binding, Fact, bind, make_fact, make_unknown_type
-from splitops.splitting.binding.rows import Operand, compile_row
+from splitops.splitting.binding.compiled_schema import Operand, compile_schema
 
 SPLIT_1, SPLIT_2, SPLIT_13, SPLIT_18 = (find_schema("Split", version) for version in (1, 2, 13, 18))
 SEQUENCE = find_schema("SplitToSequence", 24)
@@ -546,8 +546,8 @@ def test_a_request_needs_all_of_it(made: Node, rule: str, got: str, expected: st
 @pytest.mark.parametrize("row", SCHEMAS, ids=str)
 def test_a_row_is_compiled_as_it_stands(row: OperatorSchema) -> None:
     """Each place has the name, the bound, the default and the types of its attribute or input."""
-    made = compile_row(row)
-    assert compile_row(row) is made
+    made = compile_schema(row)
+    assert compile_schema(row) is made
     assert made.schema is row
     assert made.attributes == {attribute.name for attribute in row.attributes}
     assert made.sequence is row.gives_sequence
@@ -557,7 +557,7 @@ def test_a_row_is_compiled_as_it_stands(row: OperatorSchema) -> None:
         parameter.name for parameter in row.inputs if parameter.option is Option.SINGLE
     ]
     assert [place.source for place in made.lengths] == list(row.lengths)
-    declared = row.count is not None and row.count.given is Given.OUTPUTS
+    declared = row.count is not None and row.count.kind is SourceKind.OUTPUTS
     assert made.outputs == (row.count.name if row.count is not None and declared else None)
     assert (made.count is None, made.keepdims is None) == (row.count is None, row.keepdims is None)
     places = [made.data, *made.inputs.values(), *made.required, made.axis, *made.lengths]
@@ -566,12 +566,12 @@ def test_a_row_is_compiled_as_it_stands(row: OperatorSchema) -> None:
         assert place == expected_place(row, place.source)
 
 
-def expected_place(row: OperatorSchema, source: Source) -> Operand:
+def expected_place(row: OperatorSchema, source: ValueSource) -> Operand:
     stated = {field.name: field.default for field in fields(Operand) if field.name not in ("source", "name")}
-    if source.given is Given.ATTRIBUTE:
+    if source.kind is SourceKind.ATTRIBUTE:
         (attribute,) = (a for a in row.attributes if a.name == source.name)
         stated |= {"default": attribute.default, "minimum": attribute.minimum}
-    elif source.given is Given.INPUT:
+    elif source.kind is SourceKind.INPUT:
         ((index, parameter),) = ((i, p) for i, p in enumerate(row.inputs) if p.name == source.name)
         stated |= {"index": index, "minimum": parameter.minimum, "types": row.types_of(parameter)}
         stated |= {"ranks": parameter.ranks or ()}
@@ -584,7 +584,7 @@ def expected_place(row: OperatorSchema, source: Source) -> Operand:
 
 
 def test_lengths_of_the_type_of_the_data_are_those_of_the_first_split_alone() -> None:
-    as_data = [row for row in SCHEMAS if any(place.as_data for place in compile_row(row).lengths)]
+    as_data = [row for row in SCHEMAS if any(place.as_data for place in compile_schema(row).lengths)]
     assert as_data == [SPLIT_1]
 
 

@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 
 import splitops
 from splitops import sharding
+from splitops.common.documents import DocumentError, parse_json, parse_toml
 from splitops.errors import SplitError
-from splitops.ground.documents import DocumentError, parse_json, parse_toml
 from splitops.models.check.targets import Target
 from splitops_compare import protocol
 from splitops_compare.reports.report_diff import read_expectations, read_report

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import splitops
-from splitops.calls.hints import hinting
+from splitops.calls.hints import add_hints
 
 DATA = np.arange(35).reshape(5, 7)
 onnx: Any = splitops.onnx
@@ -88,7 +88,7 @@ def test_a_type_error_inside_of_the_function_stays_as_it_is() -> None:
         raise TypeError("of its own")
 
     with pytest.raises(TypeError, match=r"^of its own$"):
-        hinting(body)(DATA, 1)
+        add_hints(body)(DATA, 1)
 
 
 @pytest.mark.parametrize("opset", [2, 13, 18])

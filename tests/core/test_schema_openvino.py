@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from splitops import schema
-from splitops.spec import ELEMENT_TYPES, SCHEMAS, ElementType, Given, OperatorSchema, Option
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, ElementType, OperatorSchema, Option, SourceKind
 from splitops.spec.elements.types import from_openvino, from_precision
 
 openvino = pytest.importorskip("openvino")
@@ -58,7 +58,7 @@ def test_the_row_is_openvinos_operator(row: OperatorSchema) -> None:
     assert set(node.get_attributes()) == {attribute.name for attribute in row.attributes}
     assert all(parameter.option is Option.SINGLE for parameter in row.inputs)
     assert row.outputs[0].option is Option.VARIADIC
-    assert row.axis.given is Given.INPUT
+    assert row.axis.kind is SourceKind.INPUT
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

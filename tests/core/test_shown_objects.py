@@ -53,7 +53,7 @@ def objects(folder: Path) -> dict[str, Any]:
         "inferred": inferred,
         "value": inferred.values[0],
         "tensor": inferred["x"],
-        "split node": inferred.sites[0],
+        "split node": inferred.splits[0],
         "session": splitops.session(model, "reference"),
         "IR": splitops.convert(model, to="openvino"),
         "files": files,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from splitops.common.atomic_write import StagedFiles, write_atomically
+from splitops.common.staging import make_staging_path
 from splitops.errors import ModelError
-from splitops.ground.staging import make_staging_path
-from splitops.ground.writing import StagedFiles, write_whole
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -128,7 +128,7 @@ def test_folders_made_for_it_stay_with_what_is_written(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     path = tmp_path / "no" / "a.onnx"
     with pytest.raises(ModelError) as caught:
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert (
         caught.value.message == f"cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist"
     )
@@ -144,7 +144,7 @@ def test_a_folder_in_the_way_puts_everything_back(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a", "c"]
     assert (tmp_path / "a").read_bytes() == b"old"
     with pytest.raises(ModelError, match="with this name exists"):
-        write_whole(tmp_path / "c", b"known before a byte is written")
+        write_atomically(tmp_path / "c", b"known before a byte is written")
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -215,7 +215,7 @@ def test_a_pipe_of_the_caller_is_not_the_file(tmp_path):
 
 def test_a_thread_that_no_signal_reaches_writes_as_well(tmp_path):
     with ThreadPoolExecutor() as pool:
-        pool.submit(write_whole, tmp_path / "a", b"new").result()
+        pool.submit(write_atomically, tmp_path / "a", b"new").result()
     assert content(tmp_path) == {"a": b"new"}
 
 
@@ -242,7 +242,7 @@ def test_a_file_alone_is_replaced_in_one_step(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "replace", lambda *paths: (moves.append([*map(os.path.realpath, paths)]), replace(*paths))
     )
-    write_whole(tmp_path / "a", b"new")
+    write_atomically(tmp_path / "a", b"new")
     assert [target for _, target in moves] == [str(tmp_path / "a")]
     assert content(tmp_path) == {"a": b"new"}
 
@@ -250,7 +250,7 @@ def test_a_file_alone_is_replaced_in_one_step(tmp_path, monkeypatch):
 INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
-from splitops.ground.writing import StagedFiles
+from splitops.common.atomic_write import StagedFiles
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what begins in the background ignores it
 replace, folder = os.replace, Path(sys.argv[1])
@@ -280,7 +280,7 @@ def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path):
 
 EVERYWHERE = """
 import contextlib, signal, sys
-from splitops.ground import signals
+from splitops.common import signals
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 places = {signals.__file__, contextlib.__file__}
@@ -344,5 +344,5 @@ def test_many_files_are_on_the_disk_before_any_takes_its_place(tmp_path, monkeyp
 
 
 def test_the_longest_name_that_a_folder_takes(tmp_path):
-    write_whole(tmp_path / ("n" * 255), b"new")
+    write_atomically(tmp_path / ("n" * 255), b"new")
     assert content(tmp_path) == {"n" * 255: b"new"}

@@ -22,7 +22,7 @@ from onnx import helper
 import splitops
 from splitops.models.engines.engine import EngineError
 from splitops.models.formats.openvino import Builder, OpenVINOModel
-from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema, SourceKind
 from splitops_compare.cases import generate_cases, list_cases
 from splitops_compare.cases.models import DATA, make_inputs, make_model
 from splitops_compare.data import CaseSpec
@@ -110,10 +110,10 @@ def hostile() -> Iterator[Asked]:
     """Yield a model for each version, type of lengths and what is declared, with values that do not fit."""
     for row in SCHEMAS:
         for source in row.lengths:
-            if source.given is Given.INPUT:
+            if source.kind is SourceKind.INPUT:
                 for kind in sorted(row.types_of(row.inputs[row.input_index(source.name)]), key=str):
                     yield from hostile_lengths(row, source.name, kind.name)
-        if row.axis.given is Given.INPUT:
+        if row.axis.kind is SourceKind.INPUT:
             yield from hostile_axes(row)
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 import splitops
 from splitops.errors import FileError
 from splitops.files.addresses import RemoteFile
-from splitops.files.extents import Extent, stretches
+from splitops.files.extents import Extent, cover_byte_ranges
 from splitops.files.sources import LocalFile
 
 ARRAY = np.arange(4_000, dtype=np.float32).reshape(100, 40)
@@ -163,6 +163,6 @@ def test_stretches_hold_all_bytes_and_at_most_twice_as_many(extents):
         for row in range(extent.runs)
         for at in range(extent.run)
     }
-    read = [at for begin, end in stretches(extents) for at in range(begin, end)]
+    read = [at for begin, end in cover_byte_ranges(extents) for at in range(begin, end)]
     assert needed <= set(read)
     assert len(read) == len(set(read)) <= 2 * sum(extent.bytes for extent in extents)

@@ -483,7 +483,7 @@ def test_an_interrupt_before_a_run_knows_what_was_left_keeps_it(source, tmp_path
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            "splitops.ground.staging.StagingFolder." + name,
+            "splitops.common.staging.StagingFolder." + name,
             property(interrupted) if name == "lock" else interrupted,
         )
         with pytest.raises(KeyboardInterrupt):
@@ -737,7 +737,7 @@ def big_file(folder: Path, name: str, like: Path) -> Path:
         os.truncate(path, array.size)
         return path
     form = splitops.files.get_format(name)
-    [file] = form.lay_out([form.taken(array._replace(name="x"))], contents, path.name).files
+    [file] = form.lay_out([form.adapt(array._replace(name="x"))], contents, path.name).files
     with path.open("wb") as target:
         for offset, data in file.literals:
             target.seek(offset)

@@ -131,7 +131,9 @@ def test_the_engine_obeys(implementation, data, tmp_path_factory):
     with patch.context() as patched:
         patched.setattr(engine, "copy_extents", implementation)
         memory = data.draw(st.sampled_from([16, 64, 256, 4096]))
-        found = run(engine.split_into_tasks(engine.passes(extents, memory), 200), sources, expected, folder)
+        found = run(
+            engine.split_into_tasks(engine.batch_extents(extents, memory), 200), sources, expected, folder
+        )
     assert found == {index: bytes(content) for index, content in expected.items()}
 
 

@@ -128,7 +128,7 @@ def test_other_datasets_are_kept(tmp_path, name):
             np.testing.assert_array_equal(array, file[key][...])
             assert array.dtype == file[key].dtype
     made = splitops.files.split(
-        source, tmp_path, tensor=name, num_outputs=2, axis=1, keep_others=True, verify=True
+        source, tmp_path, tensor=name, num_outputs=2, axis=1, keep_other_tensors=True, verify=True
     )
     paths = [path for path, _ in made.files]
     size = -(-found[name].shape[1] // 2)
@@ -174,7 +174,9 @@ def test_what_is_no_array_is_left_alone(tmp_path):
     with h5py.File(tmp_path / "y.h5", "w") as file:
         file["a"], file["b"], file["text"] = ARRAY, 1, "hello"
     with pytest.raises(FileError, match="'text'"):
-        splitops.files.split(tmp_path / "y.h5", tmp_path / "out", tensor="a", num_outputs=2, keep_others=True)
+        splitops.files.split(
+            tmp_path / "y.h5", tmp_path / "out", tensor="a", num_outputs=2, keep_other_tensors=True
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -183,7 +185,9 @@ def test_soft_links_are_kept_with_other_datasets(tmp_path, chunks):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("a", data=ARRAY, chunks=chunks)
         file["b"], file["g/same"] = 1, h5py.SoftLink("/b")
-    made = splitops.files.split(tmp_path / "x.h5", tmp_path, tensor="a", num_outputs=2, keep_others=True)
+    made = splitops.files.split(
+        tmp_path / "x.h5", tmp_path, tensor="a", num_outputs=2, keep_other_tensors=True
+    )
     for path, _ in made.files:
         with h5py.File(path, "r") as file:
             assert file["g"].get("same", getlink=True).path == "/b"
@@ -191,7 +195,9 @@ def test_soft_links_are_kept_with_other_datasets(tmp_path, chunks):
     with h5py.File(tmp_path / "x.h5", "a") as file:
         file["text"] = "hello"
     with pytest.raises(FileError, match=r"^'.*x\.h5' has datasets of types that cannot be copied: 'text'"):
-        splitops.files.split(tmp_path / "x.h5", tmp_path / "out", tensor="a", num_outputs=2, keep_others=True)
+        splitops.files.split(
+            tmp_path / "x.h5", tmp_path / "out", tensor="a", num_outputs=2, keep_other_tensors=True
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -256,7 +262,7 @@ def test_a_run_that_was_stopped_begins_again(tmp_path, monkeypatch):
             raise Killed
 
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
+        kept.setattr("splitops.common.atomic_write.StagedFiles.clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):
             splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18], progress=stop)
     report = splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18], resume=True, verify=True)

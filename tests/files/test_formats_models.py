@@ -66,7 +66,13 @@ def read_gguf(path: Path) -> dict[str, np.ndarray]:
 def test_gguf(tmp_path, name, axis, split, scale, keep):
     tensors = gguf_file(tmp_path / "x.gguf")
     made = splitops.files.split(
-        tmp_path / "x.gguf", tmp_path, tensor=name, axis=axis, split=split, keep_others=keep, verify=True
+        tmp_path / "x.gguf",
+        tmp_path,
+        tensor=name,
+        axis=axis,
+        split=split,
+        keep_other_tensors=keep,
+        verify=True,
     )
     paths = [path for path, _ in made.files]
     cut = round(split[0] * scale) if axis == tensors[name].ndim - 1 else split[0]
@@ -99,7 +105,9 @@ def test_gguf_in_pieces(tmp_path):
     assert len(others) == 2
     pieces = {name: data for path in (first, *others) for name, data in read_gguf(path).items()}
     assert list(splitops.files.open(first)) == ["f32", "f16", "i8", "Q8_0", "Q4_0"]
-    made = splitops.files.split(first, tmp_path, tensor="Q4_0", prefix="y", num_outputs=2, keep_others=True)
+    made = splitops.files.split(
+        first, tmp_path, tensor="Q4_0", prefix="y", num_outputs=2, keep_other_tensors=True
+    )
     for (path, _), want in zip(made.files, np.split(pieces["Q4_0"], 2), strict=True):
         found = read_gguf(path)
         assert found.keys() == pieces.keys()
@@ -119,10 +127,15 @@ def test_gguf_in_pieces_at_an_address(tmp_path):
     for path in (first, *others):
         files.pipe_file(f"/gguf/{path.name}", path.read_bytes())
     made = splitops.files.split(
-        f"memory://gguf/{first.name}", tmp_path, tensor="Q4_0", prefix="y", num_outputs=2, keep_others=True
+        f"memory://gguf/{first.name}",
+        tmp_path,
+        tensor="Q4_0",
+        prefix="y",
+        num_outputs=2,
+        keep_other_tensors=True,
     )
     again = splitops.files.split(
-        first, tmp_path / "here", tensor="Q4_0", prefix="y", num_outputs=2, keep_others=True
+        first, tmp_path / "here", tensor="Q4_0", prefix="y", num_outputs=2, keep_other_tensors=True
     )
     for (path, _), (same, _) in zip(made.files, again.files, strict=True):
         assert path.read_bytes() == same.read_bytes()
@@ -262,7 +275,13 @@ def read_onnx(path: Path) -> dict[str, np.ndarray]:
 def test_onnx_models_with_external_data(tmp_path, name, axis, keep):
     arrays = onnx_file(tmp_path / "x.onnx")
     made = splitops.files.split(
-        tmp_path / "x.onnx", tmp_path, tensor=name, axis=axis, num_outputs=2, keep_others=keep, verify=True
+        tmp_path / "x.onnx",
+        tmp_path,
+        tensor=name,
+        axis=axis,
+        num_outputs=2,
+        keep_other_tensors=keep,
+        verify=True,
     )
     paths = [path for path, _ in made.files if path.suffix == ".onnx"]
     assert len(made.files) == 4
@@ -404,7 +423,7 @@ def test_tensors_that_a_format_cannot_hold_together_are_rejected(tmp_path, name,
             tmp_path / "out",
             tensor=name,
             num_outputs=2,
-            keep_others=True,
+            keep_other_tensors=True,
             to=splitops.files.get_format(to),
         )
     assert not (tmp_path / "out").exists()

@@ -204,7 +204,13 @@ def test_members_split_and_merge(tmp_path, save, keep):
     arrays = {name.replace(" ", "_"): array for name, array in ARRAYS.items()} | {"é/x": np.arange(3)}
     save(tmp_path / "x.npz", **arrays)
     made = splitops.files.split(
-        tmp_path / "x.npz", tmp_path, tensor="Fortran", axis=2, num_outputs=4, keep_others=keep, verify=True
+        tmp_path / "x.npz",
+        tmp_path,
+        tensor="Fortran",
+        axis=2,
+        num_outputs=4,
+        keep_other_tensors=keep,
+        verify=True,
     )
     paths = [path for path, _ in made.files]
     for path, want in zip(paths, np.split(arrays["Fortran"], [3, 6, 9], 2), strict=True):
@@ -310,7 +316,9 @@ def test_archives_of_64_bits_are_those_of_numpy(tmp_path, save, monkeypatch):
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
     noise = np.random.default_rng(0).integers(0, 256, (40, 50), np.uint8)
     save(tmp_path / "x.npz", a=noise, b=np.arange(3), c=noise[::-1])
-    made = splitops.files.split(tmp_path / "x.npz", tmp_path, tensor="a", num_outputs=2, keep_others=True)
+    made = splitops.files.split(
+        tmp_path / "x.npz", tmp_path, tensor="a", num_outputs=2, keep_other_tensors=True
+    )
     paths = [path for path, _ in made.files]
     splitops.files.merge(paths, tmp_path / "y.npz", tensor="a")
     assert (tmp_path / "y.npz").read_bytes() == (tmp_path / "x.npz").read_bytes()

@@ -161,7 +161,7 @@ def test_a_name_that_would_be_cut_short_is_rejected(tmp_path, name):
             tmp_path / "x.safetensors",
             tmp_path / "out",
             tensor="a",
-            keep_others=True,
+            keep_other_tensors=True,
             num_outputs=2,
             to=splitops.files.get_format(name),
         )
@@ -294,8 +294,8 @@ def tensor_of(name, shape):
 @pytest.mark.parametrize("shape", [(1 << 32, 1 << 32, 0), (1,) * 65])
 def test_no_file_is_written_that_the_reference_cannot_open(shape):
     with pytest.raises(FileError, match="which safetensors cannot have"):
-        st_format.FORMAT.taken(tensor_of("a", shape))
-    assert st_format.FORMAT.taken(tensor_of("a", (0, 1 << 32, 1 << 32))).shape == (0, 1 << 32, 1 << 32)
+        st_format.FORMAT.adapt(tensor_of("a", shape))
+    assert st_format.FORMAT.adapt(tensor_of("a", (0, 1 << 32, 1 << 32))).shape == (0, 1 << 32, 1 << 32)
 
 
 @pytest.mark.parametrize("name", ["x.h5", "x.zarr"])
@@ -450,7 +450,7 @@ def test_files_are_written_as_the_reference_writes_them(tmp_path):
             tensor=name,
             axis=axis,
             num_outputs=3,
-            keep_others=True,
+            keep_other_tensors=True,
         )
         paths = [path for path, _ in parts.files]
         for path, want in zip(

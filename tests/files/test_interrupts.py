@@ -83,7 +83,7 @@ from pathlib import Path
 from splitops import files
 from splitops.files.descriptors import open_for_sync
 from splitops.files.sources import LocalFile
-from splitops.ground.reading import open_regular
+from splitops.common.untrusted_files import open_regular
 
 folder = Path(sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,7 +19,7 @@ import splitops_compare
 from splitops import sharding
 from splitops.errors import SplitError
 from splitops.files.checksums import check
-from splitops.files.whole import plan_by_size, plan_one_file
+from splitops.files.max_size import plan_by_size, plan_one_file
 
 SOURCE = Path(splitops.__file__).parent
 COMPARE = Path(splitops_compare.__file__).parents[1]
@@ -48,8 +48,8 @@ OPENING |= {
     "ZipFile",
 }
 ALLOWED = {
-    "ground/reading.py": "the door itself",
-    "ground/descriptors.py": "opens what it is told to, for the door and for the files that are written",
+    "common/untrusted_files.py": "the door itself",
+    "common/descriptors.py": "opens what it is told to, for the door and for the files that are written",
     # Of this package, this process or this machine
     "splitops_compare/protocol.py": "schemas of the package",
     "splitops_compare/reports/verdicts.py": "a table of the package",
@@ -74,8 +74,8 @@ ALLOWED = {
     "cli/split.py": "the model that a caller names",
     "splitops_compare/reports/report_diff.py": "the report that a caller names",
     "files/checksums.py": "the file of checksums that a caller names, and with allow_links all that it names",
-    "files/planning.py": "the file that a caller names",
-    "files/whole.py": "the file that a caller names",
+    "files/plan_builder.py": "the file that a caller names",
+    "files/max_size.py": "the file that a caller names",
     "files/formats/npy.py": "the file that a caller names",
     "models/check/checking.py": "the model that a caller names",
     "models/formats/onnx/storage.py": "the model that a caller names, and files that are written",
@@ -96,8 +96,8 @@ ALLOWED = {
     "sharding/manifest.py": "files of a folder",
     "sharding/ranks.py": "maps files of a folder that are open",
     # Files that are written, and read back
-    "ground/staging.py": "a staging folder of its own, by descriptor",
-    "ground/writing.py": "files that are written",
+    "common/staging.py": "a staging folder of its own, by descriptor",
+    "common/atomic_write.py": "files that are written",
     "cli/_outputs.py": "files that are written",
     "splitops_compare/cli.py": "files that are written",
     "splitops_compare/reports/onnx_tests.py": "files that are written",

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import splitops
+from splitops.common import staging
+from splitops.common.atomic_write import StagedFiles
+from splitops.common.staging import StagingFolder
 from splitops.errors import FileError
-from splitops.ground import staging
-from splitops.ground.staging import StagingFolder
-from splitops.ground.writing import StagedFiles
 
 ROOT = Path(__file__).parents[2]
 

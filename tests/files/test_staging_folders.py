@@ -16,12 +16,12 @@ import pytest
 import splitops
 from command_line import runner
 from splitops.cli import cli
+from splitops.common import staging
+from splitops.common.staging import StagingFolder
 from splitops.errors import FileError
 from splitops.files import engine, extent_tasks
 from splitops.files.folder_run import FolderRun
-from splitops.files.planned import fill_options
-from splitops.ground import staging
-from splitops.ground.staging import StagingFolder
+from splitops.files.plan_types import fill_options
 
 MEMORY = 4 << 20
 ARRAY = np.random.default_rng(0).integers(0, 256, (600, 2000), np.uint8)

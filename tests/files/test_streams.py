@@ -78,7 +78,9 @@ def test_safetensors_keep_what_is_asked_for(tmp_path, opened):
     source = tmp_path / "x.safetensors.gz"
     other = np.arange(9, dtype=np.int64)
     source.write_bytes(gzip.compress(save({"w": ARRAY, "b": other}, {"who": "us"})))
-    plan = splitops.files.plan_split(source, tmp_path / "out", tensor="w", num_outputs=2, keep_others=True)
+    plan = splitops.files.plan_split(
+        source, tmp_path / "out", tensor="w", num_outputs=2, keep_other_tensors=True
+    )
     opened.clear()
     for path, want in zip([path for path, _ in plan.run().files], np.split(ARRAY, 2), strict=True):
         found = load_file(path)

@@ -303,11 +303,11 @@ def test_addresses_of_this_machine_are_folders(tmp_path, source):
 def test_safetensors_with_others_and_digests(files, tmp_path):
     save_file({"w": ARRAY, "b": np.arange(2000.0), "none": np.zeros((0, 3))}, tmp_path / "x.safetensors")
     source = tmp_path / "x.safetensors"
-    plan = splitops.files.plan_split(source, OUT, tensor="w", axis=1, num_outputs=3, keep_others=True)
+    plan = splitops.files.plan_split(source, OUT, tensor="w", axis=1, num_outputs=3, keep_other_tensors=True)
     report, here = (
         plan.run(sha256=True),
         splitops.files.plan_split(
-            source, tmp_path / "here", tensor="w", axis=1, num_outputs=3, keep_others=True
+            source, tmp_path / "here", tensor="w", axis=1, num_outputs=3, keep_other_tensors=True
         ).run(sha256=True),
     )
     assert report.sha256 == here.sha256

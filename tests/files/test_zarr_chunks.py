@@ -316,7 +316,11 @@ def test_groups(tmp_path):
     }
     for keep in (False, True):
         made = splitops.files.split(
-            tmp_path / "g.zarr", tmp_path / str(keep), tensor="layer/w", num_outputs=2, keep_others=keep
+            tmp_path / "g.zarr",
+            tmp_path / str(keep),
+            tensor="layer/w",
+            num_outputs=2,
+            keep_other_tensors=keep,
         )
         paths = [path for path, _ in made.files]
         for path, want in zip(paths, np.split(ARRAY, 2), strict=True):
@@ -490,7 +494,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch, at):
 
     monkeypatch.setattr(chunk_tasks.ChunkTask, "copy", stop)
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
+        kept.setattr("splitops.common.atomic_write.StagedFiles.clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):
             splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18])
     count = len(reached) + 50

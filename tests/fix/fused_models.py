@@ -17,7 +17,9 @@ from splitops_compare.cases.models import make_inputs, make_model
 
 Feeds = dict[str, Any]
 Made = tuple[Any, Feeds]
-ROWS: Final = {limit.code: limit for limit in LIMITS if limit.quirk is not None and limit.case is not None}
+ROWS: Final = {
+    limit.code: limit for limit in LIMITS if limit.quirk is not None and limit.evidence is not None
+}
 """Those around a split; the others have tests of their own."""
 RIGHT: Final = ("heads", "upsampled", "convolved", "rotary", "gated")
 """The neighbours that OpenVINO gets right."""
@@ -132,7 +134,7 @@ def of_code(code: str, *, ir: bool) -> Made:
     """A model in which OpenVINO does what a row says, and its inputs."""
     if ir:
         return _OF_IR[code]()
-    case = ROWS[code].case
+    case = ROWS[code].evidence
     assert case is not None
     record = list_cases()[case].spec
     return make_model(record), make_inputs(record)

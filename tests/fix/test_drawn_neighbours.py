@@ -54,7 +54,7 @@ def test_nothing_is_fused_wrongly_where_no_search_is_made(monkeypatch: pytest.Mo
     searched: list[bool] = []
     asks = checking.may_be_in
     monkeypatch.setattr(checking, "may_be_in", lambda *given: searched.append(asks(*given)) or True)
-    monkeypatch.setattr(onnx_to_openvino, "_APART", ())
+    monkeypatch.setattr(onnx_to_openvino, "_PREVENT_FUSION", ())
     codes = {limit.code for limit in LIMITS if limit.quirk is not None}
     unsearched, found = 0, 0
     for number in (*range(2 * len(FAMILIES)), 1305):

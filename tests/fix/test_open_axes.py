@@ -20,7 +20,7 @@ from splitops.models.check import check
 from splitops.models.engines import is_installed
 from splitops.models.fix import FixReport, FixStatus, fix, fix_with_report
 from splitops.models.formats.openvino import Builder
-from splitops.models.verify import Verdict, verify
+from splitops.models.verify import TrialVerdict, verify
 
 NEEDS_RUNTIMES = pytest.mark.skipif(
     not (is_installed("onnxruntime") and is_installed("openvino")), reason="it runs both runtimes"
@@ -246,7 +246,7 @@ def test_splits_of_subgraphs_functions_and_sequences_are_opened() -> None:
             assert [split.status for split in report.splits] == [FixStatus.REWRITTEN]
             found = verify(model, report.model, "onnxruntime", opened=True)
             assert found.holds, found.failures
-            same = [trial.sizes["N"] for trial in found.trials if trial.verdict is Verdict.SAME]
+            same = [trial.sizes["N"] for trial in found.trials if trial.verdict is TrialVerdict.SAME]
             assert len(same) >= 3
 
 

@@ -17,9 +17,9 @@ from fix_helpers import is_right, parse, proved
 import splitops
 from splitops.cli import cli
 from splitops.models.check import Target
-from splitops.models.check.conditions import condition
+from splitops.models.check.predicates import condition
 from splitops.models.fix import FixStatus, fix, fix_with_report
-from splitops.models.fix.rounds import Written
+from splitops.models.fix.driver import RewriteResult
 from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.openvino import Builder
 from splitops.spec import ELEMENT_TYPES
@@ -610,15 +610,15 @@ def test_what_is_unfixable_stays_beside_what_is_rewritten() -> None:
 
 @pytest.mark.parametrize("mistake", ["an axis", "a type", "a sequence"])
 def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def written(self: FixWriter, node: ir.Node, site: Any) -> Written:
+    def written(self: FixWriter, node: ir.Node, site: Any) -> RewriteResult:
         if mistake == "an axis":
             node.attributes["axis"] = ir.AttrInt64("axis", 1)
         elif mistake == "a type":
             node.inputs[0].type = ir.TensorType(ir.DataType.INT32)  # type: ignore[union-attr]
         else:
-            made = self.editor.pen(node).op("SequenceConstruct", list(node.inputs))
+            made = self.editor.make_builder(node).op("SequenceConstruct", list(node.inputs))
             self.editor.substitute(node, [made] * 2)
-        return Written("something else")
+        return RewriteResult("something else")
 
     monkeypatch.setattr(FixWriter, "_axis", written)
     model = parse("(float[6, 6] x) => (float a, float b) { a, b = Split<num_outputs = 2>(x) }")

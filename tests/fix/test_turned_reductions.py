@@ -90,7 +90,7 @@ def test_it_is_a_warning_and_rewritten(ir: bool, monkeypatch: pytest.MonkeyPatch
     if ir:
         from splitops.models.convert import onnx_to_openvino
 
-        monkeypatch.setattr(onnx_to_openvino, "_APART", ())
+        monkeypatch.setattr(onnx_to_openvino, "_PREVENT_FUSION", ())
         model = splitops.convert(model, "openvino")
     (finding,) = check(model, "openvino")
     assert (finding.code, finding.severity, finding.values["nodes"][0]) == (CODE, "warning", "turn")
@@ -168,7 +168,7 @@ for name in sys.argv[2:]:
 def test_a_run_gives_the_right_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from splitops.models.convert import onnx_to_openvino
 
-    monkeypatch.setattr(onnx_to_openvino, "_APART", ())
+    monkeypatch.setattr(onnx_to_openvino, "_PREVENT_FUSION", ())
     model, given = reduction(*WRONG), feeds(2, 2, 1)
     for name, made in (("m.onnx", model), ("m.xml", splitops.convert(model, "openvino"))):
         splitops.save(made, tmp_path / name)

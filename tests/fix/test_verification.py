@@ -16,12 +16,12 @@ from fix_helpers import parse
 import splitops
 from splitops.cli import cli
 from splitops.models.check.limits import Repair
-from splitops.models.fix import Reason, fix, fix_with_report, rounds
-from splitops.models.fix.limits import Obstacle
-from splitops.models.fix.rounds import Written
+from splitops.models.fix import Reason, driver, fix, fix_with_report
+from splitops.models.fix.driver import RewriteResult
+from splitops.models.fix.limits import Issue
 from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.openvino import Builder
-from splitops.models.verify import Verdict, verify
+from splitops.models.verify import TrialVerdict, verify
 
 RELEASE = pytest.importorskip("onnxruntime").__version__
 OPEN = "(float[N] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split<num_outputs = 3>(x) }"
@@ -37,7 +37,7 @@ def test_a_fixed_model_is_verified_at_the_sizes_where_its_division_changes() -> 
     model = parse(OPEN)
     found = verify(model, fix(model, "onnxruntime"), "onnxruntime")
     assert found.holds
-    assert {trial.verdict for trial in found.trials} == {Verdict.SAME}
+    assert {trial.verdict for trial in found.trials} == {TrialVerdict.SAME}
     assert {trial.sizes["N"] for trial in found.trials} == {0, 1, 2, 3, 4, 6}
 
 
@@ -45,7 +45,7 @@ def test_a_model_that_is_not_fixed_is_seen() -> None:
     model = parse(OPEN)
     found = verify(model, model, "onnxruntime")
     assert not found.holds
-    assert found.failures[-1].verdict is Verdict.FAILED
+    assert found.failures[-1].verdict is TrialVerdict.FAILED
     assert "num_outputs" in str(found.failures[-1])
 
 
@@ -54,7 +54,7 @@ def test_a_runtime_that_returns_something_else_is_seen() -> None:
         "(float[2,3] x) => (seq(float[A,B]) y) <int64 one = {1}> { y = SplitToSequence<keepdims = 0>(x, one)}"
     )
     found = verify(model, model, "onnxruntime")
-    assert [trial.verdict for trial in found.failures] == [Verdict.DIFFERENT]
+    assert [trial.verdict for trial in found.failures] == [TrialVerdict.DIFFERENT]
 
 
 def test_a_model_that_takes_no_input_says_why() -> None:
@@ -85,8 +85,10 @@ def test_sizes_that_the_source_does_not_take_are_not_compared(
 ) -> None:
     found = verify(model, fix(model, "onnxruntime"), "onnxruntime")
     assert found.holds
-    found = {verdict: {t.sizes["N"] for t in found.trials if t.verdict is verdict} for verdict in Verdict}
-    assert (found[Verdict.SAME], found[Verdict.REJECTED]) == (same, rejected)
+    found = {
+        verdict: {t.sizes["N"] for t in found.trials if t.verdict is verdict} for verdict in TrialVerdict
+    }
+    assert (found[TrialVerdict.SAME], found[TrialVerdict.REJECTED]) == (same, rejected)
 
 
 THIRD = "(float[3] x) => (float[A] y, float z) <float d = {{{0}}}> {{ y = Div(x, d) z = Identity(x) }}"
@@ -97,18 +99,18 @@ DIFFER = r"\d of {} values differ, first at \[\d\]: \S+, not \S+"
 @pytest.mark.parametrize(
     ("source", "made", "verdict", "text"),
     [
-        (THIRD.format(3), THIRD.format(3.000001), Verdict.ROUNDED, ""),
-        (THIRD.format(3), THIRD.format(3.1), Verdict.DIFFERENT, rf"output 'y': {DIFFER.format(3)}"),
-        (PAIR.format(2), PAIR.format(1), Verdict.DIFFERENT, "output 's': 4 elements, not 2"),
+        (THIRD.format(3), THIRD.format(3.000001), TrialVerdict.ROUNDED, ""),
+        (THIRD.format(3), THIRD.format(3.1), TrialVerdict.DIFFERENT, rf"output 'y': {DIFFER.format(3)}"),
+        (PAIR.format(2), PAIR.format(1), TrialVerdict.DIFFERENT, "output 's': 4 elements, not 2"),
         (
             "(int32[4] x) => (int32[4] y) { y = Identity(x) }",
             "(int32[4] x) => (int32[4] y) { y = Neg(x) }",
-            Verdict.DIFFERENT,
+            TrialVerdict.DIFFERENT,
             rf"output 'y': {DIFFER.format(4)}",
         ),
     ],
 )
-def test_results_that_differ(source: str, made: str, verdict: Verdict, text: str) -> None:
+def test_results_that_differ(source: str, made: str, verdict: TrialVerdict, text: str) -> None:
     (trial,) = verify(parse(source), parse(made), "onnxruntime").trials
     assert trial.verdict is verdict
     assert re.fullmatch(text, trial.text)
@@ -117,7 +119,7 @@ def test_results_that_differ(source: str, made: str, verdict: Verdict, text: str
 def test_a_model_that_the_runtime_rejects_has_one_trial() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }", 1)
     (trial,) = verify(model, model, "onnxruntime").trials
-    assert trial.verdict is Verdict.FAILED
+    assert trial.verdict is TrialVerdict.FAILED
     assert "Split" in trial.text
 
 
@@ -232,8 +234,8 @@ def test_forms_that_never_agree_are_unfixable(monkeypatch: pytest.MonkeyPatch) -
     """Each round finds the limit again, as if the form for one runtime met a limit of another."""
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
     reason = Reason("onnxruntime.open-axis", "again")
-    monkeypatch.setattr(rounds, "obstacles", lambda *_, **__: [Obstacle(reason, (Repair.AXIS,))])
-    monkeypatch.setattr(FixWriter, "_axis", lambda self, node, site: Written("the same"))
+    monkeypatch.setattr(driver, "find_issues", lambda *_, **__: [Issue(reason, (Repair.AXIS,))])
+    monkeypatch.setattr(FixWriter, "_axis", lambda self, node, site: RewriteResult("the same"))
     report = fix_with_report(model, "onnxruntime", partial=True)
     assert [split.code for split in report.unfixable] == ["onnxruntime.open-axis"]
     with pytest.raises(splitops.ModelError, match="again"):

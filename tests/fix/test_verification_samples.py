@@ -15,7 +15,7 @@ import splitops
 from command_line import printed, runner
 from splitops.cli import cli
 from splitops.models.fix import fix
-from splitops.models.verify import Verdict, verify
+from splitops.models.verify import TrialVerdict, verify
 
 RELEASE = pytest.importorskip("onnxruntime").__version__
 HALVES = "(float[N] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }"
@@ -155,7 +155,7 @@ def test_an_empty_axis_that_only_the_fixed_model_fails_on_is_seen() -> None:
         "(float[N] x) => (float[N] y) <int64[1] k = {1}, int64[1] z = {0}> { t = Gather(x, z) y = Add(x, t) }"
     )
     found = verify(source, wrong, "onnxruntime")
-    assert Verdict.FAILED in {trial.verdict for trial in found.trials if 0 in trial.sizes.values()}
+    assert TrialVerdict.FAILED in {trial.verdict for trial in found.trials if 0 in trial.sizes.values()}
 
 
 @pytest.mark.parametrize("name", ["npu.toml", "tensorrt", "onnxruntime==1.28"])

@@ -124,7 +124,7 @@ def test_wrong_declarations_are_repaired(name: str, tmp_path: Path) -> None:
     model = DECLARED[name]
     runtime = "openvino" if isinstance(model, OpenVINOModel) else "onnxruntime"
     path, before = written(model, tmp_path), splitops.check(model, runtime)
-    assert {one.code for one in before} & {"stated.type", "stated.shape"}
+    assert {one.code for one in before} & {"declared.type", "declared.shape"}
     out = path.with_stem("fixed")
     done = run("fix", path, "--for", runtime, "-o", out)
     assert done.exit_code == 0, printed(done)
@@ -333,4 +333,4 @@ def test_wrong_declarations_of_parts_in_another_form(
     assert not [one for one in splitops.check(report.model, named) if one.code.startswith("stated")]
     onnx.checker.check_model(report.model, full_check=True)
     assert "output 'b' declared as float32[3" in report.splits[0].after
-    assert report.splits[0].reasons[-1].code in ("stated.type", "stated.shape")
+    assert report.splits[0].reasons[-1].code in ("declared.type", "declared.shape")

@@ -110,7 +110,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
         | {
             "--prefix": PASSED[:-1],
             "--dtype": ["bfloat16", "f4", "?"],
-            "--keep-others": None,
+            "--keep-other-tensors": None,
             "--max-size": ["5GB", "1", "0", "-1", "9" * 30, "x"],
         },
     ),
@@ -147,9 +147,9 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     "convert": (
         [["m.onnx", "x.npy"], ["--to"], ["onnx:13", "openvino", "onnx:-1", "openvino:opset99", "onnx:", "x"]],
         {
-            "--form": ["same", "lengths", "count", "no"],
+            "--style": ["same", "lengths", "count", "no"],
             "-o": ["o.onnx", "o.xml"],
-            "--only-split": None,
+            "--splits-only": None,
             "--json": None,
         },
     ),

@@ -78,7 +78,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "split": {
         "split {file} --parts 2 --out OUT": ("hdf5", "arrays", "zarr", "zarr2", "zarr_group", *MODEL),
         "split {file} --tensor w.a --parts 2 --out OUT": ("checkpoint", "lone_gguf"),
-        "split {file} --parts 2 --to npy --out OUT --keep-others": ("zarr", "zarr_group", "hdf5"),
+        "split {file} --parts 2 --to npy --out OUT --keep-other-tensors": ("zarr", "zarr_group", "hdf5"),
         "split {folder} --max-size 200 --out OUT": (*CHECKPOINT, *RANKS),
         "split {file} --max-size 200 --out OUT": (*SEVERAL, *MODEL),
     },

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, validators
 
 from splitops import SplitError
-from splitops.ground.schemas import find_problem
+from splitops.common.json_schema import find_problem
 from splitops_compare import protocol
 from splitops_compare.reports.html import to_html
 from splitops_compare.reports.report_diff import (

@@ -11,9 +11,9 @@ import onnx
 from onnx import ModelProto, TypeProto
 from onnx.backend.test.case.node import collect_testcases
 
+from splitops.models.abstract_values import Opaque
 from splitops.models.formats.onnx.types import from_type
-from splitops.models.infer import SequenceOf, Tensor
-from splitops.models.known import Opaque
+from splitops.models.infer import AbstractSequence, AbstractTensor
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range
 
 
@@ -42,13 +42,13 @@ def _known(proto: TypeProto) -> Any:
 
 
 def _without_made_up(known: Any) -> Any:
-    if isinstance(known, SequenceOf):
+    if isinstance(known, AbstractSequence):
         # A name says nothing here: it may be another size in every element.
         shape = known.element.shape
         exact = None if shape is None else tuple(d if isinstance(d, int) else UNKNOWN for d in shape)
-        return SequenceOf(Tensor(known.element.type, exact), known.length)
-    if isinstance(known, Tensor) and known.shape is not None:
-        return Tensor(known.type, tuple(UNKNOWN if _is_made_up(dim) else dim for dim in known.shape))
+        return AbstractSequence(AbstractTensor(known.element.type, exact), known.length)
+    if isinstance(known, AbstractTensor) and known.shape is not None:
+        return AbstractTensor(known.type, tuple(UNKNOWN if _is_made_up(dim) else dim for dim in known.shape))
     return known
 
 
@@ -60,13 +60,13 @@ def less_known(ours: Any, theirs: Any) -> str | None:
     """Why ours knows less than theirs, or None where it knows at least as much."""
     if theirs is None:
         return None
-    if isinstance(theirs, SequenceOf):
-        if not isinstance(ours, SequenceOf):
+    if isinstance(theirs, AbstractSequence):
+        if not isinstance(ours, AbstractSequence):
             return f"{theirs}, but ours is {ours}"
         return less_known(ours.element, theirs.element)
     if isinstance(theirs, Opaque) and isinstance(ours, Opaque):
         return None
-    if not isinstance(ours, Tensor):
+    if not isinstance(ours, AbstractTensor):
         return f"{theirs}, but ours is {ours}"
     if theirs.type is not None and ours.type != theirs.type:
         return f"{theirs}, but ours is {ours}"

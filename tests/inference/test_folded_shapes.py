@@ -19,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models.infer import SequenceOf, Tensor
+from splitops.models.infer import AbstractSequence, AbstractTensor
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.names import evaluate
 
@@ -208,8 +208,8 @@ def models(draw: st.DrawFn) -> tuple[onnx.ModelProto, Feeds]:
 
 def check_contains(known: Any, value: np.ndarray[Any, Any], sizes: Mapping[str, int], what: str) -> None:
     """Check that what is inferred of a value contains what a run has computed."""
-    assert not isinstance(known, SequenceOf), what
-    if not isinstance(known, Tensor):
+    assert not isinstance(known, AbstractSequence), what
+    if not isinstance(known, AbstractTensor):
         return
     if known.type is not None:
         assert known.type.numpy == value.dtype, what
@@ -217,9 +217,9 @@ def check_contains(known: Any, value: np.ndarray[Any, Any], sizes: Mapping[str, 
         assert len(known.shape) == value.ndim, what
         for size, real in zip(known.shape, value.shape, strict=True):
             check_size(size, real, sizes, what)
-    if known.value is not None:
-        assert known.value.shape == value.shape, what
-        for entry, real in zip(known.value.flat, value.flat, strict=True):
+    if known.elements is not None:
+        assert known.elements.shape == value.shape, what
+        for entry, real in zip(known.elements.flat, value.flat, strict=True):
             if entry is not None:
                 check_size(entry, real, sizes, what)
 
@@ -266,10 +266,10 @@ def assert_same(values: Mapping[str, Any], expected: Mapping[str, Any], what: st
 
 def test_a_wrong_size_is_seen() -> None:
     """The comparison above can fail."""
-    tensor = Tensor(splitops.schema("Split").inputs and None, (Range(0, 4, "N"),), None)
+    tensor = AbstractTensor(splitops.schema("Split").inputs and None, (Range(0, 4, "N"),), None)
     check_contains(tensor, np.zeros(3, np.float32), {"N": 3}, "x")
     for sizes, length in (({"N": 2}, 3), ({}, 5)):
         with pytest.raises(AssertionError):
             check_contains(tensor, np.zeros(length, np.float32), sizes, "x")
     with pytest.raises(AssertionError):
-        check_contains(Tensor(None, (2,), np.array([1, 2])), np.array([1, 3]), {}, "x")
+        check_contains(AbstractTensor(None, (2,), np.array([1, 2])), np.array([1, 3]), {}, "x")

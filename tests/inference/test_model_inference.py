@@ -16,7 +16,7 @@ import splitops
 from splitops.errors import LengthsError, RuleError, SplitError
 from splitops.models.check import check
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes, to_bytes
-from splitops.models.infer import InferredModel, SequenceOf, Tensor, infer
+from splitops.models.infer import AbstractSequence, AbstractTensor, InferredModel, infer
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import Dim, Range
 
@@ -271,8 +271,8 @@ def test_symbols_that_cancel_leave_numbers() -> None:
     ]
     for name in ("unknown", "ratio"):
         known = inferred[name]
-        assert isinstance(known, Tensor)
-        assert known.value is None or known.value.tolist() == [None]
+        assert isinstance(known, AbstractTensor)
+        assert known.elements is None or known.elements.tolist() == [None]
     held_against_runs(model, [{"N": 5, "M": 1, "K": 4}, {"N": 3, "M": 0, "K": 0}])
 
 
@@ -315,7 +315,7 @@ def test_what_cannot_be_said_is_left_open(nodes: str, expected: str) -> None:
         {{ o = Constant<value_float = 1.0>()  {nodes} }}""")
     known = infer(model)["z"]
     assert str(known) == expected
-    assert getattr(known, "value", None) is None
+    assert getattr(known, "elements", None) is None
 
 
 def test_an_unsqueeze_without_axes_is_left_open() -> None:
@@ -363,19 +363,21 @@ def concrete(value: onnx.ValueInfoProto, sizes: dict[str, Any]) -> np.ndarray[An
 
 def assert_inside(array: Any, known: Any, sizes: dict[str, Any], name: str) -> None:
     if isinstance(array, list):
-        assert isinstance(known, SequenceOf)
+        assert isinstance(known, AbstractSequence)
         assert_size(len(array), known.length, sizes, name)
         for element in array:
             assert_inside(element, known.element, sizes, name)
         return
-    assert isinstance(known, Tensor), name
+    assert isinstance(known, AbstractTensor), name
     assert known.type is None or known.type.numpy == array.dtype
     if known.shape is not None:
         assert len(known.shape) == array.ndim, name
         for size, dim in zip(array.shape, known.shape, strict=True):
             assert_size(size, dim, sizes, name)
-    if known.value is not None:
-        for entry, number in zip(known.value.reshape(-1).tolist(), array.reshape(-1).tolist(), strict=True):
+    if known.elements is not None:
+        for entry, number in zip(
+            known.elements.reshape(-1).tolist(), array.reshape(-1).tolist(), strict=True
+        ):
             if isinstance(entry, Range):
                 assert_size(number, entry, sizes, name)
             else:
@@ -433,13 +435,13 @@ def test_parts_of_a_shape_of_unknown_lengths_are_of_unknown_numbers() -> None:
     }""")
     inferred = infer(model)
     assert says(inferred, "s", "a", "b") == ["int64[2]", "int64[A]", "int64[B]"]
-    assert [getattr(inferred[name], "value", None) is None for name in "sab"] == [False, True, True]
+    assert [getattr(inferred[name], "elements", None) is None for name in "sab"] == [False, True, True]
 
 
 def test_the_sizes_of_more_dimensions_than_are_followed_are_unknown() -> None:
     inferred = infer(parse(f"g (float[{', '.join(['2'] * 4097)}] x) => (int64 n) {{ n = Size(x) }}"))
     assert says(inferred, "n") == ["int64[]"]
-    assert getattr(inferred["n"], "value", None) is None
+    assert getattr(inferred["n"], "elements", None) is None
 
 
 def test_numbers_that_onnx_fails_to_compute_are_unknown() -> None:
@@ -450,7 +452,7 @@ def test_numbers_that_onnx_fails_to_compute_are_unknown() -> None:
         }""")
     inferred = infer(model)
     assert says(inferred, "y", "z") == ["int64[2]", "int64[2]"]
-    assert [getattr(inferred[name], "value", None) is None for name in "yz"] == [True, False]
+    assert [getattr(inferred[name], "elements", None) is None for name in "yz"] == [True, False]
 
 
 def test_an_optional_input_that_is_left_out_is_none() -> None:

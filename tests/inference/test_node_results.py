@@ -14,8 +14,8 @@ import pytest
 from onnx import ModelProto
 from onnx.backend.test.case.node import collect_testcases
 
-from splitops.models.infer import InferredModel, SequenceOf, Tensor, infer
-from splitops.models.known import Opaque
+from splitops.models.abstract_values import Opaque
+from splitops.models.infer import AbstractSequence, AbstractTensor, InferredModel, infer
 from splitops.models.movers.shapes import positions, sliced
 from splitops.spec.sizes import names
 from splitops.spec.sizes.dims import Range
@@ -65,13 +65,13 @@ def with_constants(model: ModelProto, inputs: list[Any]) -> ModelProto:
 def contradiction(known: Any, value: Any) -> str | None:
     """What a result contradicts of what is known of it, in type, shape or numbers."""
     if isinstance(value, list):
-        if isinstance(known, SequenceOf):
+        if isinstance(known, AbstractSequence):
             length = known.length
             if length != len(value) if isinstance(length, int) else not inside(len(value), length):
                 return f"{len(value)} elements"
             return next(filter(None, (contradiction(known.element, one) for one in value)), None)
         return None if known is None or isinstance(known, Opaque) else "a list"
-    if value is None or not isinstance(known, Tensor):
+    if value is None or not isinstance(known, AbstractTensor):
         return None if known is None or isinstance(known, Opaque) else str(value)
     array = onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
     if known.type is not None and array.dtype.kind not in "OUS" and known.type.numpy != array.dtype:
@@ -82,10 +82,12 @@ def contradiction(known: Any, value: Any) -> str | None:
         for dim, size in zip(known.shape, array.shape, strict=True):
             if dim != size if isinstance(dim, int) else not inside(size, dim):
                 return str(array.shape)
-    if known.value is not None and known.value.shape != array.shape:
+    if known.elements is not None and known.elements.shape != array.shape:
         return str(array.shape)
-    if known.value is not None:
-        for entry, number in zip(known.value.reshape(-1).tolist(), array.reshape(-1).tolist(), strict=True):
+    if known.elements is not None:
+        for entry, number in zip(
+            known.elements.reshape(-1).tolist(), array.reshape(-1).tolist(), strict=True
+        ):
             both_nan = entry != entry and number != number
             if isinstance(entry, int | float) and entry != number and not both_nan:
                 return f"{number} in the place of {entry}"
@@ -124,7 +126,7 @@ def test_the_results_of_every_node_test_fit() -> None:
         why = contradiction(known, value)
         if why is not None:
             wrong.append(f"{case} {name}: {known}, but it is {why}")
-        element = known.element if isinstance(known, SequenceOf) else known
+        element = known.element if isinstance(known, AbstractSequence) else known
         if isinstance(element, Opaque):
             continue
         if element is None or element.type is None:
@@ -191,7 +193,7 @@ def test_a_slice_to_the_end_keeps_the_symbol(bounds: list[list[int]], size: str)
             {made} z = Concat<axis = 0>(two, x) y = Slice(z, {read})
         }}""")
     found = infer(model)["y"]
-    assert isinstance(found, Tensor)
+    assert isinstance(found, AbstractTensor)
     assert str(found.shape[0] if found.shape else None) == size
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peers import backend_models, less_known, onnx_says
 from splitops.errors import SplitError
 from splitops.models.formats.openvino import Builder, to_bytes
-from splitops.models.infer import Tensor, infer
+from splitops.models.infer import AbstractTensor, infer
 from splitops.spec import ELEMENT_TYPES
 from splitops.spec.sizes.dims import Range
 
@@ -30,7 +30,7 @@ def test_every_backend_model_of_onnx() -> None:
     for name, model in backend_models():
         inferred = infer(model)
         seen += 1
-        splits += len(inferred.sites)
+        splits += len(inferred.splits)
         ours = {value.name: value.after for value in inferred.values if value.graph is None}
         for value, theirs in onnx_says(model).items():
             reason = less_known(ours.get(value), theirs)
@@ -92,7 +92,7 @@ def test_openvino_on_partial_shapes(data: Any) -> None:
         return
     if theirs is None:
         # An axis that can only be empty has equal parts; OpenVINO divides its upper bound instead.
-        (parts_of,) = (visit.inference for visit in ours.sites)
+        (parts_of,) = (visit.inference for visit in ours.splits)
         assert parts_of is not None
         assert parts_of.data is not None
         assert 0 in parts_of.data, "OpenVINO rejects what splitops takes"
@@ -145,10 +145,10 @@ def test_what_openvino_says_of_lengths_that_do_not_fit(
 LOOSER = {"parts.divisible", "lengths.sum", "remainder.negative", "remainder.repeated"}
 
 
-def openvino_known(shape: Any) -> Tensor:
+def openvino_known(shape: Any) -> AbstractTensor:
     if shape.rank.is_dynamic:
-        return Tensor(FLOAT)
-    return Tensor(
+        return AbstractTensor(FLOAT)
+    return AbstractTensor(
         FLOAT,
         tuple(
             dim.get_length()

@@ -91,13 +91,13 @@ def a_small_model():
     [
         lambda model: splitops.convert(model, to="onnx:11"),
         lambda model: splitops.convert(model, to="openvino"),
-        lambda model: splitops.convert(model, only_split=True, form="count"),
+        lambda model: splitops.convert(model, splits_only=True, style="count"),
         splitops.infer,
         splitops.check,
         splitops.simplify,
         lambda model: splitops.run(model, {"x": np.zeros(6, np.float32)}),
     ],
-    ids=["convert", "to openvino", "only_split", "infer", "check", "simplify", "run"],
+    ids=["convert", "to openvino", "splits_only", "infer", "check", "simplify", "run"],
 )
 def test_no_tool_changes_the_model_that_it_is_given(tool):
     model = a_small_model()

@@ -90,7 +90,7 @@ def same(model: Any, feeds: dict[str, Any], engine: str = "onnxruntime", **optio
 @needs_onnxruntime
 def test_a_legal_site_goes_to_the_runtime_with_all_the_rest():
     ready = same(LEGAL, {"x": X})
-    assert (ready.engine, len(ready.sites)) == ("onnxruntime", 1)
+    assert (ready.engine, len(ready.splits)) == ("onnxruntime", 1)
     assert ready.describe() == "Runs on onnxruntime, including its split"
     assert ([item.name for item in ready.inputs], ready.outputs) == (["x"], ("a", "c"))
 
@@ -535,8 +535,8 @@ def test_a_process_that_ends_by_itself_says_its_status(monkeypatch):
 def test_what_nobody_has_foreseen_is_an_error_of_the_engine():
     engine = IsolatedEngine("onnxruntime", {}, profile=False)
     with pytest.raises(EngineError, match="onnxruntime fails: IndexError: list index out of range"):
-        engine.ask("run", 7, {})
-    assert engine.ask("compile", Program(LEGAL.SerializeToString(), ("a", "c"), NOWHERE)) == 0
+        engine.request("run", 7, {})
+    assert engine.request("compile", Program(LEGAL.SerializeToString(), ("a", "c"), NOWHERE)) == 0
     engine.close()
 
 
@@ -739,7 +739,7 @@ def test_splits_of_ir_that_nobody_reads_are_told_apart_by_their_names():
         builder.layer("Split", [data, builder.const(axis)], {"num_splits": 2}, outputs=2, name=name)
     builder.result(data, "same")
     with splitops.session(builder.model(), "openvino") as ready:
-        assert len(ready.sites) == 2
+        assert len(ready.splits) == 2
         found = ready.run({"data": np.zeros((4, 3, 6), np.float32)})  # nobody needs the invalid one
     assert found["same"].shape == (4, 3, 6)
 

@@ -17,7 +17,7 @@ from splitops.models.engines.engine import EngineError
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 from proofs import PROOFS
 
-RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino") and limit.case]
+RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino") and limit.evidence]
 LARGE = ("onnxruntime.size-32-bit",)
 """Models whose input has 2^31 elements or more."""
 

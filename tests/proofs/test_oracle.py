@@ -30,7 +30,7 @@ NOT_OF_SIZES = {
 }
 """Rules on types, ranks and attributes, of which the theory says nothing, and their numbers of cases."""
 
-MOST_PARTS = "more than 16777216 parts"
+MAX_PARTS = "more than 16777216 parts"
 """The words of the limit on one call, which the theory does not have."""
 
 
@@ -38,7 +38,7 @@ def is_asked(case: Case) -> bool:
     """Whether a case is about sizes: its numbers are integers, and no other rule is broken."""
     counts = [case.attributes.get(name, 0) for name in ("num_outputs", "num_splits")]
     integers = all(type(count) is int for count in counts)
-    return integers and case.error not in NOT_OF_SIZES and MOST_PARTS not in case.rule
+    return integers and case.error not in NOT_OF_SIZES and MAX_PARTS not in case.rule
 
 
 CASES = [case for case in read_all() if is_asked(case)]

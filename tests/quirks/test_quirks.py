@@ -18,7 +18,7 @@ from splitops.models.formats.model import CheckedModel
 from splitops.models.graph.editors import make_editor
 from splitops.models.quirks import QUIRKS, RUNTIMES, find
 from splitops.models.quirks.graph_view import GraphView, op
-from splitops.models.simplify.rounds import note_known
+from splitops.models.simplify.driver import annotate_model
 
 PACKAGE = Path(quirks.__file__).parent
 SOURCE = Path(splitops.__file__).parent
@@ -60,14 +60,14 @@ def test_a_quirk_has_releases_a_source_and_a_case(name: str) -> None:
     quirk = QUIRKS[name]
     limits = [limit for limit in LIMITS if limit.code == f"{quirk.runtime}.{name}"]
     assert [limit.quirk for limit in limits] in ([quirk], [None])  # the other is a condition of splits
-    assert all(limit.looked_at and limit.source for limit in limits)
-    assert all(limit.case is not None for limit in limits) is (name not in SHOWN_BY_TESTS)
+    assert all(limit.tested_releases and limit.source for limit in limits)
+    assert all(limit.evidence is not None for limit in limits) is (name not in SHOWN_BY_TESTS)
 
 
 def _view(text: str) -> tuple[GraphView, dict[str, ir.Value]]:
     text = f'<ir_version: 9, opset_import: ["": 18]> g {text}'
     model = CheckedModel.read(onnx.parser.parse_model(text)).nodes
-    note_known(model)
+    annotate_model(model)
     values = {value.name or "": value for node in model.graph for value in node.outputs}
     return GraphView(model.graph, make_editor(model)), values
 
@@ -105,7 +105,7 @@ def test_two_splits_that_one_runtime_mistakes_are_found_and_cured() -> None:
     )
     opened = CheckedModel.read(model)
     nodes = opened.copy()
-    note_known(nodes)
+    annotate_model(nodes)
     editor = make_editor(nodes)
     matches = find(editor, "onnxruntime")
     assert [match.node.outputs[0].name for match in matches] == ["a", "c"]

@@ -58,7 +58,7 @@ def test_a_merge_that_was_killed_is_gone_on_with(model, tmp_path, monkeypatch):
 
     run("shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--out", tmp_path / "two")
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)
+        kept.setattr("splitops.common.atomic_write.StagedFiles.clean", lambda _: None)
         with pytest.raises(Killed):
             merge(tmp_path / "two").run(tmp_path / "again", progress=stop)
     said = run("merge", tmp_path / "two", "--out", tmp_path / "again", "--resume")

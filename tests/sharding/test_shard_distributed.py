@@ -17,7 +17,7 @@ from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 
 from splitops.errors import PlanError
 from splitops.sharding import merge, plan
-from splitops.sharding.boxes import Box, prove_boxes
+from splitops.sharding.boxes import Box, check_boxes
 
 PACKED = {"version": 1, "rule": [{"match": "*", "hf": "packed_colwise"}]}
 Pieces = list[tuple[str, tuple[int, ...], np.ndarray]]
@@ -222,30 +222,30 @@ def test_metadata_that_say_nothing_are_rejected(tmp_path: Path, info: str | None
 
 
 def test_boxes_without_elements_or_axes() -> None:
-    prove_boxes((Box((0, 0), (0, 3)),), (0, 3))
-    prove_boxes((Box((), ()),), ())
+    check_boxes((Box((0, 0), (0, 3)),), (0, 3))
+    check_boxes((Box((), ()),), ())
     with pytest.raises(PlanError, match="two pieces contain the same scalar"):
-        prove_boxes((Box((), ()), Box((), ())), ())
+        check_boxes((Box((), ()), Box((), ())), ())
 
 
 def test_boxes_of_many_axes_and_in_no_grid() -> None:
     ones = (1,) * 100
-    prove_boxes((Box((0,) * 100, ones),), ones)
-    prove_boxes((Box((0,) * 100, (0, *ones[1:])),), (0, *ones[1:]))
+    check_boxes((Box((0,) * 100, ones),), ones)
+    check_boxes((Box((0,) * 100, (0, *ones[1:])),), (0, *ones[1:]))
     two = (Box((0,) * 101, (*ones, 2)), Box((*(0,) * 100, 3), (*ones, 2)))
     with pytest.raises(PlanError, match=r"element \[0, .*2\] .*is missing"):
-        prove_boxes(two, (*ones, 5))
+        check_boxes(two, (*ones, 5))
     apart = tuple(Box((at,) * 40, (1,) * 40) for at in range(5))
     with pytest.raises(PlanError, match=r"5 pieces of shape .* need more than"):
-        prove_boxes(apart, (6,) * 40)
+        check_boxes(apart, (6,) * 40)
 
 
 def test_many_boxes_are_proved_in_time_that_grows_with_them() -> None:
     side = 150
     boxes = tuple(Box((0, at), (8, 1)) for at in range(side * side))
-    prove_boxes(boxes, (8, side * side))
+    check_boxes(boxes, (8, side * side))
     with pytest.raises(PlanError, match=r"is missing|something is left out"):
-        prove_boxes(boxes[1:], (8, side * side))
+        check_boxes(boxes[1:], (8, side * side))
 
 
 def test_pieces_of_two_types_are_rejected_beside_another_checkpoint_too(tmp_path: Path) -> None:

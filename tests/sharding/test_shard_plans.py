@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from sharding_helpers import save
 
 from splitops import SplitError, sharding
+from splitops.common.json_schema import WORDS
 from splitops.errors import PlanError
-from splitops.ground.schemas import WORDS
 from splitops.sharding import Piece, Shard
-from splitops.sharding.cuts import Recipe, cut_axis
 from splitops.sharding.documents import get_schema, validate
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import match_glob
+from splitops.sharding.tensor_sharding import AxisSharding, shard_axis
 
 
 def rejected(function, *arguments, **keywords) -> str:
@@ -93,7 +93,7 @@ def test_captures_stand_between_dots():
 
 @given(st.integers(0, 40), st.integers(1, 9))
 def test_an_axis_is_cut_as_numpy_and_torch_chunk_cut_it(size, ranks):
-    cut = cut_axis(Recipe(0), size, ranks)
+    cut = shard_axis(AxisSharding(0), size, ranks)
     each = -(-size // ranks)
     wanted = [range(size)[rank * each : (rank + 1) * each] for rank in range(ranks)]
     assert [shard.size for shard in cut.shards] == [len(found) for found in wanted]
@@ -103,13 +103,13 @@ def test_an_axis_is_cut_as_numpy_and_torch_chunk_cut_it(size, ranks):
 
 
 def test_sections_are_cut_each_and_joined_for_a_rank():
-    cut = cut_axis(Recipe(0, sections=(8, 4, 4)), 16, 2)
+    cut = shard_axis(AxisSharding(0, sections=(8, 4, 4)), 16, 2)
     assert cut.shards[1] == Shard(8, (Piece(4, 4, 0), Piece(10, 2, 4), Piece(14, 2, 6)))
 
 
 def test_heads_repeat_where_there_are_fewer_than_ranks():
-    recipe = Recipe(0, sections=(16, 4, 4), unit=2, replicate=frozenset({1, 2}))
-    cut = cut_axis(recipe, 24, 8)
+    recipe = AxisSharding(0, sections=(16, 4, 4), unit=2, replicate=frozenset({1, 2}))
+    cut = shard_axis(recipe, 24, 8)
     # Rank r holds head r // (8 / 2).
     assert [shard.pieces[1].begin for shard in cut.shards] == [16] * 4 + [18] * 4
     assert [shard.size for shard in cut.shards] == [6] * 8
@@ -119,53 +119,53 @@ def test_heads_repeat_where_there_are_fewer_than_ranks():
     ("recipe", "size", "ranks", "says"),
     [
         (
-            Recipe(0, unit=4),
+            AxisSharding(0, unit=4),
             24,
             4,
             "4 ranks would split 24 elements at 6, inside of a unit of 4: use [1, 2, 3, 6] ranks",
         ),
-        (Recipe(0, unit=128), 320, 2, "inside of a unit of 128: use [1] ranks"),
-        (Recipe(0, pack=8), 3, 2, "inside of a unit of 8: use [1, 3] ranks, of [24, 8] elements"),
+        (AxisSharding(0, unit=128), 320, 2, "inside of a unit of 128: use [1] ranks"),
+        (AxisSharding(0, pack=8), 3, 2, "inside of a unit of 8: use [1, 3] ranks, of [24, 8] elements"),
         (
-            Recipe(0, unit=2, replicate=frozenset({0})),
+            AxisSharding(0, unit=2, replicate=frozenset({0})),
             6,
             4,
             "neither number divides the other: use [1, 3, 6] ranks",
         ),
         (
-            Recipe(0, unit=4, replicate=frozenset({0})),
+            AxisSharding(0, unit=4, replicate=frozenset({0})),
             6,
             4,
             "are not a multiple of 4, so that units of 4 cannot repeat",
         ),
-        (Recipe(0, sections=(4, 4)), 9, 2, "split_lengths = [4, 4] sums to 8, but axis 0 of data (9,)"),
-        (Recipe(0, sections=(-1, -1)), 9, 2, "remainder.repeated"),
+        (AxisSharding(0, sections=(4, 4)), 9, 2, "split_lengths = [4, 4] sums to 8, but axis 0 of data (9,)"),
+        (AxisSharding(0, sections=(-1, -1)), 9, 2, "remainder.repeated"),
         (
-            Recipe(0, sections=(4, 5), replicate=frozenset({2})),
+            AxisSharding(0, sections=(4, 5), replicate=frozenset({2})),
             9,
             2,
             "replicate = [2], but there are 2 sections",
         ),
-        (Recipe(0, sections=(4, 5), pad_to=4), 9, 2, "sections cannot be padded"),
-        (Recipe(0, even=True), 5, 2, "requires equal parts, but axis 0 of data (5,) has size 5"),
-        (Recipe(0, sections=(4, 12), pack=8), 2, 1, "would split 8 packed elements"),
+        (AxisSharding(0, sections=(4, 5), pad_to=4), 9, 2, "sections cannot be padded"),
+        (AxisSharding(0, even=True), 5, 2, "requires equal parts, but axis 0 of data (5,) has size 5"),
+        (AxisSharding(0, sections=(4, 12), pack=8), 2, 1, "would split 8 packed elements"),
     ],
 )
 def test_a_cut_that_cannot_be_says_which_would(recipe, size, ranks, says):
-    assert says in rejected(cut_axis, recipe, size, ranks)
+    assert says in rejected(shard_axis, recipe, size, ranks)
 
 
 def test_padding_is_at_the_end_and_no_piece_holds_it():
-    cut = cut_axis(Recipe(0, pad_to=64), 1001, 4)
+    cut = shard_axis(AxisSharding(0, pad_to=64), 1001, 4)
     assert [shard.size for shard in cut.shards] == [256] * 4
     assert cut.padded == 1024
     assert cut.shards[3].pieces == (Piece(768, 233, 0),)
-    wide = cut_axis(Recipe(0, pad_to=8), 1, 4)
+    wide = shard_axis(AxisSharding(0, pad_to=8), 1, 4)
     assert [shard.pieces for shard in wide.shards] == [(Piece(0, 1, 0),), (), (), ()]
 
 
 def test_a_remainder_takes_what_is_left():
-    assert cut_axis(Recipe(0, sections=(4, -1)), 10, 1).shards[0].pieces[1] == Piece(4, 6, 4)
+    assert shard_axis(AxisSharding(0, sections=(4, -1)), 10, 1).shards[0].pieces[1] == Piece(4, 6, 4)
 
 
 # Documents -----------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ MEANING = {  # by word: what becomes of a weight, and of a bias
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("word", read_table("words.toml"))
+@pytest.mark.parametrize("word", read_table("tp_styles.toml"))
 def test_a_word_cuts_as_transformers_does(tmp_path: Path, word: str, ranks: int) -> None:
     tensors = {
         "weight": np.arange(60, dtype=np.int32).reshape(10, 6),
@@ -66,7 +66,7 @@ def test_the_table_has_known_words_and_no_plan_twice() -> None:
     found = read_table("transformers.json")
     plans = found["plans"]
     assert len(plans) > 100
-    assert {word for each in plans for word in each.values()} <= set(read_table("words.toml"))
+    assert {word for each in plans for word in each.values()} <= set(read_table("tp_styles.toml"))
     assert len({json.dumps(each) for each in plans}) == len(plans)
     assert {*found["architectures"].values(), *found["model_types"].values()} == set(range(len(plans)))
 

@@ -24,8 +24,8 @@ from splitops.errors import ModelError
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.simplify import REWRITES, simplify, simplify_with_report
-from splitops.models.simplify.passes import SplitPass, prove_order
-from splitops.models.simplify.rounds import NoteKnownPass
+from splitops.models.simplify.driver import AnnotateInferredPass
+from splitops.models.simplify.passes import SplitPass, check_order
 
 BOTH = """g (float[4, 6] x) => (float[4, 6] y, float[4, 2] z) {
     a, b = Split<axis = 1>(x) c = Concat<axis = 1>(a, b) y = Relu(c)
@@ -35,13 +35,15 @@ BOTH = """g (float[4, 6] x) => (float[4, 6] y, float[4, 2] z) {
 def test_only_named_rewrites_are_applied() -> None:
     model = parse(BOTH, 13)
     assert set(simplify_with_report(model, ["split-concat"]).counts) == {"split-concat"}
-    assert set(simplify_with_report(model, ["unused-parts"]).counts) == {"unused-parts"}
-    assert set(simplify_with_report(model, "unused-parts").counts) == {"unused-parts"}
+    assert set(simplify_with_report(model, ["remove-unused-parts"]).counts) == {"remove-unused-parts"}
+    assert set(simplify_with_report(model, "remove-unused-parts").counts) == {"remove-unused-parts"}
     assert not simplify_with_report(model, []).changes
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_names() -> None:
-    with pytest.raises(ModelError, match="there is no rewrite 'split-cat'; the rewrites are whole-part"):
+    with pytest.raises(
+        ModelError, match="there is no rewrite 'split-cat'; the rewrites are remove-whole-part"
+    ):
         simplify_with_report(parse(BOTH, 13), ["split-cat"])
 
 
@@ -61,7 +63,9 @@ def test_the_registry_is_frozen_and_every_pass_is_what_it_says() -> None:
 def test_a_pass_in_somebody_elses_pipeline() -> None:
     model = ir.from_proto(parse(BOTH, 13))
     passes = ir.passes.Sequential(
-        NoteKnownPass(), REWRITES["split-concat"].make_pass(), REWRITES["unused-parts"].make_pass()
+        AnnotateInferredPass(),
+        REWRITES["split-concat"].make_pass(),
+        REWRITES["remove-unused-parts"].make_pass(),
     )
     result = passes(model)
     assert result.modified
@@ -107,7 +111,7 @@ def test_a_pass_rejects_a_model_out_of_order() -> None:
     model.graph.remove(concat)
     model.graph.append(concat)
     with pytest.raises(ir.passes.PreconditionError, match="before it is made"):
-        REWRITES["whole-part"].make_pass()(model)
+        REWRITES["remove-whole-part"].make_pass()(model)
 
 
 def test_a_pass_that_breaks_the_order_is_caught() -> None:
@@ -125,12 +129,12 @@ def test_order_is_proved_in_subgraphs() -> None:
         y = If(c) <then_branch = t () => (float[2] p) { q = Neg(x) p = Neg(q) },
                    else_branch = e () => (float[2] r) { r = Neg(x) }> }""")
     )
-    assert prove_order(model) is None
+    assert check_order(model) is None
     branch = model.graph.node(0).attributes["then_branch"].as_graph()
     first = branch.node(0)
     branch.remove(first)
     branch.append(first)
-    assert prove_order(model) is not None
+    assert check_order(model) is not None
 
 
 # The comparison must be able to fail
@@ -245,11 +249,11 @@ def _model(nodes: list[onnx.NodeProto], ends: list[str], size: int = 6, opset: i
 def looks(model: onnx.ModelProto) -> int:
     """Return how often a rewrite has looked at a node until nothing was left to do."""
     edited = ir.from_proto(model)
-    NoteKnownPass()(edited)
+    AnnotateInferredPass()(edited)
     editor = OnnxEditor(edited)
     editor.run([row.make_pass() for row in REWRITES.values() if row.default])
     assert editor.changes
-    return editor.looks
+    return editor.visits
 
 
 @pytest.mark.parametrize("make", [chain, nest, fan, wide])
@@ -283,9 +287,9 @@ def test_every_kind_of_model_comes_back_as_its_kind(tmp_path: Path) -> None:
 
 def test_the_report_says_what_where_and_why() -> None:
     found = simplify_with_report(parse(BOTH, 13))
-    change = next(change for change in found.changes if change.rewrite == "unused-parts")
+    change = next(change for change in found.changes if change.rewrite == "remove-unused-parts")
     assert change.as_dict() == {
-        "rewrite": "unused-parts",
+        "rewrite": "remove-unused-parts",
         "before": "Split-13(axis=1, 3 outputs)",
         "after": "Slice(axis=1, 2:4)",
         "reason": "one part is read",
@@ -314,9 +318,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     report = json.loads(result.output)
     assert (report["nodes_before"], report["nodes_after"]) == (5, 3)
-    assert {change["rewrite"] for change in report["changes"]} == {"split-concat", "unused-parts"}
+    assert {change["rewrite"] for change in report["changes"]} == {"split-concat", "remove-unused-parts"}
     assert operators(onnx.load(out)) == ["Relu", "Slice", "Relu"]
-    result = CliRunner().invoke(command, [str(tmp_path / "model.onnx"), "--rewrite", "unused-parts"])
+    result = CliRunner().invoke(command, [str(tmp_path / "model.onnx"), "--rewrite", "remove-unused-parts"])
     assert "5 nodes, now 5." in result.output
     assert "split-concat" not in result.output
     assert "Nothing to simplify." in CliRunner().invoke(command, [str(out)]).output

@@ -247,7 +247,7 @@ def test_a_concat_of_one_value_is_the_value(opset: int) -> None:
     text = "g (float[N, 6] x) => (float[N, 6] y) { p = Concat<axis = 1>(x) y = Neg(p) }"
     found = simplified(parse(text, opset))
     assert operators(found.model) == ["Neg"]
-    assert found.counts == {"sole-concat": 1}
+    assert found.counts == {"remove-single-concat": 1}
 
 
 def test_a_concat_of_one_value_on_an_axis_that_is_not_there_stays() -> None:
@@ -271,7 +271,7 @@ def test_concats_in_a_row_are_one() -> None:
     text = f"g (float[1, 2] x) => (float[M, 2] y) {{ p0 = Neg(x) {rows} y = Relu(p{depth}) }}"
     found = simplified(parse(text))
     assert operators(found.model) == ["Neg", "Concat", "Relu"]
-    assert found.counts == {"nested-concats": 1}
+    assert found.counts == {"merge-concats": 1}
 
 
 @pytest.mark.parametrize(

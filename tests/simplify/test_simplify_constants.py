@@ -89,7 +89,7 @@ def test_large_parts_are_not_folded() -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     assert not simplify_with_report(model, limit=3999).changes
-    assert simplify_with_report(model, limit=4000).counts == {"fold-constants": 1, "unused-parts": 1}
+    assert simplify_with_report(model, limit=4000).counts == {"fold-constants": 1, "remove-unused-parts": 1}
 
 
 def fused(rows: int = 48, hidden: int = 512) -> onnx.ModelProto:

@@ -16,7 +16,7 @@ from splitops.models.simplify import simplify_with_report
 from splitops.models.simplify.factors import Factored, Permute, moves
 from splitops.spec.sizes.dims import Range
 
-MOVES = ["moved-splits", "merged-moves"]
+MOVES = ["hoist-splits", "merge-reshapes"]
 
 
 def packed(batch: str = "5", opset: int = 18) -> onnx.ModelProto:
@@ -39,21 +39,21 @@ def packed(batch: str = "5", opset: int = 18) -> onnx.ModelProto:
 def test_a_packed_projection_is_one_split(opset: int, batch: str) -> None:
     found = simplified(packed(batch, opset), MOVES, N=3)
     assert operators(found.model) == ["Neg", "Split", "Relu", "Relu", "Relu"]
-    assert found.counts["moved-splits"] == 1
+    assert found.counts["hoist-splits"] == 1
 
 
 def test_a_packed_projection_that_something_else_reads_stays() -> None:
     model = packed()
     model.graph.node.append(helper.make_node("Abs", ["s"], ["w"]))
     model.graph.output.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 4, 5, 4]))
-    assert not simplified(model, ["moved-splits"]).changes
+    assert not simplified(model, ["hoist-splits"]).changes
 
 
 def test_a_packed_projection_of_which_a_part_is_not_read_stays() -> None:
     model = packed()
     del model.graph.node[5]
     del model.graph.node[-1], model.graph.output[-1]
-    assert not simplify_with_report(model, ["moved-splits"]).changes
+    assert not simplify_with_report(model, ["hoist-splits"]).changes
 
 
 def test_a_split_of_what_is_no_axis_in_front_stays() -> None:
@@ -117,7 +117,7 @@ def test_lengths_are_of_the_axis_in_front(lengths: list[int], front: list[int]) 
         r = Reshape(x, shape) t = Transpose<perm = [1, 0, 2]>(r)
         {", ".join(f"p{part}" for part in parts)} = Split<axis = 0>(t, split)
         {" ".join(f"y{part} = Transpose<perm = [1, 0, 2]>(p{part})" for part in parts)} }}"""
-    model = simplified(parse(text), ["moved-splits"]).model
+    model = simplified(parse(text), ["hoist-splits"]).model
     assert operators(model) == ["Split", *["Reshape"] * count]
     split = model.graph.node[0]
     lengths_now = next((t for t in model.graph.initializer if t.name in split.input), None)

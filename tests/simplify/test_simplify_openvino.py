@@ -257,7 +257,7 @@ def test_nested_splits() -> None:
     c, d = make.variadic(b, -1, [1, 5])
     found = simplified(make.outputs(a, c, d))
     assert layers(found.model) == ["VariadicSplit"]
-    assert found.counts == {"nested-splits": 1}
+    assert found.counts == {"merge-splits": 1}
 
 
 def test_nested_splits_on_other_axes_stay() -> None:
@@ -278,7 +278,7 @@ def test_equal_lengths_are_a_number_of_parts() -> None:
     make = Make()
     found = simplified(make.outputs(*make.variadic(make.input("4,6"), 1, [2, -1, 2])))
     assert layers(found.model) == ["Split"]
-    assert found.counts == {"shortest-form": 1}
+    assert found.counts == {"shorten-lengths": 1}
 
 
 def test_equal_lengths_of_a_dynamic_axis_stay() -> None:
@@ -351,7 +351,7 @@ def test_a_slice_of_a_slice_is_one() -> None:
     inner = make.cut(make.input("4,?"), {1: slice(1, -1, 2)})
     found = simplified(make.outputs(make.cut(inner, {0: slice(3, 0, -1)})))
     assert layers(found.model) == ["Slice"]
-    assert found.counts == {"merged-slices": 1}
+    assert found.counts == {"merge-slices": 1}
 
 
 def test_slices_in_steps_are_a_split() -> None:
@@ -368,7 +368,7 @@ def test_a_concat_of_concats_is_one() -> None:
     data = make.input("4,2")
     found = simplified(make.outputs(make.concat(1, make.concat(-1, data, data), data, make.concat(1, data))))
     assert layers(found.model) == ["Concat"]
-    assert found.counts == {"nested-concats": 1}
+    assert found.counts == {"merge-concats": 1}
 
 
 def test_a_concat_of_one_value_is_the_value() -> None:
@@ -401,7 +401,7 @@ def special_zero() -> dict[str, object]:
 
 def test_a_packed_projection_is_one_split() -> None:
     found = simplified(packed(Make()))
-    assert found.counts["moved-splits"] == 1
+    assert found.counts["hoist-splits"] == 1
     assert sorted(layers(found.model)) == ["Split", "Transpose", "Transpose", "Transpose"]
 
 
@@ -422,7 +422,7 @@ def test_what_moves_the_whole_and_a_part_moves_it_once() -> None:
             make.concat(0, a, make.input("1,6", "v")), make.concat(0, make.moved(b), make.input("1,4", "w"))
         )
     )
-    assert found.counts["moved-splits"] == 1
+    assert found.counts["hoist-splits"] == 1
     assert sorted(layers(found.model)) == ["Concat", "Concat", "Split", "Transpose"]
 
 

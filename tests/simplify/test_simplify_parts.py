@@ -22,7 +22,7 @@ def split(opset: int, outputs: str, data: str, axis: int, values: tuple[int, ...
     return initializers, f"{outputs} = Split<axis = {axis}{attribute}>({data}{extra})"
 
 
-# whole-part
+# remove-whole-part
 
 
 @pytest.mark.parametrize("opset", OPSETS)
@@ -32,7 +32,7 @@ def test_one_part_is_the_data(opset: int) -> None:
         parse(f"g (float[4, 6] x) => (float[4, 6] y) {initializers} {{ {node} y = Relu(a) }}", opset)
     )
     assert operators(found.model) == ["Relu"]
-    assert found.counts == {"whole-part": 1}
+    assert found.counts == {"remove-whole-part": 1}
     assert found.model.graph.node[0].input == ["x"]
     assert not found.model.graph.initializer
 
@@ -80,7 +80,7 @@ def test_two_filled_parts_stay() -> None:
     assert not simplified(parse(text, 13)).changes
 
 
-# unused-parts
+# remove-unused-parts
 
 
 @pytest.mark.parametrize("opset", OPSETS)
@@ -161,7 +161,7 @@ def test_a_part_that_only_a_subgraph_reads_is_read() -> None:
                    else_branch = e () => (float[2] q) { q = Neg(b) }>
         z = Relu(d) }"""
     model = parse(text, 13)
-    assert not simplified(model, ["unused-parts"]).changes
+    assert not simplified(model, ["remove-unused-parts"]).changes
 
 
 # empty-parts
@@ -172,7 +172,7 @@ def test_an_empty_part_that_is_read_is_a_constant() -> None:
         <int64[3] sizes = {2, 0, 4}> {
         a, b, c = Split<axis = 1>(x, sizes) y = Relu(a) z = Relu(b) w = Relu(c) }"""
     found = simplified(parse(text))
-    assert found.counts == {"empty-parts": 1, "unused-parts": 1}
+    assert found.counts == {"empty-parts": 1, "remove-unused-parts": 1}
     assert len(next(node for node in found.model.graph.node if node.op_type == "Split").output) == 2
 
 
@@ -190,7 +190,7 @@ def test_empty_parts_of_other_types(kind: str) -> None:
     assert bool(simplified(parse(text)).changes) is (kind != "string")
 
 
-# nested-splits
+# merge-splits
 
 
 @pytest.mark.parametrize("opset", OPSETS)
@@ -203,7 +203,7 @@ def test_a_split_of_a_part_joins_the_outer_one(opset: int) -> None:
         {outer} {inner} p = Relu(a) q = Relu(c) r = Relu(d) }}"""
     found = simplified(parse(text, opset))
     assert operators(found.model) == ["Split", "Relu", "Relu", "Relu"]
-    assert found.counts == {"nested-splits": 1}
+    assert found.counts == {"merge-splits": 1}
 
 
 def test_a_split_of_a_part_on_another_axis_stays() -> None:
@@ -246,7 +246,7 @@ def test_a_sequence_of_a_part_of_nested_splits_stays_a_sequence() -> None:
     assert operators(found.model) == ["Split", "SplitToSequence"]
 
 
-# shortest-form
+# shorten-lengths
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_uneven_lengths_are_stated_unless_the_ceil_rule_gives_them(
     initializers, node = split(18, "a, b, c", "x", 0, sizes)
     outputs = ", ".join(f"float[{size}] {name}" for size, name in zip(sizes, "abc", strict=True))
     text = f"g (float[5] x) => ({outputs}) {initializers} {{ {node} }}"
-    found = simplified(parse(text), ["shortest-form"])
+    found = simplified(parse(text), ["shorten-lengths"])
     assert bool(found.changes) is short
 
 
@@ -280,7 +280,7 @@ def test_uneven_lengths_are_stated_before_the_ceil_rule() -> None:
     text = """g (float[5] x) => (float[2] a, float[2] b, float[1] c) <int64[3] sizes = {2, 2, 1}> {
         a, b, c = Split<axis = 0>(x, sizes) }"""
     assert not simplified(parse(text, 13)).changes
-    assert simplified(parse(text, 18)).counts == {"shortest-form": 1}
+    assert simplified(parse(text, 18)).counts == {"shorten-lengths": 1}
 
 
 def test_equal_lengths_of_a_dynamic_axis_are_stated() -> None:
@@ -289,7 +289,7 @@ def test_equal_lengths_of_a_dynamic_axis_are_stated() -> None:
     assert not simplified(parse(text), bad=[{"N": 8}], N=6).changes
 
 
-# stated-lengths
+# set-equal-lengths
 
 
 @pytest.mark.parametrize(
@@ -302,6 +302,6 @@ def test_splits_that_onnxruntime_takes_for_one_another_state_lengths_once(
 ) -> None:
     text = f"""g (float[{size}] x) => (float[A] p, float[B] q) {{
         a, b = Split(x) c, d, e = Split(x) p = Relu(b) q = Relu(d) }}"""
-    found = simplified(parse(text, 13), ["stated-lengths"], bad=bad, N=6)
-    assert found.counts == {"stated-lengths": stated}
+    found = simplified(parse(text, 13), ["set-equal-lengths"], bad=bad, N=6)
+    assert found.counts == {"set-equal-lengths": stated}
     assert sum(len(node.input) == 2 for node in found.model.graph.node if node.op_type == "Split") == stated

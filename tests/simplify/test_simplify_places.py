@@ -94,7 +94,7 @@ def with_function(size: str) -> onnx.ModelProto:
 
 def test_a_function_body() -> None:
     found = simplified(with_function("6"))
-    assert found.counts["split-concat"] == found.counts["unused-parts"] == 1
+    assert found.counts["split-concat"] == found.counts["remove-unused-parts"] == 1
     assert sorted(every_operator(found.model)) == ["Identity", "Identity", "Slice", "halves"]
     assert {change.where.graph for change in found.changes} == {"function own.halves"}
 
@@ -254,8 +254,8 @@ def test_what_was_made_for_a_node_goes_with_it_however_long_the_way() -> None:
 
 def test_readers_of_many_parts_go_with_few_looks_at_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[ir.Value] = []
-    ask = onnx_editor.is_read
-    monkeypatch.setattr(onnx_editor, "is_read", lambda value: looks.append(value) or ask(value))
+    ask = onnx_editor.has_consumers
+    monkeypatch.setattr(onnx_editor, "has_consumers", lambda value: looks.append(value) or ask(value))
     count = 200
     names = [f"a{index}" for index in range(count)]
     model = parse("g (float[400] x) => (float[2] y) { y = Identity(x) }", 13)

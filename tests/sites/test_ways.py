@@ -8,19 +8,21 @@ import pytest
 
 from splitops.errors import RuleError
 from splitops.models.check.limits import FIXES
-from splitops.models.sites import Site
-from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.ways import Kind, first_way, ways
+from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
+from splitops.models.split_nodes.ways import Kind, first_way, ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
 from splitops.splitting.binding import Fact
 
 
-def site(version: int, size: int | None, outputs: int = 2, dtype: str = "float32", **attributes: Any) -> Site:
+def site(
+    version: int, size: int | None, outputs: int = 2, dtype: str = "float32", **attributes: Any
+) -> SplitNode:
     shape = None if size is None else (size,)
     data = Fact(ELEMENT_TYPES[dtype], shape)
     names = tuple("abcdefgh"[:outputs])
-    return Site(schema=schema("Split", version), attributes=attributes, facts=(data,), outputs=names)
+    return SplitNode(schema=schema("Split", version), attributes=attributes, facts=(data,), outputs=names)
 
 
 def written(*args: Any, **options: Any) -> list[str]:
@@ -38,13 +40,13 @@ def test_the_fixes_are_ordered_by_how_much_they_change() -> None:
 @pytest.mark.parametrize(
     ("prefer", "first"),
     [
-        (Form.SAME, ["num_outputs=2", "split=[3, 2]"]),
-        (Form.COUNT, ["num_outputs=2", "split=[3, 2]"]),
-        (Form.LENGTHS, ["split=[3, 2]", "num_outputs=2"]),
+        (SplitStyle.SAME, ["num_outputs=2", "split=[3, 2]"]),
+        (SplitStyle.COUNT, ["num_outputs=2", "split=[3, 2]"]),
+        (SplitStyle.LENGTHS, ["split=[3, 2]", "num_outputs=2"]),
     ],
 )
-def test_one_node_comes_first_then_slices_then_gathers(prefer: Form, first: list[str]) -> None:
-    found = written(site(18, 5, num_outputs=2), Target("", 18), prefer, keep=False)
+def test_one_node_comes_first_then_slices_then_gathers(prefer: SplitStyle, first: list[str]) -> None:
+    found = written(site(18, 5, num_outputs=2), ConversionTarget("", 18), prefer, keep=False)
     assert found == [
         *(f"lengths: Split-18(axis=0, {one})" for one in first),
         "slices: Slice x 2(axis=0, 0:3, 3:5)",
@@ -53,7 +55,7 @@ def test_one_node_comes_first_then_slices_then_gathers(prefer: Form, first: list
 
 
 def test_lengths_that_the_graph_computes_come_after_those_that_are_set() -> None:
-    found = written(site(18, None, num_outputs=2), Target("", 18), Form.LENGTHS, keep=False)
+    found = written(site(18, None, num_outputs=2), ConversionTarget("", 18), SplitStyle.LENGTHS, keep=False)
     assert found == [
         "lengths: Split-18(axis=0, num_outputs=2)",
         "lengths: Split-18(axis=0, split computed)",
@@ -63,19 +65,24 @@ def test_lengths_that_the_graph_computes_come_after_those_that_are_set() -> None
 
 
 def test_casts_come_last() -> None:
-    kinds = [way.kind for way in ways(site(13, 6, dtype="int8"), Target("", 1))]
+    kinds = [way.kind for way in ways(site(13, 6, dtype="int8"), ConversionTarget("", 1))]
     assert kinds == [Kind.SLICES, Kind.CASTS, Kind.CASTS]
 
 
-@pytest.mark.parametrize(("prefer", "kept"), [(Form.SAME, True), (Form.COUNT, True), (Form.LENGTHS, False)])
-def test_the_node_as_it_is_stays_unless_another_one_is_preferred(prefer: Form, kept: bool) -> None:
-    assert first_way(site(18, 6, num_outputs=2), Target("", 18), prefer).is_kept is kept
+@pytest.mark.parametrize(
+    ("prefer", "kept"), [(SplitStyle.SAME, True), (SplitStyle.COUNT, True), (SplitStyle.LENGTHS, False)]
+)
+def test_the_node_as_it_is_stays_unless_another_one_is_preferred(prefer: SplitStyle, kept: bool) -> None:
+    assert first_way(site(18, 6, num_outputs=2), ConversionTarget("", 18), prefer).is_kept is kept
 
 
 def test_a_node_that_a_runtime_takes_for_another_one_sets_its_lengths() -> None:
-    assert str(first_way(site(13, 6), Target("", 13), apart=True)) == "Split-13(axis=0, split=[3, 3])"
+    assert (
+        str(first_way(site(13, 6), ConversionTarget("", 13), must_differ=True))
+        == "Split-13(axis=0, split=[3, 3])"
+    )
 
 
 def test_the_error_is_that_of_the_plainest_way() -> None:
     with pytest.raises(RuleError, match=r"Split-11 \[type.unsupported\]"):
-        first_way(site(18, None, num_outputs=2, dtype="bfloat16"), Target("", 11))
+        first_way(site(18, None, num_outputs=2, dtype="bfloat16"), ConversionTarget("", 11))

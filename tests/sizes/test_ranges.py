@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension, entries, exact_integer
-from splitops.spec.sizes.ranges import bound_chunk, bound_count, bound_part, fitting, free_lengths, hull
+from splitops.spec.sizes.ranges import (
+    bound_chunk,
+    bound_count,
+    bound_part,
+    find_valid_sizes,
+    hull,
+    merge_unknown_lengths,
+)
 
 lengths = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 
@@ -51,9 +58,9 @@ def test_bounded_axes(division: Division, lo: int, width: int) -> None:
     size = dimension(lo, lo + width)
     fits = every_size(lo, lo + width, division)
     if not fits:
-        assert fitting(division, size) is None
+        assert find_valid_sizes(division, size) is None
         return
-    assert_tight(fitting(division, size), fits)
+    assert_tight(find_valid_sizes(division, size), fits)
     assert_tight(bound_count(division, size), [part_count(division, at) for at in fits])
     for index in range(min(part_count(division, at) for at in fits)):
         assert_tight(bound_part(division, size, index), [part_size(division, at, index) for at in fits])
@@ -68,7 +75,7 @@ def test_axes_without_an_upper_bound(division: Division, lo: int) -> None:
     """Beyond what is tried here each quantity stays as it is, or goes on growing for ever."""
     fits = every_size(lo, FAR, division)
     if not fits:
-        assert fitting(division, Range(lo)) is None
+        assert find_valid_sizes(division, Range(lo)) is None
         return
     near = [at for at in fits if at <= FAR // 2]
 
@@ -76,7 +83,7 @@ def test_axes_without_an_upper_bound(division: Division, lo: int) -> None:
         grows = not nearer or max(values) > max(nearer)
         assert bounds(found) == (min(values), None if grows else max(values))
 
-    check(fitting(division, Range(lo)), fits, near)
+    check(find_valid_sizes(division, Range(lo)), fits, near)
     counts = [part_count(division, at) for at in fits]
     check(bound_count(division, Range(lo)), counts, counts[: len(near)])
     for index in range(min(counts)):
@@ -117,9 +124,9 @@ def test_chunks_of_four(size: Dim, expected: Dim | None) -> None:
 
 
 def test_parts_that_are_all_empty_fit_no_other_axis() -> None:
-    assert fitting(Division(SizeRule.EXPLICIT, lengths=(0,)), Range()) == 0
-    assert fitting(Division(SizeRule.EXPLICIT), Range(1)) is None
-    assert fitting(Division(SizeRule.REMAINDER, lengths=(-1,)), Range()) == Range()
+    assert find_valid_sizes(Division(SizeRule.EXPLICIT, lengths=(0,)), Range()) == 0
+    assert find_valid_sizes(Division(SizeRule.EXPLICIT), Range(1)) is None
+    assert find_valid_sizes(Division(SizeRule.REMAINDER, lengths=(-1,)), Range()) == Range()
 
 
 def test_a_part_that_only_a_long_axis_has() -> None:
@@ -129,7 +136,7 @@ def test_a_part_that_only_a_long_axis_has() -> None:
 @given(st.lists(st.one_of(st.none(), st.integers(-1, 5)), max_size=5).map(tuple))
 def test_free_lengths_share_what_the_known_ones_leave(partial: tuple[int | None, ...]) -> None:
     known = sum(length for length in partial if length is not None and length > 0)
-    division = free_lengths(partial)
+    division = merge_unknown_lengths(partial)
     assert (division.rule, division.lengths[-1], division.lengths.count(-1)) == (SizeRule.REMAINDER, -1, 1)
     assert len(division.lengths) == sum(length is not None and length >= 0 for length in partial) + 1
     for size in range(30):

@@ -22,7 +22,7 @@ from splitops.backends.capabilities import (
     BACKENDS,
     DLPACK,
     Capabilities,
-    Entry,
+    LibraryEntry,
     format_capability_table,
 )
 from splitops.backends.slicing import slice_parts
@@ -35,7 +35,7 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "Backend",
     "Capabilities",
-    "Entry",
+    "LibraryEntry",
     "find_backend",
     "format_capability_table",
     "get_backend",
@@ -169,14 +169,14 @@ def _find(cls: type) -> Backend | None:
     return None
 
 
-def _find_types(entry: Entry) -> list[type]:
+def _find_types(entry: LibraryEntry) -> list[type]:
     """Return the array types of a library; empty if the library is not loaded."""
     places = (path.rpartition(".") for path in entry.roots)
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in places)
     return [root for root in found if isinstance(root, type)]
 
 
-def _import_adapter(entry: Entry) -> Backend:
+def _import_adapter(entry: LibraryEntry) -> Backend:
     module = entry.name.lower().replace(" ", "_")
     backend: Backend = importlib.import_module(f"{__name__}.{module}").BACKEND
     return backend

@@ -34,7 +34,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LibraryEntry:
     """An array library: its name, which its adapter has too, and the root classes of its array types."""
 
     name: str
@@ -45,8 +45,10 @@ class Entry:
 _NUMPY_TYPES: Final = "all that ml_dtypes and NumPy have"
 
 BACKENDS: Final = (
-    Entry("numpy", ("numpy.ndarray",), Capabilities(views=True, copies=True, out=True, read_only=True)),
-    Entry(
+    LibraryEntry(
+        "numpy", ("numpy.ndarray",), Capabilities(views=True, copies=True, out=True, read_only=True)
+    ),
+    LibraryEntry(
         "torch",
         ("torch.Tensor",),
         Capabilities(
@@ -59,7 +61,7 @@ BACKENDS: Final = (
             element_types="all that torch has: no strings, no packed types",
         ),
     ),
-    Entry(
+    LibraryEntry(
         "jax",
         ("jax.Array", "jax.core.Tracer"),
         Capabilities(
@@ -72,7 +74,7 @@ BACKENDS: Final = (
             element_types="all that JAX has: no strings",
         ),
     ),
-    Entry(
+    LibraryEntry(
         "cupy",
         ("cupy.ndarray",),
         Capabilities(
@@ -83,7 +85,7 @@ BACKENDS: Final = (
             element_types="all that CuPy has: no strings",
         ),
     ),
-    Entry(
+    LibraryEntry(
         "dask",
         ("dask.array.Array",),
         Capabilities(
@@ -96,7 +98,7 @@ BACKENDS: Final = (
             element_types=_NUMPY_TYPES,
         ),
     ),
-    Entry(
+    LibraryEntry(
         "xarray",
         ("xarray.Variable", "xarray.DataArray"),
         Capabilities(
@@ -107,7 +109,7 @@ BACKENDS: Final = (
             element_types="those of the array inside",
         ),
     ),
-    Entry(
+    LibraryEntry(
         "sparse",
         ("sparse.SparseArray",),
         Capabilities(
@@ -120,7 +122,7 @@ BACKENDS: Final = (
 )
 """Libraries with a backend of their own, in the order in which types are matched."""
 
-ARRAY_API: Final = Entry(
+ARRAY_API: Final = LibraryEntry(
     "array API",
     (),
     Capabilities(
@@ -133,7 +135,7 @@ ARRAY_API: Final = Entry(
 )
 """Any other array with ``__array_namespace__``. Whether its slices are views depends on the library."""
 
-DLPACK: Final = Entry(
+DLPACK: Final = LibraryEntry(
     "DLPack",
     (),
     Capabilities(

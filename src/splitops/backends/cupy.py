@@ -9,7 +9,7 @@ import cupy
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.memory import check_disjoint, fitting, make_placeholder
+from splitops.backends.memory import check_buffers, check_disjoint, make_placeholder
 from splitops.backends.slicing import slice_parts
 from splitops.native import SplitPlan
 
@@ -26,7 +26,7 @@ class _CuPy(Backend):
             return super().make_copies(plan, array)
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
-        buffers = [_describe_memory(buffer) for _, buffer in fitting(plan, out, cupy.ndarray, array)]
+        buffers = [_describe_memory(buffer) for _, buffer in check_buffers(plan, out, cupy.ndarray, array)]
         check_disjoint(_describe_memory(array), buffers)
         with array.device:
             for buffer, part in zip(out, slice_parts(plan, array), strict=True):

@@ -19,7 +19,7 @@ from splitops.native import SplitPlan
 Array = npt.NDArray[Any]
 
 
-def fitting(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
+def check_buffers(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
     """Check that the buffers match their parts, and return them with their names for messages.
 
     They must be of type ``kind`` and have the dtype and device of ``data``. The first that is not is an

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend
-from splitops.backends.memory import check_disjoint, fitting
+from splitops.backends.memory import check_buffers, check_disjoint
 from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError
 from splitops.native import Plan, SplitPlan
@@ -82,7 +82,7 @@ def _slice_parts(plan: SplitPlan, array: Array) -> tuple[Array, ...]:
 
 
 def _check_out(plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
-    for name, buffer in fitting(plan, out, np.ndarray, array):
+    for name, buffer in check_buffers(plan, out, np.ndarray, array):
         if not buffer.flags.writeable:
             raise ArrayError(f"{name} is read-only")
         if isinstance(array, np.ma.MaskedArray) and not isinstance(buffer, np.ma.MaskedArray):

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend, find_backend, get_backend
-from splitops.calls.hints import LENGTHS, of_one_length
+from splitops.calls.hints import LENGTHS, make_scalar_length_error
 from splitops.errors import ArrayError, LengthsError, Rule, rule_error, shown
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
 from splitops.splitting.binding import Binding, Fact, bind, make_fact, make_unknown_type
-from splitops.splitting.binding.rows import compile_row
+from splitops.splitting.binding.compiled_schema import compile_schema
 
 ArrayT = TypeVar("ArrayT")
 """Type of an array and of its parts."""
@@ -40,20 +40,20 @@ def bind_call(
     None is an absent argument, and None in a list of lengths an unknown length. For names in ``unknown``,
     None is an argument that is set to an unknown value.
     """
-    row = compile_row(schema)
+    compiled = compile_schema(schema)
     attributes: dict[str, Any] = {}
-    inputs: list[Fact | None] = [data, *[None] * len(row.inputs)]
+    inputs: list[Fact | None] = [data, *[None] * len(compiled.inputs)]
     outputs: int | None = None
     for name, value in arguments.items():
         if value is None and name not in unknown:
             continue
         value = _read_argument(value)
-        place = row.inputs.get(name)
-        if name == row.outputs:
+        place = compiled.inputs.get(name)
+        if name == compiled.outputs:
             outputs = _read_outputs(schema, name, value)
-        elif place is None or (name in row.attributes and not _is_floating(value)):
+        elif place is None or (name in compiled.attributes and not _is_floating(value)):
             # Binding rejects a name that the version does not have.
-            attributes[name] = _make_attribute(value) if name in row.attributes else value
+            attributes[name] = _make_attribute(value) if name in compiled.attributes else value
         else:
             assert place.index is not None
             inputs[place.index] = _make_input(value, data.type if place.as_data else None)
@@ -63,7 +63,7 @@ def bind_call(
         lengths = next((name for name in LENGTHS if type(arguments.get(name)) is int), None)
         if error.rule is not Rule.LENGTHS_RANK or lengths is None:
             raise
-        raise of_one_length(schema, lengths, arguments[lengths], error) from None
+        raise make_scalar_length_error(schema, lengths, arguments[lengths], error) from None
 
 
 def _read_argument(value: Any) -> Any:

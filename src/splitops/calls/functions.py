@@ -12,9 +12,9 @@ import numpy as np
 from splitops import native
 from splitops.calls.arguments import resolve_array
 from splitops.calls.execution import Parts, call_plan, run
-from splitops.calls.hints import hinting
-from splitops.calls.memo import find_plan, remembering
+from splitops.calls.hints import add_hints
 from splitops.calls.plan import plan_arguments, plan_array
+from splitops.calls.plan_cache import cache_calls, find_plan
 from splitops.native import Plan
 from splitops.spec.operators import schema as find_schema
 from splitops.spec.operators.schemas import OperatorSchema
@@ -27,7 +27,7 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
 
     Its parameters are the data, the operator's arguments by name, optionally ``opset``, then ``copy`` and
     ``out``. With the compiled core, cached calls on NumPy arrays do not run Python code. Calls on other
-    arrays are cached by :func:`splitops.calls.memo.remembering`. All other calls run the function itself.
+    arrays are cached by :func:`splitops.calls.plan_cache.cache_calls`. All other calls run the function itself.
 
     Args:
         name: name of the operator.
@@ -39,7 +39,7 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         defaults = (*(body.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
         by_name = dict(zip(names[-len(defaults) : -2], defaults, strict=False))
-        hinted = hinting(body)
+        hinted = add_hints(body)
 
         def enter(*args: Any, **named: Any) -> Any:
             data = args[0] if args else named.get(names[0])
@@ -50,7 +50,7 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
             stated = {key: value for key, value in named.items() if value is not None}
             return data.tracer.create_proxy("call_function", made, args, stated)
 
-        remembered = remembering(name, domain, enter, names, by_name)
+        remembered = cache_calls(name, domain, enter, names, by_name)
         if native.Function is None:
 
             def call_function(*args: Any, **named: Any) -> Any:
@@ -86,13 +86,13 @@ def call(
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
         # torch.compile executes this import while it traces.
-        from splitops.calls.compiled import call_apart, call_whole
+        from splitops.calls.torch_compile import call_in_graph, call_with_graph_break
 
         if any(isinstance(value, np.ndarray | torch.Tensor) for value in arguments.values()):
-            parts = call_apart(schema, data, arguments, copy, out)
+            parts = call_with_graph_break(schema, data, arguments, copy, out)
         else:
             name, version, domain = schema.name, schema.since_version, schema.domain
-            parts = call_whole(name, version, domain, data, arguments, copy, out)
+            parts = call_in_graph(name, version, domain, data, arguments, copy, out)
         return list(parts) if schema.gives_sequence else tuple(parts)
     data, backend = resolve_array(data)
     return run(find_plan(schema, backend, data, arguments), backend, data, copy, out)
@@ -131,9 +131,9 @@ def plan(
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
-        from splitops.calls.compiled import plan_whole
+        from splitops.calls.torch_compile import plan_in_graph
 
-        return cast("Plan", plan_whole(name, tuple(shape), dtype, opset, domain, arguments))
+        return cast("Plan", plan_in_graph(name, tuple(shape), dtype, opset, domain, arguments))
     return plan_arguments(name, shape, dtype, opset, domain, arguments)
 
 

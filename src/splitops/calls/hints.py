@@ -54,7 +54,7 @@ def make_attribute_error(module: str, name: str) -> AttributeError:
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint and f'. {hint}'}")
 
 
-def hinting(body: Callable[..., Any]) -> Callable[..., Any]:
+def add_hints(body: Callable[..., Any]) -> Callable[..., Any]:
     """Add a hint to the TypeError of calls with wrong arguments."""
 
     def call_with_hint(*args: Any, **named: Any) -> Any:
@@ -81,7 +81,7 @@ def _find_hint(body: Callable[..., Any], given: int, named: dict[str, Any]) -> s
     return f"Use {' or '.join(meant)}" if meant else ""
 
 
-def of_one_length(schema: OperatorSchema, name: str, value: int, error: LengthsError) -> RuleError:
+def make_scalar_length_error(schema: OperatorSchema, name: str, value: int, error: LengthsError) -> RuleError:
     """Make the error for a number that was passed instead of a list of lengths."""
     if schema.domain:
         equal = f"{value} equal parts use splitops.openvino.split(x, axis, {value})"

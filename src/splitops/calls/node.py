@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.calls.execution import call_plan
-from splitops.calls.memo import MAX_REMEMBERED, Memo
+from splitops.calls.plan_cache import MAX_REMEMBERED, PlanCache
 from splitops.errors import Where
 from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
@@ -60,7 +60,7 @@ class NodeSplit:
     ) -> None:
         self._schema, self._attributes = schema, attributes
         self._outputs, self._where = outputs, where
-        self._known: Memo[tuple[SplitRequest, Plan]] = Memo(64)
+        self._known: PlanCache[tuple[SplitRequest, Plan]] = PlanCache(64)
 
     def __call__(
         self,
@@ -140,7 +140,7 @@ _OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=N
 
 
 @contextmanager
-def observing(observer: Observer) -> Iterator[None]:
+def observe_splits(observer: Observer) -> Iterator[None]:
     """Call a function with the request and the plan of every split in the block, before the data is split.
 
     Only splits by :func:`evaluate` in the same context are observed.

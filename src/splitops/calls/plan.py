@@ -9,7 +9,7 @@ import numpy as np
 
 from splitops.backends import Backend
 from splitops.calls.arguments import bind_call, make_data_fact
-from splitops.calls.symbolic import hidden, is_exact, plan_symbolic, specialised
+from splitops.calls.symbolic import hide_symbols, is_exact, plan_symbolic, specialise
 from splitops.errors import ArrayError, shown
 from splitops.native import Plan, SplitPlan
 from splitops.spec.operators import schema as find_schema
@@ -56,7 +56,7 @@ def plan_array(schema: OperatorSchema, data: np.ndarray[Any, Any], arguments: Ma
 def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]) -> SplitPlan:
     """Plan a call on an array of any library, which may have symbolic sizes while it traces."""
     shape = backend.get_shape(data)
-    known, lengths = hidden(schema, arguments, backend.symbols)
+    known, lengths = hide_symbols(schema, arguments, backend.symbols)
     binding = bind_call(schema, make_data_fact(data), known)
     if lengths is None and (is_exact(shape) or binding.division is None):
         return plan_request(binding.request())
@@ -73,7 +73,7 @@ def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
     # A rule is broken: binding the concrete sizes raises it.
     try:
         sizes = tuple(size if size is None else int(size) for size in shape)
-        exact = {name: specialised(value, backend.symbols) for name, value in arguments.items()}
+        exact = {name: specialise(value, backend.symbols) for name, value in arguments.items()}
     except Exception as error:  # the library has no concrete sizes
         text = f"{schema}: not every size of the symbolic shape {shown(shape)} can be split in this way"
         raise ArrayError(text) from error

@@ -37,7 +37,7 @@ def is_exact(shape: tuple[Any, ...]) -> bool:
     return all(type(size) is int for size in shape)
 
 
-def hidden(
+def hide_symbols(
     schema: OperatorSchema, arguments: Mapping[str, Any], symbols: tuple[Any, ...]
 ) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
     """Return arguments that binding can check, and the lengths if any of them is symbolic, else None.
@@ -53,16 +53,16 @@ def hidden(
             sizes = tuple(None if isinstance(entry, symbols) else entry for entry in lengths)
             known[name] = Fact(ELEMENT_TYPES["int64"], (len(sizes),), sizes)
         else:
-            known[name] = specialised(value, symbols) if symbols else value
+            known[name] = specialise(value, symbols) if symbols else value
     return known, lengths
 
 
-def specialised(value: Any, symbols: tuple[Any, ...]) -> Any:
+def specialise(value: Any, symbols: tuple[Any, ...]) -> Any:
     """Replace each symbolic integer in an argument by its concrete value, so that the trace is specialised to
     it.
     """
     if isinstance(value, list | tuple):
-        return [specialised(entry, symbols) for entry in value]
+        return [specialise(entry, symbols) for entry in value]
     return int(value) if isinstance(value, symbols) else value
 
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from splitops.cli._group import cli
-from splitops.ground.signals import ENDING, get_exit_code, interrupt
+from splitops.common.signals import ENDING, get_exit_code, interrupt
 
 __all__ = ["cli", "main", "run_command"]
 

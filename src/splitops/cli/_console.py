@@ -54,7 +54,7 @@ def make_table(*columns: str, right: tuple[str, ...] = (), title: str | None = N
     return table
 
 
-def alike(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
+def group_equal_rows(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
     """Group rows with equal keys, in the order of their first rows. Large models repeat the same rows often.
 
     Examples:

@@ -11,10 +11,10 @@ import click
 from splitops.cli._console import escape, make_console, make_table, print_json
 from splitops.cli._models import dry_run_option
 from splitops.cli._operators import find_element_type, read_integers
-from splitops.cli._options import BYTES, Read, gathered
+from splitops.cli._options import BYTES, Read, collect_options
 from splitops.cli._paths import NEW_FILE, add_path, describe_missing
+from splitops.common.progress import report_progress
 from splitops.errors import FileError, count_of
-from splitops.ground.progress import telling
 
 if TYPE_CHECKING:
     from splitops.files import Contents, DryRun, FilePlan, Format, Report
@@ -48,7 +48,7 @@ def _read_format(text: str) -> Format:
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
     """Read the tensors of a file or address. ``command`` is the subcommand that messages suggest."""
     from splitops.files.addresses import is_address
-    from splitops.files.planning import read
+    from splitops.files.plan_builder import read
 
     if file.suffix.lower() != ".zarr" and file.is_dir():
         raise click.UsageError(_describe_folder(file, command))
@@ -102,7 +102,7 @@ format_option = click.option(
 )
 
 
-class RunOptions:
+class CliRunOptions:
     """Whether to dry-run a plan, and the options of ``FilePlan.run``."""
 
     def __init__(self, *, dry_run: bool, **options: Any) -> None:
@@ -112,7 +112,7 @@ class RunOptions:
         """Run a plan and report its progress, or return its dry run."""
         if self.dry_run:
             return plan.dry_run(memory=self.options["memory"])
-        with telling("copy", None, "bytes") as tell:
+        with report_progress("copy", None, "bytes") as tell:
             report = plan.run(progress=lambda done, total: tell(done, of=total), **self.options)
         if report.replaced is not None:
             left = escape(str(report.replaced))
@@ -120,9 +120,9 @@ class RunOptions:
         return report
 
 
-run_options = gathered(
+run_options = collect_options(
     "how",
-    RunOptions,
+    CliRunOptions,
     dry_run_option,
     click.option("--overwrite", is_flag=True, help="Replace existing files."),
     click.option("--resume", is_flag=True, help="Resume an interrupted run, if there is one."),

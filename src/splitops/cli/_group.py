@@ -17,9 +17,9 @@ from splitops import cli as package
 from splitops.cli._console import escape
 from splitops.cli._options import suggest
 from splitops.cli._progress import show_progress
+from splitops.common.signals import get_exit_code
+from splitops.common.version import __version__
 from splitops.errors import SplitError, format_bytes
-from splitops.ground.signals import get_exit_code
-from splitops.ground.version import __version__
 
 INVALID: Final = 1
 """Exit code for an invalid model or invalid data. Click's code for wrong usage is 2."""
@@ -121,7 +121,7 @@ def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
     """Return the message of an interrupted command: how much it has kept, where, and how to resume it."""
     if not hasattr(error, "__notes__"):
         return "interrupted"
-    from splitops.files.planned import Kept
+    from splitops.files.plan_types import Kept
 
     kept = next((note for note in error.__notes__ if isinstance(note, Kept)), None)
     if kept is None:

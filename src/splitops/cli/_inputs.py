@@ -15,16 +15,16 @@ from splitops.cli._console import escape
 from splitops.cli._generate import get_max_bytes, make_ramp, make_random
 from splitops.cli._operators import find_element_type, read_shape
 from splitops.cli._paths import add_path, describe_missing, is_missing
+from splitops.common.untrusted_files import open_regular, read_bounded
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, map_array, read_array
-from splitops.ground.reading import open_regular, read_bounded
-from splitops.models.running.declared import Declared
+from splitops.models.running.input_specs import InputSpec
 
 _GENERATORS: Final = ("ramp", "random")
 _MAX_PROTOBUF: Final = (1 << 31) - 1
 
 
-def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:
+def read_inputs(texts: Sequence[str], declared: Sequence[InputSpec]) -> dict[str, Any]:
     """Read or generate the arrays of ``NAME=VALUE`` texts, and return them by input name.
 
     Unknown, repeated and missing names and missing files are wrong usage.
@@ -48,7 +48,7 @@ def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str,
     return {item.name: _read_input(texts_by_name[item.name], item) for item in present}
 
 
-def describe_inputs(declared: Sequence[Declared]) -> str:
+def describe_inputs(declared: Sequence[InputSpec]) -> str:
     """Return the inputs of a model with their types, one line each."""
     if not declared:
         return "The model has no inputs."
@@ -60,7 +60,7 @@ def describe_inputs(declared: Sequence[Declared]) -> str:
     return "\n".join(["Inputs of the model:", *lines])
 
 
-def _read_input(texts: list[str], declared: Declared) -> Any:
+def _read_input(texts: list[str], declared: InputSpec) -> Any:
     values = [_read_value(text, declared) for text in texts]
     if declared.kind == "sequence":
         # One .pb may contain the whole sequence.
@@ -70,7 +70,7 @@ def _read_input(texts: list[str], declared: Declared) -> Any:
     return values[0]
 
 
-def _read_value(text: str, declared: Declared) -> Any:
+def _read_value(text: str, declared: InputSpec) -> Any:
     if text.split(":")[0] in _GENERATORS:
         return _generate(text, declared)
     lower = text.lower()
@@ -100,7 +100,7 @@ def _check_exists(text: str) -> Path:
     return path
 
 
-def _generate(text: str, declared: Declared) -> npt.NDArray[Any]:
+def _generate(text: str, declared: InputSpec) -> npt.NDArray[Any]:
     kind, *fields = text.split(":")
     if len(fields) > (3 if kind == "random" else 2):
         raise click.UsageError(f"{escape(text)} has more fields than {kind}:SHAPE:TYPE.")
@@ -118,7 +118,7 @@ def _generate(text: str, declared: Declared) -> npt.NDArray[Any]:
     return make_random(shape, element_type, int(seed))
 
 
-def _describe_unknown(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
+def _describe_unknown(kind: str, declared: InputSpec, shape: tuple[int, ...] | None) -> str:
     """Return the message for an input whose shape or type must be set, with an example that sets it."""
     name = escape(declared.name, 80)
     dims = declared.shape
@@ -134,7 +134,7 @@ def _describe_unknown(kind: str, declared: Declared, shape: tuple[int, ...] | No
     return f"Cannot generate {name!r}: the model leaves {left} open. For example: --input {name}={example}"
 
 
-def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
+def _read_npz(path: Path, key: str, declared: InputSpec) -> npt.NDArray[Any]:
     def accept(header: Header) -> None:  # checked first: a small file can inflate to more than the memory
         declared.accept(declared.dtype_of(header.dtype), header.shape)
 
@@ -168,7 +168,7 @@ def _get_member(archive: zipfile.ZipFile, path: Path, key: str) -> zipfile.ZipIn
     return archive.infolist()[keys.index(key)]
 
 
-def _read_protobuf(path: Path, declared: Declared) -> Any:
+def _read_protobuf(path: Path, declared: InputSpec) -> Any:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import SequenceProto, TensorProto
 

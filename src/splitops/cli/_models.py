@@ -18,7 +18,7 @@ from splitops.models import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.check import Target as Runtime
-    from splitops.models.convert import Target
+    from splitops.models.convert import ConversionTarget
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -53,7 +53,7 @@ class _NewModelFile(click.Path):
         return path
 
 
-def _read_target(text: str) -> Target:
+def _read_target(text: str) -> ConversionTarget:
     from splitops.models.convert import parse_target
 
     if text.isascii() and text.isdigit():
@@ -149,7 +149,7 @@ def add_weights(model: Path) -> None:
         add_path(path, "the weights of MODEL")
 
 
-def hold(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
+def check_extension(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
     """Check that ``out`` has the extension of its format, and that writing it replaces no weights of
     ``model``.
 

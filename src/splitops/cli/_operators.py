@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from splitops.calls.arguments import bind_call
-from splitops.cli._options import Read, gathered
+from splitops.cli._options import Read, collect_options
+from splitops.common.json_values import select_json_values, to_json_values
 from splitops.errors import RuleError
-from splitops.ground.records import select_json_values, to_json_values
 from splitops.native import Plan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name, history, schema
@@ -37,21 +37,21 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
             return schema(name, opset, key)
         if opset is not None:
             raise click.BadParameter(f"{text!r} already sets the version: leave it or the opset out")
-        rows = history(name, key)
+        schemas = history(name, key)
     except RuleError as error:
         raise click.BadParameter(f"{error.got}, but {error.expected}") from error
-    for row in rows:
-        if str(row.since_version) == version:
-            return row
-    raise click.BadParameter(f"there is no {text}; the versions are {', '.join(map(display_name, rows))}")
+    for op_schema in schemas:
+        if str(op_schema.since_version) == version:
+            return op_schema
+    raise click.BadParameter(f"there is no {text}; the versions are {', '.join(map(display_name, schemas))}")
 
 
-def schema_to_json(row: OperatorSchema) -> dict[str, Any]:
+def schema_to_json(schema: OperatorSchema) -> dict[str, Any]:
     """Return an operator version as values for JSON: ``operator``, such as ``"Split-18"``, and its fields."""
     return {
-        "operator": str(row),
-        **to_json_values(row),
-        **select_json_values(row, "size_rules", "gives_sequence"),
+        "operator": str(schema),
+        **to_json_values(schema),
+        **select_json_values(schema, "size_rules", "gives_sequence"),
     }
 
 
@@ -84,7 +84,9 @@ def read_integers(text: str, minimum: int | None = None) -> tuple[int, ...]:
 
 
 def _list_operators() -> list[str]:
-    names = {name for row in SCHEMAS for name in (display_name(row).partition("-")[0], display_name(row))}
+    names = {
+        name for schema in SCHEMAS for name in (display_name(schema).partition("-")[0], display_name(schema))
+    }
     return sorted(names)
 
 
@@ -118,37 +120,39 @@ class SplitOptions:
         given = [name for name in ("sizes", "parts", "chunk") if getattr(self, name) is not None]
         if len(given) > 1:
             raise click.UsageError(f"Use only one of {' and '.join(f'--{name}' for name in given)}.")
-        row = self.operator
-        if row is None:
+        schema = self.operator
+        if schema is None:
             if not given:
                 raise click.UsageError("Set one of --sizes, --parts and --chunk.")
-            row = _choose_operator(given[0], self.sizes or ())
-        taken = _list_options(row)
+            schema = _choose_operator(given[0], self.sizes or ())
+        taken = _list_options(schema)
         if given and given[0] not in taken:
             ways = " or ".join(f"--{name}" for name in taken)
-            raise click.UsageError(f"{display_name(row)} does not support --{given[0]}: use {ways}.")
-        if not given and row.default_chunk is None:
-            raise click.UsageError(f"{display_name(row)} needs {' or '.join(f'--{name}' for name in taken)}.")
-        if self.keepdims is not None and row.keepdims is None:
-            raise click.UsageError(f"{display_name(row)} has no keepdims.")
-        return row
+            raise click.UsageError(f"{display_name(schema)} does not support --{given[0]}: use {ways}.")
+        if not given and schema.default_chunk is None:
+            raise click.UsageError(
+                f"{display_name(schema)} needs {' or '.join(f'--{name}' for name in taken)}."
+            )
+        if self.keepdims is not None and schema.keepdims is None:
+            raise click.UsageError(f"{display_name(schema)} has no keepdims.")
+        return schema
 
     def plan(self, shape: Sequence[int], element_type: ElementType | None) -> tuple[OperatorSchema, Plan]:
         """Return the operator version, and its plan for data of a shape and element type."""
-        row = self.resolve()
+        schema = self.resolve()
         arguments: dict[str, Any] = {"axis": 0 if self.axis is None else self.axis}
         if self.sizes is not None:
-            arguments[row.lengths[0].name] = list(self.sizes)
+            arguments[schema.lengths[0].name] = list(self.sizes)
         elif self.chunk is not None:
-            arguments[row.lengths[0].name] = self.chunk
+            arguments[schema.lengths[0].name] = self.chunk
         elif self.parts is not None:
-            assert row.count is not None
-            arguments[row.count.name] = self.parts
+            assert schema.count is not None
+            arguments[schema.count.name] = self.parts
         if self.keepdims is not None:
-            assert row.keepdims is not None
-            arguments[row.keepdims.name] = int(self.keepdims)
-        binding = bind_call(row, Fact(element_type, tuple(shape)), arguments)
-        return row, plan_request(binding.request())
+            assert schema.keepdims is not None
+            arguments[schema.keepdims.name] = int(self.keepdims)
+        binding = bind_call(schema, Fact(element_type, tuple(shape)), arguments)
+        return schema, plan_request(binding.request())
 
 
 def _choose_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:
@@ -157,17 +161,17 @@ def _choose_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:
     return schema("VariadicSplit") if -1 in sizes else schema("Split")
 
 
-def _list_options(row: OperatorSchema) -> tuple[str, ...]:
+def _list_options(schema: OperatorSchema) -> tuple[str, ...]:
     """Return the options, of ``sizes``, ``parts`` and ``chunk``, that an operator version supports."""
     ways = {
-        "sizes": bool(row.lengths),
-        "parts": row.count is not None,
-        "chunk": row.scalar_rule is SizeRule.CHUNK,
+        "sizes": bool(schema.lengths),
+        "parts": schema.count is not None,
+        "chunk": schema.scalar_rule is SizeRule.CHUNK,
     }
     return tuple(name for name, has in ways.items() if has)
 
 
-split_options = gathered(
+split_options = collect_options(
     "options",
     SplitOptions,
     click.option("--axis", type=int, help="Axis to split; -1 is the last.  [default: 0]"),

@@ -69,7 +69,7 @@ def suggest(word: str, words: Iterable[str]) -> str:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def added(*options: Callable[..., Any]) -> Callable[[_Function], _Function]:
+def add_options(*options: Callable[..., Any]) -> Callable[[_Function], _Function]:
     """Return a decorator that adds options to a command. The help lists them in this order."""
 
     def decorate(function: _Function) -> _Function:
@@ -80,7 +80,7 @@ def added(*options: Callable[..., Any]) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def gathered(name: str, kind: Any, *options: Callable[..., Any]) -> Callable[[_Function], _Function]:
+def collect_options(name: str, kind: Any, *options: Callable[..., Any]) -> Callable[[_Function], _Function]:
     """Return a decorator that adds options to a command, which receives ``kind(**values)`` as ``name``."""
 
     def decorate(function: _Function) -> _Function:
@@ -91,7 +91,7 @@ def gathered(name: str, kind: Any, *options: Callable[..., Any]) -> Callable[[_F
             kwargs[name] = kind(**{option.name: kwargs.pop(option.name) for option in own})
             return function(*args, **kwargs)
 
-        found: Any = added(*options)(command)
+        found: Any = add_options(*options)(command)
         own = found.__click_params__[before:]
         return cast(_Function, found)
 

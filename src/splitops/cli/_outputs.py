@@ -14,9 +14,9 @@ from numpy.lib import format as npy
 from splitops.cli._filenames import make_safe_names
 from splitops.cli._generate import get_max_bytes
 from splitops.cli._paths import reject_read
+from splitops.common.atomic_write import StagedFiles
 from splitops.errors import ModelError, shown
 from splitops.files.formats.npy import encode_header
-from splitops.ground.writing import StagedFiles
 from splitops.spec.elements.types import element_type_of
 
 MANIFEST: Final = "outputs.json"

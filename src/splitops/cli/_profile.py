@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.cli._console import make_table
-from splitops.ground.records import select_json_values
+from splitops.common.json_values import select_json_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ class Measurements:
         found = select_json_values(self, "seconds") if self.seconds else {}
         if self.profile is not None:
             profile = select_json_values(
-                self.profile, "operators", "seconds", "share_of_splits", "share_of_movers"
+                self.profile, "operators", "seconds", "share_of_splits", "data_movement_share"
             )
             found["profile"] = profile | select_json_values(self, "simplified")
         return found
@@ -62,7 +62,7 @@ def measure(
 
     ``options`` are those of the session. Profiling also times the simplified model.
     """
-    from splitops.ground.writing import write_whole
+    from splitops.common.atomic_write import write_atomically
     from splitops.models.sessions import session
     from splitops.models.sessions.profiling import Profile, chrome_trace, seconds_of
 
@@ -77,7 +77,7 @@ def measure(
             recording.run(feeds)
         events = [event for event in recording.events() if event.begin >= start]
     if trace is not None:
-        write_whole(trace, json.dumps(chrome_trace(events)).encode())
+        write_atomically(trace, json.dumps(chrome_trace(events)).encode())
     if not profile:
         return Measurements(seconds)
     return Measurements(seconds, Profile.of(events, runs), _compare(model, feeds, ready, options, runs))
@@ -88,14 +88,14 @@ def _compare(
 ) -> tuple[float, float] | None:
     """Return median seconds of alternating runs before and after simplification; None if nothing changes."""
     from splitops.models.sessions import session
-    from splitops.models.sessions.profiling import in_turns
+    from splitops.models.sessions.profiling import time_interleaved
     from splitops.models.simplify import simplify_with_report
 
     report = simplify_with_report(model, allow_links=options["allow_links"])
     if not report.changes:
         return None
     with session(report.model, **options) as simple:
-        found = in_turns(
+        found = time_interleaved(
             {"as it is": lambda: ready.run(feeds), "simplified": lambda: simple.run(feeds)}, max(runs, 5)
         )
     return found["as it is"], found["simplified"]
@@ -113,7 +113,7 @@ def _print_profile(out: Console, profile: Profile, simplified: tuple[float, floa
         out.print(f"... and {left} more")
     out.print(
         f"Splits take {profile.share_of_splits:.1%} of the time of all operators, "
-        f"other data movement {profile.share_of_movers:.1%}."
+        f"other data movement {profile.data_movement_share:.1%}."
     )
     if simplified is None:
         out.print("splitops simplify has nothing to rewrite.\n")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from splitops.ground.progress import Steps, progressing
+from splitops.common.progress import Steps, report_progress_to
 
 if TYPE_CHECKING:
     from rich import progress as rich_progress
@@ -24,7 +24,7 @@ def show_progress() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with progressing(_Bar().update):
+    with report_progress_to(_Bar().update):
         yield
 
 

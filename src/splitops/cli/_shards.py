@@ -16,9 +16,9 @@ from splitops.cli._console import (
     print_json,
     print_written,
 )
-from splitops.cli._files import RunOptions, add_sources, print_end, print_warnings, run_options, summarise
+from splitops.cli._files import CliRunOptions, add_sources, print_end, print_warnings, run_options, summarise
 from splitops.cli._models import links_option, strict_option
-from splitops.cli._options import added
+from splitops.cli._options import add_options
 from splitops.cli._paths import NEW_FILE, Existing, add_path, describe_missing, is_missing
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ _RANKS_SHOWN = 8
 
 
 like_option = click.option(
-    "--like",
+    "--files-like",
+    "like",
     type=Existing(file_okay=False),
     help="For a distributed checkpoint of PyTorch: write tensors to the same files as this checkpoint.",
 )
 
 
-shard_options = added(
+shard_options = add_options(
     click.option("--ranks", type=click.IntRange(1), help="Number of ranks."),
     click.option(
         "--plan",
@@ -92,12 +93,12 @@ def shard_folder(
     listed: bool,
     allow_links: bool,
     strict: bool,
-    how: RunOptions,
+    how: CliRunOptions,
     as_json: bool,
     like: Path | None = None,
 ) -> None:
     """Run ``shard`` or ``reshard`` on a folder. The parameters are the options of :data:`shard_options`."""
-    from splitops.ground.writing import write_whole
+    from splitops.common.atomic_write import write_atomically
     from splitops.sharding import find_ranks, plan
     from splitops.sharding.explaining import HEADING, draw, make_page, make_rows
 
@@ -121,12 +122,12 @@ def shard_folder(
     add_sources((*made.checkpoint.sources, *(other.source for other in made.checkpoint.others)))
     for path, drawing in ((svg, draw), (html, make_page)):
         if path is not None:
-            write_whole(path, drawing(made).encode())
+            write_atomically(path, drawing(made).encode())
     result = run_plan(made, None if drawn else out, how)
     if as_json:
         facts = {"layout": made.layout, "ranks": made.ranks, "rank_bytes": list(made.rank_bytes)}
         rules = [row.as_dict() for row in make_rows(made)]
-        tell_json(folder, {**facts, "rules": rules, "warnings": list(made.warnings)}, result)
+        print_result_json(folder, {**facts, "rules": rules, "warnings": list(made.warnings)}, result)
         return
     screen = make_console()
     tensors = len(made.placements.tensors)
@@ -142,7 +143,7 @@ def shard_folder(
     screen.print(f"each rank stores {each} bytes", soft_wrap=True)
     print_warnings(made.warnings)
     print_written(svg, html)
-    tell(result)
+    print_result(result)
 
 
 def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -> None:
@@ -158,7 +159,7 @@ def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -
 
 
 def merge_ranks(
-    folder: Path, out: Path, like: Path | None, how: RunOptions, *, as_json: bool, **options: bool
+    folder: Path, out: Path, like: Path | None, how: CliRunOptions, *, as_json: bool, **options: bool
 ) -> None:
     """Merge a folder of ranks into ``out`` with the ``options`` of :func:`splitops.sharding.merge`."""
     from splitops.sharding import merge
@@ -167,24 +168,24 @@ def merge_ranks(
     made = merge(folder, like=like, **options)
     result = run_plan(made, out, how)
     if as_json:
-        tell_json(folder, {"warnings": list(made.checkpoint.warnings)}, result)
+        print_result_json(folder, {"warnings": list(made.checkpoint.warnings)}, result)
         return
     print_warnings(made.checkpoint.warnings)
-    tell(result)
+    print_result(result)
 
 
-def reject_digests(how: RunOptions) -> None:
+def reject_digests(how: CliRunOptions) -> None:
     """Reject ``--sha256`` for a command that writes a folder."""
     if how.options["sha256"]:
         raise click.UsageError("--sha256 works only for single files. Use --verify or --checksums.")
 
 
-def run_plan(made: Runnable, out: Path | None, how: RunOptions) -> Report | DryRun | None:
+def run_plan(made: Runnable, out: Path | None, how: CliRunOptions) -> Report | DryRun | None:
     """Run or dry-run a plan into the folder ``out``, and return the result, or None if ``out`` is None."""
     return None if out is None else how.run(made.plan_files(out))
 
 
-def tell_json(folder: Path, facts: dict[str, Any], result: Report | DryRun | None) -> None:
+def print_result_json(folder: Path, facts: dict[str, Any], result: Report | DryRun | None) -> None:
     """Print the facts of a plan as JSON, with the result of its run or dry run unless that is None."""
     from splitops.files import Report
 
@@ -196,7 +197,7 @@ def tell_json(folder: Path, facts: dict[str, Any], result: Report | DryRun | Non
     print_json(facts)
 
 
-def tell(result: Report | DryRun | None) -> None:
+def print_result(result: Report | DryRun | None) -> None:
     """Print the result of a run or dry run; nothing for None."""
     from splitops.files import Report
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from splitops.errors import Where
 from splitops.models.engines import OWN
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 from splitops.native import SplitPlan
 from splitops.spec.operators import OperatorSchema
 from splitops.splitting.planning import SplitRequest
@@ -55,22 +55,28 @@ class Trace:
                 return
         self.counts[split] += 1
 
-    def list_splits(self, predicted: Iterable[Site], sites: Iterable[Site], engine: str) -> list[Split]:
+    def list_splits(
+        self, predicted: Iterable[SplitNode], split_nodes: Iterable[SplitNode], engine: str
+    ) -> list[Split]:
         """Return the splits that splitops and the engine have executed, and the nodes that did not run."""
         from splitops.models.sessions.inferred_splits import plan_split_node
 
         made = [replace(split, times=times) for split, times in self.counts.items()]
         known: dict[tuple[str | None, str | None], Split] = {}
-        for site in predicted:
-            if _make_key(site.where) not in known:
-                times = None if site.conditional else 1
-                known[_make_key(site.where)] = Split(
-                    site.schema, site.where, plan_split_node(site), engine, times
+        for split_node in predicted:
+            if _make_key(split_node.where) not in known:
+                times = None if split_node.conditional else 1
+                known[_make_key(split_node.where)] = Split(
+                    split_node.schema, split_node.where, plan_split_node(split_node), engine, times
                 )
         made += known.values()
         ran = {_make_key(split.where) for split in made}
-        idle = [] if self.unlisted else [site for site in sites if _make_key(site.where) not in ran]
-        return made + [Split(site.schema, site.where, None) for site in idle]
+        idle = (
+            []
+            if self.unlisted
+            else [split_node for split_node in split_nodes if _make_key(split_node.where) not in ran]
+        )
+        return made + [Split(split_node.schema, split_node.where, None) for split_node in idle]
 
 
 def _make_key(where: Where) -> tuple[str | None, str | None]:

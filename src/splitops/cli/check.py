@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import (
-    alike,
     escape,
     format_place,
     format_places,
+    group_equal_rows,
     json_option,
     make_console,
     print_json,
@@ -119,9 +119,9 @@ def _list_findings(examined: _Examined) -> list[Finding]:
 
 def _describe_untested(examined: Iterable[Examination], targets: Sequence[Target]) -> str:
     """Return a phrase that names the targets whose limits are documented but not tested; empty if none is."""
-    from splitops.models.check.targets import untested_words
+    from splitops.models.check.targets import describe_untested
 
-    return untested_words(targets, {name for found in examined for name in found.met})
+    return describe_untested(targets, {name for found in examined for name in found.met})
 
 
 def _list_untested(targets: Sequence[Target]) -> list[str]:
@@ -134,7 +134,7 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
 
     screen = make_console()
     findings = _list_findings(examined)
-    for group in alike(sorted(findings, key=_get_sort_key), _get_group_key):
+    for group in group_equal_rows(sorted(findings, key=_get_sort_key), _get_group_key):
         finding = group[0]
         screen.print(_format_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)
         for line in _iter_details(finding):
@@ -186,7 +186,7 @@ def _print_json(examined: _Examined, targets: Sequence[Target], allow_links: boo
 
 
 def _print_sarif(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
-    from splitops.ground.version import __version__
+    from splitops.common.version import __version__
     from splitops.models.check import to_sarif
 
     findings = _list_findings(examined)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import (
-    alike,
     escape,
     format_place,
     format_places,
+    group_equal_rows,
     json_option,
     make_console,
     make_table,
@@ -20,8 +20,8 @@ from splitops.cli._console import (
 from splitops.cli._models import (
     MODEL_FILE,
     TARGET,
+    check_extension,
     dry_run_option,
-    hold,
     links_option,
     make_out_option,
     print_outcome,
@@ -37,7 +37,7 @@ from splitops.cli._verification import (
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
-    from splitops.models.convert import Change, Conversion, Target
+    from splitops.models.convert import Change, Conversion, ConversionTarget
     from splitops.models.verify import Verification
 
 _MAX_ROWS: Final = 200
@@ -53,9 +53,9 @@ _MAX_ROWS: Final = 200
     help="onnx:OPSET or openvino:opsetNUMBER, such as onnx:11 or openvino:opset8. Without a number, the "
     "newest.",
 )
-@click.option("--only-split", is_flag=True, help="Keep the opset and only rewrite the splits.")
+@click.option("--splits-only", is_flag=True, help="Keep the opset and only rewrite the splits.")
 @click.option(
-    "--form",
+    "--style",
     type=click.Choice(["same", "lengths", "count"]),
     help="Preferred style of splits: same as in MODEL, the lengths of the parts, or the count of parts.",
 )
@@ -68,9 +68,9 @@ _MAX_ROWS: Final = 200
 def command(
     ctx: click.Context,
     model: Path,
-    target: Target | None,
-    only_split: bool,
-    form: str | None,
+    target: ConversionTarget | None,
+    splits_only: bool,
+    style: str | None,
     out: Path | None,
     verify: bool,
     inputs: tuple[str, ...],
@@ -88,20 +88,22 @@ def command(
       splitops convert model.onnx --to onnx:11 -o old.onnx
       splitops convert model.onnx --to openvino --verify -o model.xml
       splitops convert model.xml --to onnx:18 -o model.onnx
-      splitops convert model.onnx --only-split --form count -o model2.onnx
+      splitops convert model.onnx --splits-only --style count -o model2.onnx
     """
-    if (target is None) is not only_split:
-        raise click.UsageError("Set either --to TARGET or --only-split.")
+    if (target is None) is not splits_only:
+        raise click.UsageError("Set either --to TARGET or --splits-only.")
     from splitops.models.convert import convert_with_report
     from splitops.models.formats.files import write_model
 
     check_verify_inputs(inputs, verify=verify)
-    hold(model, out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
+    check_extension(
+        model, out, openvino=is_openvino(model) if target is None else target.domain == "openvino"
+    )
     report = convert_with_report(
         model,
         to=None if target is None else str(target),
-        only_split=only_split,
-        form=form,
+        splits_only=splits_only,
+        style=style,
         allow_links=allow_links,
     )
     check = None
@@ -145,7 +147,7 @@ def _print(report: Conversion) -> None:
             out.print("The model has no split, and nothing else changed.")
         return
     changes = make_table("where", "before", "result", "after, or why not")
-    rows = alike(
+    rows = group_equal_rows(
         sorted(report.changes, key=_get_sort_key),
         lambda change: (change.before, change.status, _describe_result(change)),
     )

@@ -6,7 +6,7 @@ import click
 
 from splitops.cli._console import json_option, make_console, make_table, print_json
 from splitops.cli._operators import OPERATOR, find_operator, schema_to_json
-from splitops.ground.records import to_json_values
+from splitops.common.json_values import to_json_values
 from splitops.spec.operators import Difference, display_name
 from splitops.spec.operators.differences import compare
 

@@ -11,11 +11,11 @@ import click
 from splitops.cli._console import json_option, make_console, make_table, print_json, print_written
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.cli._paths import NEW_FILE
+from splitops.common.atomic_write import write_atomically
+from splitops.common.json_values import select_json_values
+from splitops.common.version import __version__
 from splitops.errors import count_of
-from splitops.explain import Explanation, Span, draw_diagram, draw_memory, explain, to_html, to_svg
-from splitops.ground.records import select_json_values
-from splitops.ground.version import __version__
-from splitops.ground.writing import write_whole
+from splitops.explain import Explanation, TextSpan, draw_diagram, draw_memory, explain, to_html, to_svg
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import OperatorSchema, display_name
 
@@ -64,27 +64,31 @@ def command(
       splitops explain --shape 6,4 --sizes 2,4 --op Split-13 --json
     """
     element_type = dtype or ELEMENT_TYPES["float32"]
-    row, plan = options.plan(shape, element_type)
+    schema, plan = options.plan(shape, element_type)
     layout = explain(plan, element_type)
     if svg_file is not None:
-        write_whole(svg_file, to_svg(layout, display_name(row)).encode())
+        write_atomically(svg_file, to_svg(layout, display_name(schema)).encode())
     if html_file is not None:
-        page = to_html(layout, _make_control_values(row, options, layout), display_name(row), __version__)
-        write_whole(html_file, page.encode())
+        page = to_html(
+            layout, _make_control_values(schema, options, layout), display_name(schema), __version__
+        )
+        write_atomically(html_file, page.encode())
     if as_json:
-        print_json(_to_json(row, layout))
+        print_json(_to_json(schema, layout))
     else:
-        _print(row, layout)
+        _print(schema, layout)
         print_written(svg_file, html_file)
 
 
-def _make_control_values(row: OperatorSchema, options: SplitOptions, layout: Explanation) -> dict[str, str]:
+def _make_control_values(
+    schema: OperatorSchema, options: SplitOptions, layout: Explanation
+) -> dict[str, str]:
     """Return the initial values of the controls of the interactive page."""
     given = {"sizes": options.sizes, "parts": options.parts, "chunk": options.chunk, "ones": ""}
     way, numbers = next((way, value) for way, value in given.items() if value is not None)
     listed = numbers if isinstance(numbers, tuple) else (numbers,)
     return {
-        "operator": display_name(row),
+        "operator": display_name(schema),
         "shape": ", ".join(map(str, layout.plan.shape)),
         "axis": str(options.axis or 0),
         "way": way,
@@ -94,11 +98,11 @@ def _make_control_values(row: OperatorSchema, options: SplitOptions, layout: Exp
     }
 
 
-def _to_json(row: OperatorSchema, layout: Explanation) -> dict[str, Any]:
+def _to_json(schema: OperatorSchema, layout: Explanation) -> dict[str, Any]:
     plan = layout.plan
     return {
-        "operator": str(row),
-        "domain": row.domain,
+        "operator": str(schema),
+        "domain": schema.domain,
         "shape": list(plan.shape),
         "dtype": str(layout.element_type),
         "axis": plan.axis,
@@ -112,10 +116,10 @@ _OF_PART: Final = (
 )
 
 
-def _print(row: OperatorSchema, layout: Explanation) -> None:
+def _print(schema: OperatorSchema, layout: Explanation) -> None:
     out = make_console()
     plan = layout.plan
-    out.print(f"{display_name(row)}: {plan.shape} along axis {plan.axis}", style="bold")
+    out.print(f"{display_name(schema)}: {plan.shape} along axis {plan.axis}", style="bold")
     taken = "" if layout.bytes is None else f", {layout.bytes:,} bytes"
     after = plan.shape[plan.axis + 1 :]
     step = f"; one step along the axis holds {' x '.join(map(str, after))} elements" if after else ""
@@ -126,7 +130,7 @@ def _print(row: OperatorSchema, layout: Explanation) -> None:
         out.print(_colour(line, out), soft_wrap=True)
     if len(plan.shape) > 1:  # else the diagram shows the memory already
         out.print()
-        strip = [Span("memory  "), *draw_memory(layout, width - 8, ascii_only=ascii_only)]
+        strip = [TextSpan("memory  "), *draw_memory(layout, width - 8, ascii_only=ascii_only)]
         out.print(_colour(strip, out), soft_wrap=True)
     _print_parts(out, layout)
 
@@ -154,7 +158,7 @@ def _print_parts(out: Console, layout: Explanation) -> None:
         out.print(f"The blocks of a part begin {step:,} elements apart: a view of it is not contiguous.")
 
 
-def _colour(line: list[Span], out: Console) -> Text:
+def _colour(line: list[TextSpan], out: Console) -> Text:
     """Return a line with the colour of each part. A part like its left neighbour's gets the next colour."""
     from rich.text import Text
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import (
-    alike,
     escape,
     format_place,
     format_places,
+    group_equal_rows,
     json_option,
     make_console,
     print_json,
@@ -19,9 +19,9 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import (
     MODEL_FILE,
+    check_extension,
     dry_run_option,
     format_command,
-    hold,
     links_option,
     make_for_option,
     make_out_option,
@@ -123,7 +123,7 @@ def command(
     if verify and unbind == "as-pytorch":
         raise click.UsageError("--verify cannot be used with --unbind as-pytorch, which changes outputs.")
     check_verify_inputs(inputs, verify=verify)
-    hold(model, out, openvino=is_openvino(model), keep_data=keep_data)
+    check_extension(model, out, openvino=is_openvino(model), keep_data=keep_data)
     if keep_data:
         _check_folder(model, out)
     report = fix_with_report(
@@ -216,7 +216,7 @@ def _to_json(
 def _print(report: FixReport, checks: list[Verification]) -> None:
     out = make_console()
     if report.splits:
-        groups = alike(sorted(report.splits, key=_get_sort_key), _get_group_key)
+        groups = group_equal_rows(sorted(report.splits, key=_get_sort_key), _get_group_key)
         for group in groups[:_MAX_ROWS]:
             for line in _describe_splits(group):
                 out.print(line, soft_wrap=True)
@@ -234,9 +234,9 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
 
 def _summarise(report: FixReport) -> str:
     """Return the sentences on the splits that were rewritten, and on the remaining problems."""
-    from splitops.models.check.targets import sentence_of, untested_words
+    from splitops.models.check.targets import describe_untested, sentence_of
 
-    untested = untested_words(report.untested, _find_limited_runtimes(report))
+    untested = describe_untested(report.untested, _find_limited_runtimes(report))
     names = ", ".join(map(_format_runtime, report.runtimes))
     target = f" for {names}" if names else ""
     rewritten, left = len(report.rewritten), len(report.unfixable)

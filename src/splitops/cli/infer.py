@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import (
-    alike,
     escape,
     format_places,
+    group_equal_rows,
     json_option,
     make_console,
     make_table,
     print_json,
     print_model_written,
 )
-from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, make_out_option
+from splitops.cli._models import MODEL_FILE, check_extension, dry_run_option, links_option, make_out_option
+from splitops.common.json_values import select_json_values
 from splitops.errors import count_of
-from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def command(
     from splitops.models.formats.files import write_model
     from splitops.models.infer import infer
 
-    hold(model, out, openvino=is_openvino(model))
+    check_extension(model, out, openvino=is_openvino(model))
     inferred = infer(model, as_openvino=runtime is not None, allow_links=allow_links)
     out = None if dry_run else out
     files = () if out is None else write_model(inferred.model, out)
@@ -88,7 +88,7 @@ def _to_text(known: object) -> str | None:
 
 def _print(inferred: InferredModel, show_all: bool, files: Sequence[Path]) -> None:
     values = [value for value in inferred.values if show_all or value.is_new]
-    rows = alike(_sort(values, inferred), lambda value: (value.graph, *_format_cells(value)))
+    rows = group_equal_rows(_sort(values, inferred), lambda value: (value.graph, *_format_cells(value)))
     screen = make_console()
     if rows:
         screen.print(_make_table(rows[:_MAX_ROWS]))
@@ -97,14 +97,14 @@ def _print(inferred: InferredModel, show_all: bool, files: Sequence[Path]) -> No
     found = sum(value.is_new for value in inferred.values)
     screen.print(
         f"{count_of(len(inferred.values), 'value')}, {found} with a new or more exact type or shape; "
-        f"{count_of(len(inferred.sites), 'split node')}"
+        f"{count_of(len(inferred.splits), 'split node')}"
     )
     print_model_written(files)
 
 
 def _sort(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:
     """Sort values with new facts before the others, and outputs of splits before other values."""
-    parts = {(site.where.graph, name) for site in inferred.sites for name in site.outputs}
+    parts = {(split_node.where.graph, name) for split_node in inferred.splits for name in split_node.outputs}
     return sorted(values, key=lambda value: (not value.is_new, (value.graph, value.name) not in parts))
 
 

@@ -25,7 +25,7 @@ from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.files import Contents, Format
-    from splitops.models.infer import Site
+    from splitops.models.infer import SplitNode
 
 _MAX_ROWS: Final = 200
 
@@ -74,9 +74,9 @@ def command(
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
+    from splitops.common.atomic_write import write_atomically
     from splitops.files.addresses import is_address
-    from splitops.files.picture import draw
-    from splitops.ground.writing import write_whole
+    from splitops.files.layout_diagram import draw
 
     contents = read_file(file, raw, "inspect", allow_links=allow_links)
     add_sources(contents.sources)
@@ -86,7 +86,7 @@ def command(
 
         splits = find_splits(file, allow_links=allow_links)
     if svg is not None:
-        write_whole(svg, draw(contents).encode())
+        write_atomically(svg, draw(contents).encode())
     if as_json:
         found = {} if splits is None else {"splits": list(map(_split_to_json, splits))}
         print_json(_to_json(file, contents) | found)
@@ -157,7 +157,7 @@ def _print(file: Path, contents: Contents) -> None:
         out.print(f"... and {len(contents.tensors) - _MAX_ROWS} more")
 
 
-def _split_to_json(split: Site) -> dict[str, Any]:
+def _split_to_json(split: SplitNode) -> dict[str, Any]:
     data = split.facts[0] if split.facts else None
     parts = None if split.inference is None else split.inference.parts
     return {
@@ -174,7 +174,7 @@ def _split_to_json(split: Site) -> dict[str, Any]:
     }
 
 
-def _get_lengths(split: Site) -> list[int | None] | None:
+def _get_lengths(split: SplitNode) -> list[int | None] | None:
     """Return the lengths of a split node, each None if it is unknown; None if the node has no lengths."""
     if split.binding is None:
         return None
@@ -187,7 +187,7 @@ def _shape_to_json(shape: Sequence[object] | None) -> list[int | str] | None:
     return None if shape is None else [size if isinstance(size, int) else str(size) for size in shape]
 
 
-def _print_splits(splits: list[Site]) -> None:
+def _print_splits(splits: list[SplitNode]) -> None:
     out = make_console()
     out.print(f"{count_of(len(splits), 'split node')}", style="bold")
     rows = make_table("node", "split", "data", "parts")
@@ -203,7 +203,7 @@ def _print_splits(splits: list[Site]) -> None:
         out.print(f"... and {len(splits) - _MAX_ROWS} more")
 
 
-def _format_parts(split: Site) -> str:
+def _format_parts(split: SplitNode) -> str:
     """Return the shapes of the parts or of the sequence, or the error of an invalid split."""
     if split.inference is None:
         return escape("" if split.error is None else split.error.message, 400)

@@ -10,7 +10,7 @@ import click
 
 from splitops.cli._console import escape, json_option
 from splitops.cli._files import (
-    RunOptions,
+    CliRunOptions,
     format_option,
     print_file_contents,
     print_parts,
@@ -55,7 +55,7 @@ def command(
     like: Path | None,
     allow_links: bool,
     strict: bool,
-    how: RunOptions,
+    how: CliRunOptions,
     as_json: bool,
 ) -> None:
     """Merge the parts of a tensor in FILES into one file. FILES are in the order of the parts.
@@ -64,7 +64,7 @@ def command(
     FILES contain other tensors, those of the first file are copied.
 
     A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
-    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --like sets the files
+    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --files-like sets the files
     to write.
 
     A model in several files is merged into one file: name its folder, its index, one of its numbered files,
@@ -80,8 +80,8 @@ def command(
       splitops merge model-00001-of-00003.gguf --out model.gguf
     """
     from splitops.files.addresses import format_location
-    from splitops.files.planning import plan_tensor_merge
-    from splitops.files.whole import plan_one_file
+    from splitops.files.max_size import plan_one_file
+    from splitops.files.plan_builder import plan_tensor_merge
 
     if tensor is None and raw is None and _is_model_to_one_file(files, out, to):
         made = plan_one_file(files[0], out, to=to, allow_links=allow_links, strict=strict)
@@ -90,9 +90,9 @@ def command(
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
         merge_ranks(files[0], out, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
         return
-    for name, given in (("--like", like is not None), ("--strict", strict)):
+    for name, given in (("--files-like", like is not None), ("--strict", strict)):
         if given:
-            kinds = "a folder of ranks" if name == "--like" else "a folder of ranks or of a model"
+            kinds = "a folder of ranks" if name == "--files-like" else "a folder of ranks or of a model"
             raise click.UsageError(f"{name} can be used only with {kinds}.")
     contents = [read_file(file, raw, "merge", allow_links=allow_links) for file in files]
     plan = plan_tensor_merge(contents, out, axis=axis, tensor=tensor, to=to)
@@ -106,7 +106,7 @@ def command(
 def _is_model_to_one_file(files: tuple[Path, ...], out: Path, to: Format | None) -> bool:
     """Return whether ``files`` are the files of a model, to be merged into the file ``out``."""
     from splitops.files.formats import detect_format
-    from splitops.files.whole import are_all_shards, is_shard_name
+    from splitops.files.max_size import are_all_shards, is_shard_name
     from splitops.sharding.planning import is_rank_folder
 
     if len(files) > 1 or not files[0].is_dir():

@@ -27,7 +27,7 @@ def command(folder: Path, **options: Any) -> None:
       splitops reshard model-8 --ranks 4 --out model-4
       splitops reshard model-8 --ranks 16 --dry-run
     """
-    from splitops.sharding.planning import prove_ranks
+    from splitops.sharding.planning import check_ranks
 
-    prove_ranks(folder)
+    check_ranks(folder)
     shard_folder(folder, **options)

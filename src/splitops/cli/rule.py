@@ -8,7 +8,7 @@ import click
 
 from splitops.cli._console import escape, json_option, make_console, make_table, print_json
 from splitops.cli._options import Read, suggest
-from splitops.ground.records import select_json_values
+from splitops.common.json_values import select_json_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import numpy as np
 
-from splitops.calls.node import observing
+from splitops.calls.node import observe_splits
 from splitops.cli._console import (
     escape,
     format_place,
@@ -23,10 +23,10 @@ from splitops.cli._console import (
 from splitops.cli._models import MODEL_FILE, add_weights, links_option
 from splitops.cli._paths import NEW_FILE, NEW_FOLDER
 from splitops.cli._trace import Split, Trace
+from splitops.common.json_values import select_json_values
 from splitops.errors import Where, brief
-from splitops.ground.records import select_json_values
 from splitops.models.engines import AUTO, ENGINES
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.operators import display_name
 
 if TYPE_CHECKING:
@@ -138,10 +138,10 @@ def command(
     with session(model, **options) as ready, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the report shows values such as inf after a division by zero
         feeds = read_inputs(inputs, ready.inputs)
-        with observing(made.record):
+        with observe_splits(made.record):
             outputs = ready.run(feeds)
-        sites, runtime, who = ready.sites, ready.engine, ready.describe()
-        splits = made.list_splits(ready.infer_splits(feeds), sites, runtime)
+        split_nodes, runtime, who = ready.splits, ready.engine, ready.describe()
+        splits = made.list_splits(ready.infer_splits(feeds), split_nodes, runtime)
         times = measure(model, feeds, ready, options, repeat, profile=profile, trace=trace)
     written = None if out is None else write_outputs(outputs, model.name, out)
     described = describe_outputs(outputs) if written is None else written["outputs"]
@@ -159,7 +159,7 @@ def command(
         return
     make_console(stderr=True).print(escape(who), soft_wrap=True)
     terminal = make_console()
-    _print_splits(terminal, splits, sites, made.unlisted)
+    _print_splits(terminal, splits, split_nodes, made.unlisted)
     _print_outputs(terminal, described, outputs)
     times.print(terminal)
     print_written(out, trace)
@@ -188,8 +188,10 @@ def _outputs_to_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -
     return described
 
 
-def _print_splits(out: Console, splits: list[Split], sites: tuple[Site, ...], unlisted: int) -> None:
-    if not sites:
+def _print_splits(
+    out: Console, splits: list[Split], split_nodes: tuple[SplitNode, ...], unlisted: int
+) -> None:
+    if not split_nodes:
         out.print("The model has no split operator.\n")
         return
     columns = ("split", "operator", "by", "axis", "data", "sizes", "parts")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import (
-    alike,
     escape,
     format_place,
     format_places,
+    group_equal_rows,
     json_option,
     make_console,
     make_table,
@@ -19,8 +19,8 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import (
     MODEL_FILE,
+    check_extension,
     dry_run_option,
-    hold,
     links_option,
     make_for_option,
     make_out_option,
@@ -35,8 +35,8 @@ from splitops.cli._verification import (
     print_verifications,
     verify_in,
 )
+from splitops.common.json_values import select_json_values
 from splitops.errors import count_of
-from splitops.ground.records import select_json_values
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -102,14 +102,14 @@ def command(
       splitops simplify model.onnx -o simple.onnx
       splitops simplify model.xml --verify -o simple.xml
       splitops simplify model.onnx --for npu.toml -o simple.onnx
-      splitops simplify model.onnx --rewrite split-concat --rewrite nested-splits --json
+      splitops simplify model.onnx --rewrite split-concat --rewrite merge-splits --json
       splitops simplify model.onnx --allow numerics -o simple.onnx
       splitops simplify --list
     """
     from splitops.models.fix import fix_with_report
     from splitops.models.formats.files import write_model
     from splitops.models.simplify import REWRITES, simplify_with_report
-    from splitops.models.simplify.rounds import with_model
+    from splitops.models.simplify.driver import with_model
 
     if as_list:
         _print_rewrites(as_json)
@@ -123,7 +123,7 @@ def command(
                 param_hint="--rewrite",
             )
     check_verify_inputs(inputs, verify=verify)
-    hold(model, out, openvino=is_openvino(model))
+    check_extension(model, out, openvino=is_openvino(model))
     # Rewrites that undo a fix may be applied, since the result is fixed again.
     names = rewrites or ([row.name for row in REWRITES.values() if row.default] if targets else None)
     found = simplify_with_report(model, names, allow=allow, limit=limit, allow_links=allow_links)
@@ -191,7 +191,7 @@ def _print(found: Simplification) -> None:
         terminal.print("Nothing to simplify. Only splits and the nodes around them are simplified.")
     else:
         rows = make_table("node", "before", "after", "rewrite", "reason")
-        groups = alike(found.changes, lambda made: (made.before, made.rewrite, made.reason))
+        groups = group_equal_rows(found.changes, lambda made: (made.before, made.rewrite, made.reason))
         for group in groups[:_MAX_ROWS]:
             first, where = group[0], format_places([format_place(change.where) for change in group])
             after = format_places(list(dict.fromkeys(escape(change.after, 200) for change in group)))

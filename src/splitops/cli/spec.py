@@ -40,54 +40,54 @@ def command(name: str | None, opset: int | None, as_json: bool) -> None:
         if opset is not None:
             raise click.UsageError("--opset needs the NAME of an operator.")
         if as_json:
-            print_json([schema_to_json(row) for row in SCHEMAS])
+            print_json([schema_to_json(schema) for schema in SCHEMAS])
         else:
             _print_list()
         return
-    row = find_operator(name, opset)
+    schema = find_operator(name, opset)
     if as_json:
-        print_json(schema_to_json(row))
+        print_json(schema_to_json(schema))
     else:
-        _print_schema(row)
+        _print_schema(schema)
 
 
 def _print_list() -> None:
     columns = ("operator", "domain", "lengths or number of parts from", "axis from", "size rules", "types")
     rows = make_table(*columns, right=("types",))
-    for row in SCHEMAS:
-        sources = [*row.lengths, *([row.count] if row.count else [])]
+    for schema in SCHEMAS:
+        sources = [*schema.lengths, *([schema.count] if schema.count else [])]
         rows.add_row(
-            display_name(row),
-            row.domain or "ai.onnx",
+            display_name(schema),
+            schema.domain or "ai.onnx",
             " or ".join(map(str, sources)),
-            str(row.axis),
-            ", ".join(rule.value for rule in row.size_rules),
-            str(len(row.types_of(row.inputs[0]))),
+            str(schema.axis),
+            ", ".join(rule.value for rule in schema.size_rules),
+            str(len(schema.types_of(schema.inputs[0]))),
         )
     make_console().print(rows)
 
 
-def _print_schema(row: OperatorSchema) -> None:
+def _print_schema(schema: OperatorSchema) -> None:
     out = make_console()
-    out.print(display_name(row), style="bold")
-    out.print(f"{row.domain or 'ai.onnx'}, since opset {row.since_version}", style="dim")
+    out.print(display_name(schema), style="bold")
+    out.print(f"{schema.domain or 'ai.onnx'}, since opset {schema.since_version}", style="dim")
     facts = make_table("", "name", "type", "description")
-    for attribute in row.attributes:
+    for attribute in schema.attributes:
         facts.add_row("attribute", attribute.name, attribute.type.value, describe_item(attribute))
-    for kind, parameters in (("input", row.inputs), ("output", row.outputs)):
+    for kind, parameters in (("input", schema.inputs), ("output", schema.outputs)):
         for parameter in parameters:
             facts.add_row(kind, parameter.name, parameter.type, describe_item(parameter))
-    for constraint in row.type_constraints:
+    for constraint in schema.type_constraints:
         if "(" not in constraint.name:  # a name such as tensor(int64) is the type
             facts.add_row("type", constraint.name, "", _format_types(constraint))
-    axis = f"from {row.axis}" + ("" if row.default_axis is None else f", default {row.default_axis}")
+    axis = f"from {schema.axis}" + ("" if schema.default_axis is None else f", default {schema.default_axis}")
     facts.add_row("rule", "axis", "", axis)
-    for rule in row.size_rules:
+    for rule in schema.size_rules:
         facts.add_row("rule", rule.value, "", _RULES[rule])
     out.print(facts)
-    for note in row.notes:
+    for note in schema.notes:
         out.print(f"• {note}")
-    out.print(row.source, style="dim", soft_wrap=True)
+    out.print(schema.source, style="dim", soft_wrap=True)
 
 
 def _format_types(constraint: TypeConstraint) -> str:

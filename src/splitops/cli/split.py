@@ -10,7 +10,7 @@ import click
 from splitops.cli._console import escape, json_option
 from splitops.cli._filenames import make_safe_names
 from splitops.cli._files import (
-    RunOptions,
+    CliRunOptions,
     format_option,
     print_file_contents,
     print_parts,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     metavar="SIZE",
     help="Write complete tensors to files of at most SIZE, such as 5GB. FILE may be a model's folder.",
 )
-@click.option("--keep-others", is_flag=True, help="Copy the other tensors of FILE into each part.")
+@click.option("--keep-other-tensors", is_flag=True, help="Copy the other tensors of FILE into each part.")
 @click.option(
     "--dtype",
     type=ELEMENT_TYPE,
@@ -69,7 +69,7 @@ def command(
     options: SplitOptions,
     tensor: str | None,
     max_size: int | None,
-    keep_others: bool,
+    keep_other_tensors: bool,
     dtype: ElementType | None,
     raw: Format | None,
     to: Format | None,
@@ -77,7 +77,7 @@ def command(
     prefix: str | None,
     allow_links: bool,
     strict: bool,
-    how: RunOptions,
+    how: CliRunOptions,
     as_json: bool,
 ) -> None:
     """Split a tensor in FILE into PREFIX.0.npy, PREFIX.1.npy and so on, with the extension of FILE.
@@ -105,12 +105,12 @@ def command(
       splitops split model --max-size 5GB --out model-5GB
     """
     from splitops.files.addresses import format_location
-    from splitops.files.planning import plan_tensor_split
+    from splitops.files.plan_builder import plan_tensor_split
 
     if max_size is not None:
-        if options != SplitOptions() or any((tensor, keep_others, dtype, raw)):
+        if options != SplitOptions() or any((tensor, keep_other_tensors, dtype, raw)):
             raise click.UsageError("--max-size splits no tensor. Leave out the options that split one.")
-        from splitops.files.whole import plan_contents_by_size, read_all_tensors
+        from splitops.files.max_size import plan_contents_by_size, read_all_tensors
 
         whole, others, warnings = read_all_tensors(file, allow_links=allow_links, strict=strict)
         stem = _make_stem(whole.sources[0].path, prefix)
@@ -119,7 +119,7 @@ def command(
         return
     if strict:
         raise click.UsageError("--strict requires --max-size, and the folder of a model.")
-    row = options.resolve()
+    schema = options.resolve()
     contents = read_file(file, raw, "split", allow_links=allow_links)
     stored = contents.get_tensor(tensor)
     plan = plan_tensor_split(
@@ -129,19 +129,19 @@ def command(
         tensor=tensor,
         element_type=dtype,
         prefix=_make_stem(file, prefix),
-        keep_others=keep_others,
+        keep_other_tensors=keep_other_tensors,
         to=to,
     )
     result = how.run(plan)
     axis = (options.axis or 0) % len(stored.shape)
     kind = str(stored.dtype or stored.code)
     name = f"{escape(format_location(file))} {escape(stored.name)}".rstrip()
-    heading = f"{display_name(row)}: {name} {stored.shape} {kind} along axis {axis}"
+    heading = f"{display_name(schema)}: {name} {stored.shape} {kind} along axis {axis}"
     facts = {
         "file": format_location(file),
         **({"tensor": stored.name} if stored.name else {}),
-        "operator": str(row),
-        "domain": row.domain,
+        "operator": str(schema),
+        "domain": schema.domain,
         "shape": list(stored.shape),
         "dtype": kind,
         "axis": axis,

@@ -8,8 +8,8 @@ import click
 
 from splitops.cli._console import escape, json_option, make_console, make_table, print_json
 from splitops.cli._models import RUNTIME
+from splitops.common.json_values import select_json_values
 from splitops.errors import count_of
-from splitops.ground.records import select_json_values
 
 if TYPE_CHECKING:
     from splitops.models.check import Limit, Target
@@ -50,7 +50,11 @@ def _describe_releases(target: Target) -> str:
         return target.file or target.release
     if target.releases:
         return f"tested: {', '.join(target.releases)}"
-    return f"documented, not tested: {target.spoken_of}" if target.spoken_of else "documented, not tested"
+    return (
+        f"documented, not tested: {target.documented_in}"
+        if target.documented_in
+        else "documented, not tested"
+    )
 
 
 def _print_limits(target: Target) -> None:
@@ -59,7 +63,7 @@ def _print_limits(target: Target) -> None:
     screen.print(escape(f"{target.title}: {limits} ({_describe_releases(target)})"))
     rows = make_table("code", "what happens", "evidence")
     for limit in target.limits:
-        rows.add_row(limit.code, escape(limit.words(), 400), _describe_evidence(limit))
+        rows.add_row(limit.code, escape(limit.format_message(), 400), _describe_evidence(limit))
     screen.print(rows)
 
 
@@ -78,8 +82,8 @@ def _to_json(target: Target) -> dict[str, Any]:
                 "when": [one.text for one in limit.when],
                 "quirk": limit.quirk.name if limit.quirk else None,
                 **select_json_values(limit, "outcome"),
-                "message": limit.words(),
-                **select_json_values(limit, "forms", "case"),
+                "message": limit.format_message(),
+                **select_json_values(limit, "rewrites", "evidence"),
                 "seen": limit.seen or None,
                 "source": limit.source or None,
             }

@@ -8,16 +8,16 @@ from __future__ import annotations
 from splitops.explain.axis import Cell, group_cells
 from splitops.explain.drawing import to_svg
 from splitops.explain.interactive import EXAMPLES, to_html
-from splitops.explain.layout import Explanation, Group, PartLayout, explain
-from splitops.explain.text import Span, draw_diagram, draw_memory
+from splitops.explain.layout import Explanation, PartGroup, PartLayout, explain
+from splitops.explain.text import TextSpan, draw_diagram, draw_memory
 
 __all__ = [
     "EXAMPLES",
     "Cell",
     "Explanation",
-    "Group",
+    "PartGroup",
     "PartLayout",
-    "Span",
+    "TextSpan",
     "draw_diagram",
     "draw_memory",
     "explain",

@@ -9,7 +9,7 @@ from typing import Final
 from splitops.errors import count_of
 from splitops.explain.axis import Cell, group_cells, share_width
 from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, to_text
-from splitops.explain.layout import Explanation, Group, format_axes
+from splitops.explain.layout import Explanation, PartGroup, format_axes
 from splitops.explain.palette import get_colour, get_ink, mix
 
 _NARROW: Final = 600
@@ -235,7 +235,7 @@ class _Drawing:
                 self.margin + 22, self.y, "and more parts of other sizes", size=13, fill=FAINT
             )
 
-    def _draw_swatch(self, group: Group) -> None:
+    def _draw_swatch(self, group: PartGroup) -> None:
         """Draw the colours of a group's parts next to each other."""
         if not group.first.size:
             self.canvas.add_rect(self.margin, self.y - 11, 14, 14, PAPER, **_EMPTY)
@@ -261,7 +261,7 @@ class _Labels:
             self.end = x + half + 3
 
 
-def _make_row(group: Group) -> tuple[str, ...]:
+def _make_row(group: PartGroup) -> tuple[str, ...]:
     first = group.first
     offset = f"{first.offset:,}" if group.count == 1 else f"from {first.offset:,}"
     blocks = f"{first.runs:,} {_TIMES} {first.run_elements:,}" if first.runs else "empty"

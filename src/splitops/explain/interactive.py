@@ -16,7 +16,7 @@ from splitops.explain.palette import PALETTE, get_ink
 from splitops.spec.elements.packing import compute_packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.rules import SizeRule
 
 EXAMPLES: Final = {
@@ -47,7 +47,7 @@ def to_html(
     """
     link = f'<a href="{html.escape(home)}">splitops</a>' if home else "splitops"
     data = {
-        "rows": [{"name": display_name(row), **make_operator_data(row)} for row in SCHEMAS],
+        "rows": [{"name": display_name(schema), **make_operator_data(schema)} for schema in SCHEMAS],
         "dtypes": make_type_data(),
         "palette": [(colour, get_ink(colour)) for colour in PALETTE],
         "start": start,
@@ -73,24 +73,24 @@ def _make_button(name: str, start: Mapping[str, str]) -> str:
     return f'<button type="button" data-start="{query}">{name}</button>'
 
 
-def make_operator_data(row: OperatorSchema) -> dict[str, Any]:
+def make_operator_data(schema: OperatorSchema) -> dict[str, Any]:
     """Return the properties of an operator version that the script of the page uses."""
     ways = {
-        "parts": row.count is not None,
-        "sizes": bool(row.lengths),
-        "chunk": row.scalar_rule is SizeRule.CHUNK,
-        "ones": row.default_chunk is not None,
+        "parts": schema.count is not None,
+        "sizes": bool(schema.lengths),
+        "chunk": schema.scalar_rule is SizeRule.CHUNK,
+        "ones": schema.default_chunk is not None,
     }
     return {
         "ways": [way for way, has in ways.items() if has],
-        "least": -1 if row.lengths_rule is SizeRule.REMAINDER else 0,
-        "parts": "ceil" if row.count_rule is SizeRule.CEIL else "even",
-        "attribute": row.count is not None and row.count.given is Given.ATTRIBUTE,
-        "input": any(place.given is Given.INPUT for place in row.lengths),
-        "sequence": row.gives_sequence,
-        "keepdims": row.keepdims is not None,
-        "openvino": row.domain == "openvino",
-        "opset": row.since_version,
+        "least": -1 if schema.lengths_rule is SizeRule.REMAINDER else 0,
+        "parts": "ceil" if schema.count_rule is SizeRule.CEIL else "even",
+        "attribute": schema.count is not None and schema.count.kind is SourceKind.ATTRIBUTE,
+        "input": any(place.kind is SourceKind.INPUT for place in schema.lengths),
+        "sequence": schema.gives_sequence,
+        "keepdims": schema.keepdims is not None,
+        "openvino": schema.domain == "openvino",
+        "opset": schema.since_version,
     }
 
 

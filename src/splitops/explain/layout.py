@@ -45,7 +45,7 @@ class PartLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PartGroup:
     """Consecutive parts of equal size, which differ from ``first`` only in index and offset."""
 
     first: PartLayout
@@ -131,12 +131,12 @@ class Explanation(Sequence[PartLayout]):
         elements, offset = run * runs, plan.offsets[index]
         return PartLayout(index, offset, size, shape, elements, self._to_bytes(elements), runs, run)
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[PartGroup]:
         """Yield groups of consecutive parts of equal size."""
         index = 0
         for _, same in groupby(self.plan.sizes):
             count = sum(1 for _ in same)
-            yield Group(self[index], count)
+            yield PartGroup(self[index], count)
             index += count
 
     def _to_bytes(self, elements: int) -> int | None:

@@ -8,14 +8,14 @@ from splitops.explain.axis import Cell, group_cells, share_width
 from splitops.explain.layout import Explanation, format_axes
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """Text in the colour of a part, given by its index, or without a colour."""
 
     text: str
     part: int | None = None
 
 
-Line = list[Span]
+Line = list[TextSpan]
 
 
 _UNICODE = ("┌┬┐", "└┴┘", "│", "─", "…")
@@ -54,23 +54,23 @@ def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     room = max(8, width - margin - len(str(layout.size)))
     shown = _fit_cells(layout, room)
     if not shown:
-        return [[Span("no parts: the axis has size 0")]]
+        return [[TextSpan("no parts: the axis has size 0")]]
     labels = [cell.label for cell in shown]
     minimums = [max(len(label), len(str(cell.size))) + 2 for cell, label in zip(shown, labels, strict=True)]
     widths = share_width([cell.size for cell in shown], minimums, room - len(shown) - 1)
     height = 3 if gutter else 1
-    lines = [[Span(" " * margin + "offset")], [Span(" " * margin + _draw_ruler(shown, widths))]]
-    lines.append([Span(" " * margin + _draw_border(top, horizontal, widths))])
+    lines = [[TextSpan(" " * margin + "offset")], [TextSpan(" " * margin + _draw_ruler(shown, widths))]]
+    lines.append([TextSpan(" " * margin + _draw_border(top, horizontal, widths))])
     for row in range(height):
         left = gutter[row] if row < len(gutter) else ""
-        line = [Span(left.ljust(margin) + vertical)]
+        line = [TextSpan(left.ljust(margin) + vertical)]
         for cell, cell_width in zip(shown, widths, strict=True):
             text = str(cell.size) if row == (height - 1) // 2 else ""
-            line += [Span(text.center(cell_width), cell.first), Span(vertical)]
+            line += [TextSpan(text.center(cell_width), cell.first), TextSpan(vertical)]
         lines.append(line)
-    lines.append([Span(" " * margin + _draw_border(bottom, horizontal, widths))])
+    lines.append([TextSpan(" " * margin + _draw_border(bottom, horizontal, widths))])
     below = " ".join(label.center(cell_width) for label, cell_width in zip(labels, widths, strict=True))
-    lines.append([Span("part".ljust(margin + 1) + below)])
+    lines.append([TextSpan("part".ljust(margin + 1) + below)])
     return lines
 
 
@@ -82,7 +82,7 @@ def draw_memory(layout: Explanation, width: int = 80, *, ascii_only: bool = Fals
     *_, dots = _ASCII if ascii_only else _UNICODE
     shown = [cell for cell in _fit_cells(layout, width // 2) if cell.size]
     if not shown or layout.outer * layout.inner == 0:
-        return [Span("empty")]
+        return [TextSpan("empty")]
     labels = [str(cell.size) for cell in shown]
     minimums = [len(label) + 1 for label in labels]
     period = max(sum(minimums), width if layout.outer == 1 else width // 3)
@@ -91,12 +91,12 @@ def draw_memory(layout: Explanation, width: int = 80, *, ascii_only: bool = Fals
         period = width
     widths = share_width([cell.size for cell in shown], minimums, period)
     line = [
-        Span(label.center(cell_width), cell.first)
+        TextSpan(label.center(cell_width), cell.first)
         for _ in range(repeats)
         for cell, cell_width, label in zip(shown, widths, labels, strict=True)
     ]
     if repeats < layout.outer:
-        line.append(Span(f" {dots}"))
+        line.append(TextSpan(f" {dots}"))
     return line
 
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from splitops.calls.arguments import bind_call
 from splitops.errors import FileError
-from splitops.files.computed import DaskArray, is_dask_array, plan_dask_split
+from splitops.files.dask_source import DaskArray, is_dask_array, plan_dask_split
 from splitops.files.folders import stem_of
 from splitops.files.formats import Contents, Format, get_format, to_format
 from splitops.files.lazy import LazyTensor, TensorFile, open
-from splitops.files.planned import DryRun, Part, Progress, Report, RunOptions
-from splitops.files.planning import AnyPath, plan_tensor_merge, plan_tensor_split, read
-from splitops.files.plans import FilePlan
+from splitops.files.max_size import plan_by_size, plan_one_file
+from splitops.files.plan import FilePlan
+from splitops.files.plan_builder import AnyPath, plan_tensor_merge, plan_tensor_split, read
+from splitops.files.plan_types import DryRun, Part, Progress, Report, RunOptions
 from splitops.files.streams import strip_compression
 from splitops.files.tensors import StoredTensor
-from splitops.files.whole import plan_by_size, plan_one_file
 from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
@@ -58,7 +58,7 @@ def plan_split(
     *,
     tensor: str | None = None,
     prefix: str | None = None,
-    keep_others: bool = False,
+    keep_other_tensors: bool = False,
     like: Format | str | None = None,
     to: Format | str | None = None,
     opset: int | None = None,
@@ -75,7 +75,7 @@ def plan_split(
         operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
         tensor: name of the tensor; None if the file has only one.
         prefix: start of the file names of the parts; None for the name of the file, or ``part`` for an array.
-        keep_others: whether every part also gets the other tensors of the file.
+        keep_other_tensors: whether every part also gets the other tensors of the file.
         like: format of the file; None to detect it by its name.
         to: format of the parts, such as ``"safetensors"``; None for the format of the file.
         opset: opset that selects the operator version; None for the newest.
@@ -102,13 +102,13 @@ data (4, 6) has size 6
     """
 
     def bind(shape: tuple[int, ...], element_type: ElementType | None) -> Plan:
-        row = schema(operator, opset, domain)
-        return plan_request(bind_call(row, Fact(element_type, shape), arguments).request())
+        op_schema = schema(operator, opset, domain)
+        return plan_request(bind_call(op_schema, Fact(element_type, shape), arguments).request())
 
     if is_dask_array(source):
-        if tensor is not None or keep_others or like is not None:
+        if tensor is not None or keep_other_tensors or like is not None:
             raise FileError(
-                "tensor=, keep_others= and like= are for files, not for a Dask array: leave them out"
+                "tensor=, keep_other_tensors= and like= are for files, not for a Dask array: leave them out"
             )
         return plan_dask_split(source, Path(out), bind, prefix=prefix, to=to_format(to))
     contents = read(source, to_format(like))
@@ -118,7 +118,7 @@ data (4, 6) has size 6
         bind,
         tensor=tensor,
         prefix=stem_of(strip_compression(source)) if prefix is None else prefix,
-        keep_others=keep_others,
+        keep_other_tensors=keep_other_tensors,
         to=to_format(to),
     )
 

@@ -1,7 +1,7 @@
 """Files at addresses such as ``s3://bucket/x.npy``, read in ranges through fsspec, the extra ``fsspec``.
 
 A plan downloads only the ranges that it needs to its staging folder; see
-:func:`splitops.files.extents.stretches`.
+:func:`splitops.files.extents.cover_byte_ranges`.
 """
 
 from __future__ import annotations

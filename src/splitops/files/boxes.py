@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import shown
-from splitops.files.extents import coalesce_axes, steps_of
-from splitops.files.sources import Source, Stretch, reading
+from splitops.files.extents import coalesce_axes, compute_strides
+from splitops.files.sources import ByteRange, Source, reading
 
 Box = tuple[slice, ...]
 
@@ -64,14 +64,14 @@ class BoxedArray(Source):
         """See :class:`Source`."""
         return [*self._file.read_identity(), self._label]
 
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
+    def copy_to(self, file: Any, stretches: Sequence[ByteRange]) -> None:
         """Write the whole array in row-major order, chunk by chunk. ``stretches`` is ignored."""
         file.truncate(self.size)
-        steps = steps_of(self.shape)
+        steps = compute_strides(self.shape)
         for box in iter_boxes(self.shape, self._chunk):
             data = self._load_box(box)
             begin = sum(side.start * step for side, step in zip(box, steps, strict=True))
-            walks, run = coalesce_axes(zip(data.shape, steps, steps_of(data.shape), strict=True))
+            walks, run = coalesce_axes(zip(data.shape, steps, compute_strides(data.shape), strict=True))
             places = itertools.product(*(range(0, count * step, step) for count, step, _ in walks))
             for place, elements in zip(places, data.reshape(-1, run), strict=True):
                 file.seek((begin + sum(place)) * self._dtype.itemsize)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from splitops.common.untrusted_files import DataFolder, read_bounded
 from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.addresses import RemoteFile, format_address, is_address, is_local_address
 from splitops.files.sources import LocalFile, Source
-from splitops.ground.reading import DataFolder, read_bounded
 
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of a file of checksums."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.signals import defer_signals
 from splitops.errors import shown_path
 from splitops.files.boxes import Box
 from splitops.files.descriptors import make_durable, open_for_sync
@@ -26,7 +27,6 @@ from splitops.files.formats import Contents, Format
 from splitops.files.sources import reading, writing
 from splitops.files.tasks import Files, Tick, ignore_tick
 from splitops.files.tensors import StoredTensor
-from splitops.ground.signals import uninterrupted
 from splitops.native.files import crc32
 
 
@@ -103,7 +103,7 @@ class ChunkedFormat(Format, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SourceSpan:
     """A range of a source tensor along the split axis, and its position in the target tensor."""
 
     source: int
@@ -113,7 +113,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class TensorAssembly:
     """A tensor of a target, and the ranges of source tensors that it is assembled from.
 
     The spans follow each other along the axis without gaps; there are none if the elements are computed.
@@ -123,7 +123,7 @@ class Flow:
     target: int
     tensor: StoredTensor
     axis: int
-    spans: tuple[Span, ...]
+    spans: tuple[SourceSpan, ...]
     read_bytes: int
 
     @property
@@ -157,7 +157,7 @@ class ChunkTask:
     the target in messages.
     """
 
-    flow: Flow
+    assembly: TensorAssembly
     first: int
     end: int
     format: ChunkedFormat
@@ -172,12 +172,12 @@ class ChunkTask:
     @property
     def targets(self) -> Collection[int]:
         """Index of the target, as a collection."""
-        return (self.flow.target,)
+        return (self.assembly.target,)
 
     @property
     def bytes(self) -> int:
         """Share of the bytes of the tensor."""
-        size, count = self.flow.tensor.size, math.prod(self.flow.grid)
+        size, count = self.assembly.tensor.size, math.prod(self.assembly.grid)
         return size * self.end // count - size * self.first // count
 
     @property
@@ -199,24 +199,24 @@ class ChunkTask:
                 data = sources.read_stored_chunk(chunk, target)
                 elements = None if data is not None else sources.read_elements(chunk)
                 # After Ctrl-C, threads of zarr would continue to write into a folder that is removed.
-                with uninterrupted(), writing(self.name):
+                with defer_signals(), writing(self.name):
                     if elements is not None:
                         target.write(chunk.box, elements)
                     elif data:
                         target.store(chunk.index, data)
                 found.append(compute_checksum(data if elements is None else elements))
-                done += chunk.elements * self.flow.tensor.unit.bytes
+                done += chunk.elements * self.assembly.tensor.unit.bytes
                 tick(done)
         return found
 
     def write(self, files: Files, elements: npt.NDArray[Any]) -> list[int]:
         """Write the elements of the only chunk, flush them to disk and return their checksum."""
         [chunk] = self._iter_chunks()
-        with self._open_for_writing(files) as target, uninterrupted(), writing(self.name):
+        with self._open_for_writing(files) as target, defer_signals(), writing(self.name):
             target.write(chunk.box, elements)
         return [compute_checksum(elements)]
 
-    def settle(self, files: Files) -> None:
+    def sync(self, files: Files) -> None:
         """Do nothing: :meth:`copy` has flushed the chunks."""
 
     def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
@@ -229,17 +229,19 @@ class ChunkTask:
                 whole = sources.find_source_chunk(chunk, target) is not None
                 data = (target.read_stored(chunk.index) or b"") if whole else target.read(chunk.box)
                 found.append(compute_checksum(data))
-                done += chunk.elements * self.flow.tensor.unit.bytes
+                done += chunk.elements * self.assembly.tensor.unit.bytes
                 tick(done)
         return found
 
     def locate(self, index: int) -> tuple[int, str]:
         """Return the target, and the chunk of a checksum as text for a message."""
         chunk = next(islice(self._iter_chunks(), index, None))
-        return self.flow.target, f"in chunk {chunk.index} of {self.flow.tensor.label}"
+        return self.assembly.target, f"in chunk {chunk.index} of {self.assembly.tensor.label}"
 
     def _open(self, files: Files, *, writing: bool = False) -> AbstractContextManager[ChunkedArray]:
-        return self.format.open_array(files.targets[self.flow.target], self.flow.tensor.name, writing=writing)
+        return self.format.open_array(
+            files.targets[self.assembly.target], self.assembly.tensor.name, writing=writing
+        )
 
     @contextlib.contextmanager
     def _open_for_writing(self, files: Files) -> Iterator[ChunkedArray]:
@@ -255,7 +257,7 @@ class ChunkTask:
 
     def _iter_chunks(self) -> Iterator[_Chunk]:
         """Yield the chunks in row-major order."""
-        grid, chunks, shape = self.flow.grid, self.flow.chunks, self.flow.tensor.shape
+        grid, chunks, shape = self.assembly.grid, self.assembly.chunks, self.assembly.tensor.shape
         for number in range(self.first, self.end):
             index = tuple(int(at) for at in np.unravel_index(number, grid)) if grid else ()
             sides = zip(index, chunks, shape, strict=True)
@@ -280,7 +282,12 @@ class _Sources:
     """The source tensors of a task, opened on first use."""
 
     def __init__(self, task: ChunkTask, files: Files, stack: contextlib.ExitStack) -> None:
-        self._flow, self._formats, self._paths, self._stack = task.flow, task.formats, files.sources, stack
+        self._flow, self._formats, self._paths, self._stack = (
+            task.assembly,
+            task.formats,
+            files.sources,
+            stack,
+        )
         self._open: dict[int, ChunkedArray] = {}
 
     def read_stored_chunk(self, chunk: _Chunk, target: ChunkedArray) -> bytes | None:
@@ -329,7 +336,7 @@ class _Sources:
             parts[0] if len(parts) == 1 else np.concatenate(parts, axis, dtype=parts[0].dtype)
         )
 
-    def _find_spans(self, side: slice) -> Sequence[Span]:
+    def _find_spans(self, side: slice) -> Sequence[SourceSpan]:
         """Return the non-empty spans that intersect a range of the target."""
         spans = self._flow.spans
         first = bisect_right(spans, side.start, key=lambda span: span.target_begin) - 1

@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from splitops.common.signals import defer_signals
 from splitops.errors import FileError
-from splitops.files.chunk_tasks import ChunkedFormat, ChunkTask, Flow, make_names_durable
+from splitops.files.chunk_tasks import ChunkedFormat, ChunkTask, TensorAssembly, make_names_durable
 from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents, TargetFile
 from splitops.files.sources import writing
 from splitops.files.tasks import Files
-from splitops.ground.signals import uninterrupted
 
 _MEMORY_FACTOR: Final = 4
 """Chunks in memory at a time: two that are read, the one assembled from them, and its encoding."""
@@ -42,7 +42,7 @@ class ChunkCopies:
     metadata from ``like``. If ``compute`` is set, it computes the elements, and there are no sources.
     """
 
-    flows: tuple[Flow, ...]
+    assemblies: tuple[TensorAssembly, ...]
     format: ChunkedFormat
     names: tuple[str, ...]
     formats: tuple[ChunkedFormat, ...] = ()
@@ -62,49 +62,49 @@ class ChunkCopies:
     @cached_property
     def bytes(self) -> int:
         """Tensor bytes that are copied."""
-        return sum(flow.tensor.size for flow in self.flows)
+        return sum(assembly.tensor.size for assembly in self.assemblies)
 
     def __len__(self) -> int:
-        return sum(math.prod(flow.grid) for flow in self.flows)
+        return sum(math.prod(assembly.grid) for assembly in self.assemblies)
 
     def compute_sizes(self, targets: Sequence[TargetFile]) -> list[int]:
         """Return the uncompressed size of each target in bytes."""
         sizes = [0] * len(targets)
-        for flow in self.flows:
-            sizes[flow.target] += flow.tensor.size
+        for assembly in self.assemblies:
+            sizes[assembly.target] += assembly.tensor.size
         return sizes
 
     def make_tasks(self, memory: int) -> list[ChunkTask]:
         """Split the copies into independent, repeatable tasks. A chunk must fit in the memory."""
         made: list[ChunkTask] = []
-        for flow in self.flows:
-            count, size = math.prod(flow.grid), flow.chunk_bytes
+        for assembly in self.assemblies:
+            count, size = math.prod(assembly.grid), assembly.chunk_bytes
             if count > _MAX_CHUNKS:
-                raise FileError(f"{flow.tensor.label} has {count} chunks; the limit is {_MAX_CHUNKS}")
+                raise FileError(f"{assembly.tensor.label} has {count} chunks; the limit is {_MAX_CHUNKS}")
             if size * _MEMORY_FACTOR > memory:
                 raise FileError(
-                    f"{memory} bytes of memory are not enough for {flow.tensor.label}, which has chunks of "
+                    f"{memory} bytes of memory are not enough for {assembly.tensor.label}, which has chunks of "
                     f"{size} bytes: at least {size * _MEMORY_FACTOR} are needed, or smaller chunks"
                 )
             step = 1 if self.compute is not None else max(1, TASK_BYTES // max(1, size))
             formats, name = (
-                {span.source: self.formats[span.source] for span in flow.spans},
-                self.names[flow.target],
+                {span.source: self.formats[span.source] for span in assembly.spans},
+                self.names[assembly.target],
             )
             made += [
-                ChunkTask(flow, first, min(first + step, count), self.format, formats, name)
+                ChunkTask(assembly, first, min(first + step, count), self.format, formats, name)
                 for first in range(0, count, step)
             ]
         return made
 
     def count_threads(self, memory: int) -> int:
         """Return the number of threads whose chunks fit in the memory."""
-        largest = max((flow.chunk_bytes for flow in self.flows), default=0)
+        largest = max((assembly.chunk_bytes for assembly in self.assemblies), default=0)
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
         """Return a string that is equal for equal copies only."""
-        return repr(self.flows)
+        return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
         """Return whether the files that an earlier run created for the targets still exist."""
@@ -124,8 +124,8 @@ class ChunkCopies:
         for position, draft in enumerate([] if kept else drafts):
             if draft.is_dir():
                 shutil.rmtree(draft)
-            tensors = [flow.tensor for flow in self.flows if flow.target == position]
-            with uninterrupted(), writing(self.names[position]):
+            tensors = [assembly.tensor for assembly in self.assemblies if assembly.target == position]
+            with defer_signals(), writing(self.names[position]):
                 self.format.create(draft, tensors, self.like)
                 if sync:
                     files = (Path(folder, name) for folder, _, names in os.walk(draft) for name in names)

@@ -21,15 +21,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from splitops.common.staging import StagingFolder
+from splitops.common.version import __version__
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.engine import CopyError
-from splitops.files.planned import Task
+from splitops.files.plan_types import Task
 from splitops.files.sources import format_reason
 from splitops.files.tasks import Files
-from splitops.ground.staging import StagingFolder
-from splitops.ground.version import __version__
 
-_SIGN: Final = ".cluster"
+_MARKER: Final = ".cluster"
 """Marker file in the staging folder. A worker that finds it sees the same folder."""
 _MAX_WAIT: Final = 60.0
 """Maximum seconds to wait for a worker."""
@@ -42,14 +42,14 @@ _AT_WORK_LOCK: Final = Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerRequirements:
     """What a worker must see to execute tasks of a run.
 
-    ``sign`` is a marker file with this text. ``sources`` has the size and the modification time of each
+    ``marker`` is a marker file with this text. ``sources`` has the size and the modification time of each
     source.
     """
 
-    sign: str
+    marker: str
     text: str
     sources: Mapping[str, tuple[int, int]]
     version: str
@@ -59,11 +59,11 @@ class Place:
         if __version__ != self.version:
             return f"has splitops {__version__}, not {self.version}"
         try:
-            found = Path(self.sign).read_text("ascii")
+            found = Path(self.marker).read_text("ascii")
         except OSError as error:
             found = format_reason(error)
         if found != self.text:
-            return f"cannot access the folder {shown_path(Path(self.sign).parent.parent)} ({shown(found)})"
+            return f"cannot access the folder {shown_path(Path(self.marker).parent.parent)} ({shown(found)})"
         for path, wanted in self.sources.items():
             try:
                 stat = os.stat(path)
@@ -74,10 +74,10 @@ class Place:
         return None
 
     @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
+    def track_task(self) -> Iterator[None]:
         """Check this worker, and count one more running task inside the block; see :meth:`Workers.stop`."""
         with _AT_WORK_LOCK:
-            _AT_WORK[self.sign] += 1
+            _AT_WORK[self.marker] += 1
         try:
             problem = self.find_problem()
             if problem is not None:
@@ -85,15 +85,15 @@ class Place:
             yield
         finally:
             with _AT_WORK_LOCK:
-                _AT_WORK[self.sign] -= 1
-                if not _AT_WORK[self.sign]:
-                    del _AT_WORK[self.sign]
+                _AT_WORK[self.marker] -= 1
+                if not _AT_WORK[self.marker]:
+                    del _AT_WORK[self.marker]
 
     async def wait_until_idle(self) -> None:
         """Wait until this worker executes no task of the run, at most :data:`_MAX_WAIT` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_WAIT):
-                while _AT_WORK[self.sign]:
+                while _AT_WORK[self.marker]:
                     await asyncio.sleep(0.01)
 
 
@@ -104,12 +104,16 @@ class Workers:
         """Check all workers: they must access all files and have the same version of splitops."""
         assert files.staging is not None  # it has the marker file
         self._client = client
-        self._sign = files.staging.root / _SIGN
-        self.place = _place_in(files.staging, self._sign, files.select(files.sources, ()).sources.values())
+        self._sign = files.staging.root / _MARKER
+        self.place = _write_marker(
+            files.staging, self._sign, files.select(files.sources, ()).sources.values()
+        )
         with _convert_errors():
             # An adaptive cluster starts its first worker for this request.
-            self._wait_for(client.submit(Place.find_problem, self.place, pure=False).result, at_once=True)
-            answers = client.run(Place.find_problem, self.place, on_error="return")
+            self._wait_for(
+                client.submit(WorkerRequirements.find_problem, self.place, pure=False).result, at_once=True
+            )
+            answers = client.run(WorkerRequirements.find_problem, self.place, on_error="return")
         for worker, answer in answers.items():
             if answer is not None:
                 said = f"cannot begin: {format_reason(answer)}" if isinstance(answer, Exception) else answer
@@ -158,7 +162,7 @@ class Workers:
         with contextlib.suppress(Exception):  # the error that stopped the run is the one to report
             self._sign.unlink(missing_ok=True)
             self._client.cancel(futures)
-            self._client.run(Place.wait_until_idle, self.place, on_error="ignore")
+            self._client.run(WorkerRequirements.wait_until_idle, self.place, on_error="ignore")
 
     def _wait_for(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
         """Call ``ask(timeout)``, which may raise a TimeoutError, until it returns, and return its result.
@@ -184,17 +188,17 @@ class Workers:
                 )
 
 
-def _run_task(place: Place, task: Task, files: Files, back: bool) -> list[int]:
+def _run_task(place: WorkerRequirements, task: Task, files: Files, back: bool) -> list[int]:
     """Execute a task on this worker."""
-    with place.at_work():
+    with place.track_task():
         if back:
             return task.read_back(files)
         found = task.copy(files)
-        task.settle(files)
+        task.sync(files)
         return found
 
 
-def _place_in(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -> Place:
+def _write_marker(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -> WorkerRequirements:
     """Write a marker file and return the files that every worker must see."""
     text = secrets.token_hex(16)
     sign.unlink(missing_ok=True)
@@ -204,7 +208,7 @@ def _place_in(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -> Pl
     for path in sources:
         stat = path.stat()
         found[str(path.absolute())] = (stat.st_size, stat.st_mtime_ns)
-    return Place(str(staging.get_public_path(sign).absolute()), text, found, __version__)
+    return WorkerRequirements(str(staging.get_public_path(sign).absolute()), text, found, __version__)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from splitops.ground.descriptors import Descriptors
+from splitops.common.descriptors import Descriptors
 from splitops.native.files import sync_files
 from splitops.native.positioned import write_at
 

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.files.extents import Extent, Extents, Table, merge_adjacent, numbers_from
+from splitops.files.extents import Extent, Extents, Table, concat_ranges, merge_adjacent
 from splitops.native.files import copy_extents
 
 TASK_BYTES: Final = 256 << 20
@@ -39,7 +39,7 @@ _MAX_GAP: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
+class ExtentBatches:
     """Extents grouped into batches. The extents of a batch have equally many runs, which are copied together.
 
     Attributes:
@@ -71,15 +71,15 @@ class Passes:
         found: Table = np.add.reduceat(run, self.firsts) if len(self.sizes) else self.sizes
         return found
 
-    def select_runs(self, passes: Table, first: Table, end: Table) -> Passes:
+    def select_runs(self, passes: Table, first: Table, end: Table) -> ExtentBatches:
         """Return the given batches with their runs ``first`` to ``end`` (exclusive), one entry per batch."""
         sizes = self.sizes[passes]
-        table = self.extents.table[numbers_from(self.firsts[passes], sizes)]
+        table = self.extents.table[concat_ranges(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
         table[:, 1] += skipped * table[:, 2]
         table[:, 4] += skipped * table[:, 5]
         table[:, 7] = np.repeat(end - first, sizes)
-        return Passes(Extents(table), sizes, self.block_rows[passes])
+        return ExtentBatches(Extents(table), sizes, self.block_rows[passes])
 
 
 class CopyError(Exception):
@@ -100,7 +100,7 @@ _Batches = tuple[Table, Table, Table]
 """Extents, the batch number of each (ascending), and the number of runs that each batch copies at a time."""
 
 
-def passes(extents: Iterable[Extent], memory: int) -> Passes:
+def batch_extents(extents: Iterable[Extent], memory: int) -> ExtentBatches:
     """Group extents into batches, so that each byte of the sources is read about once.
 
     Args:
@@ -113,14 +113,14 @@ def passes(extents: Iterable[Extent], memory: int) -> Passes:
     small, short = one & (run < block), ~one & (run < _LONG_RUN)
     whole, ends = _split_into_blocks(found[one & ~small], block)
     some = [
-        _alone(np.concatenate([whole, _split_into_columns(found[~one & ~short])])),
+        _batch_each(np.concatenate([whole, _split_into_columns(found[~one & ~short])])),
         _batch_short_runs(found[short], memory),
-        _together(np.concatenate([found[small], ends]), block),
+        _batch_targets(np.concatenate([found[small], ends]), block),
     ]
     table = np.concatenate([each[0] for each in some])
     sizes = np.concatenate([np.bincount(number, minlength=len(rows)) for _, number, rows in some])
     block_rows = np.concatenate([rows for _, _, rows in some])
-    made = Passes(Extents(table), sizes, block_rows)
+    made = ExtentBatches(Extents(table), sizes, block_rows)
     first = table[made.firsts]
     order = np.lexsort((first[:, 1], first[:, 0]))
     return made.select_runs(order, np.zeros_like(order), made.counts[order])
@@ -139,18 +139,18 @@ def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
 def _split_into_columns(found: Table) -> Table:
     """Split long runs into columns of at most a block."""
     counts = -(-found[:, 6] // _BLOCK)
-    begin = numbers_from(np.zeros_like(counts), counts) * _BLOCK
+    begin = concat_ranges(np.zeros_like(counts), counts) * _BLOCK
     columns = np.repeat(found, counts, axis=0)
     columns[:, [1, 4]] += begin[:, None]
     columns[:, 6] = np.minimum(_BLOCK, columns[:, 6] - begin)
     return columns
 
 
-def _alone(found: Table) -> _Batches:
+def _batch_each(found: Table) -> _Batches:
     return found, np.arange(len(found)), np.clip(_BLOCK // found[:, 6], 1, found[:, 7])
 
 
-def _together(found: Table, block: int) -> _Batches:
+def _batch_targets(found: Table, block: int) -> _Batches:
     """Batch single runs of less than a block with neighbours in the target: writes cost more than reads."""
     found = found[np.lexsort((found[:, 4], found[:, 3]))]
     blocks = (np.cumsum(found[:, 6]) - found[:, 6]) // block
@@ -166,7 +166,7 @@ def _number_groups(new: npt.NDArray[np.bool_], count: int) -> Table:
 def _batch_short_runs(extents: Table, memory: int) -> _Batches:
     """Batch extents of short runs with those that share rows of a source or of a target."""
     if not len(extents):
-        return _alone(extents)
+        return _batch_each(extents)
     group = _find_groups(extents, memory)
     order = np.lexsort((extents[:, 4], extents[:, 3], group))
     extents, group = extents[order], group[order]
@@ -272,7 +272,7 @@ def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, T
     return np.stack((of[first], file[first], offset[first], used, used), 1), lane
 
 
-def split_into_tasks(found: Passes, size: int = TASK_BYTES) -> list[Passes]:
+def split_into_tasks(found: ExtentBatches, size: int = TASK_BYTES) -> list[ExtentBatches]:
     """Split batches into independent, repeatable tasks of about ``size`` bytes."""
     made: list[list[tuple[int, int, int]]] = [[]]
     left = size
@@ -296,7 +296,7 @@ def split_into_tasks(found: Passes, size: int = TASK_BYTES) -> list[Passes]:
 
 
 def copy(
-    task: Passes,
+    task: ExtentBatches,
     sources: Mapping[int, int],
     targets: Mapping[int, int],
     *,
@@ -313,7 +313,7 @@ def copy(
 
 
 def compute_checksums(
-    task: Passes,
+    task: ExtentBatches,
     files: Mapping[int, int],
     *,
     written: bool = True,
@@ -325,12 +325,12 @@ def compute_checksums(
         CopyError: a file cannot be read or ended early. ``writing`` is False, even for targets.
     """
     if written:
-        task = Passes(task.extents.invert(), task.sizes, task.block_rows)
+        task = ExtentBatches(task.extents.invert(), task.sizes, task.block_rows)
     return _run(task, files, None, tick)
 
 
 def _run(
-    task: Passes,
+    task: ExtentBatches,
     sources: Mapping[int, int],
     targets: Mapping[int, int] | None,
     tick: Callable[[int], object],
@@ -356,7 +356,7 @@ def _run(
     return made
 
 
-def _make_core_tables(task: Passes) -> list[Table]:
+def _make_core_tables(task: ExtentBatches) -> list[Table]:
     """Build the tables of :mod:`splitops.native.files`. The last one has the extent that each move copies."""
     made = [[np.empty((0, width), np.int64)] for width in (2, 5, 5, 5)] + [[np.empty(0, np.int64)]]
     lone = task.counts == 1

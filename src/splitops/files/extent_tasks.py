@@ -14,16 +14,16 @@ from typing import Final
 
 import numpy as np
 
+from splitops.common.descriptors import Descriptors
+from splitops.common.staging import UNFOLLOWED
 from splitops.errors import FileError, shown_path
 from splitops.files import engine
 from splitops.files.descriptors import allocate, make_durable, write_all
-from splitops.files.engine import CopyError, Passes
+from splitops.files.engine import CopyError, ExtentBatches
 from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import LocalFile, format_reason
 from splitops.files.tasks import Files, Tick, ignore_tick
-from splitops.ground.descriptors import Descriptors
-from splitops.ground.staging import UNFOLLOWED
 
 _MIN_MEMORY: Final = 4 << 20
 _MAX_BYTES: Final = 1 << 48
@@ -58,7 +58,7 @@ class ExtentCopies:
             raise FileError(f"the plan copies {size} bytes; the limit is {_MAX_BYTES}")
         if memory < _MIN_MEMORY:
             raise FileError(f"{memory} bytes of memory are not enough: at least {_MIN_MEMORY} are needed")
-        found = engine.split_into_tasks(engine.passes(self.extents, memory // engine.THREADS))
+        found = engine.split_into_tasks(engine.batch_extents(self.extents, memory // engine.THREADS))
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
@@ -119,12 +119,12 @@ class ExtentCopies:
 class ExtentTask:
     """Batches that are copied together; see :mod:`splitops.files.tasks`."""
 
-    passes: Passes
+    batches: ExtentBatches
 
     @property
     def extents(self) -> Extents:
         """All extents, in the order of the checksums."""
-        return self.passes.extents
+        return self.batches.extents
 
     @property
     def sources(self) -> list[int]:
@@ -144,7 +144,7 @@ class ExtentTask:
     @property
     def partition(self) -> object:
         """Numbers of runs, runs per block and extents of the batches."""
-        return [each.tolist() for each in (self.passes.counts, self.passes.block_rows, self.passes.sizes)]
+        return [each.tolist() for each in (self.batches.counts, self.batches.block_rows, self.batches.sizes)]
 
     @property
     def checksums(self) -> int:
@@ -156,9 +156,9 @@ class ExtentTask:
         opened = files.opened or {index: LocalFile(files.sources[index]) for index in self.sources}
         sources = {index: opened[index].descriptor for index in self.sources}
         with self._open_targets(files) as targets:
-            return engine.copy(self.passes, sources, targets, tick=tick)
+            return engine.copy(self.batches, sources, targets, tick=tick)
 
-    def settle(self, files: Files) -> None:
+    def sync(self, files: Files) -> None:
         """Flush the targets to disk, if the plan is run with ``sync``."""
         if not files.sync:
             return
@@ -174,12 +174,12 @@ class ExtentTask:
             for file in targets.values():
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-            return engine.compute_checksums(self.passes, targets, tick=tick)
+            return engine.compute_checksums(self.batches, targets, tick=tick)
 
     def checksum_sources(self, opened: dict[int, LocalFile]) -> list[int]:
         """Return the checksum of each extent in the sources."""
         sources = {index: opened[index].descriptor for index in self.sources}
-        return engine.compute_checksums(self.passes, sources, written=False)
+        return engine.compute_checksums(self.batches, sources, written=False)
 
     def locate(self, index: int) -> tuple[int, str]:
         """Return the target of an extent, and its position as text for a message."""

@@ -118,23 +118,23 @@ def make_contiguous(source: int, offset: int, target: int, target_offset: int, s
     return Extent(source, offset, size, target, target_offset, size, size, 1)
 
 
-def numbers_from(first: Table, counts: Table) -> Table:
+def concat_ranges(first: Table, counts: Table) -> Table:
     """Concatenate the ranges ``first[i], first[i] + 1, ...``, each of length ``counts[i]``.
 
     Examples:
-        >>> numbers_from(np.array([5, 0]), np.array([2, 3])).tolist()
+        >>> concat_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
         [5, 6, 0, 1, 2]
     """
     return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
-def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:
+def extents_from_ranges(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:
     """Make one extent for each non-empty byte range (source, offset, size).
 
     ``places`` has its (target, offset); ``first`` is added to the target.
 
     Examples:
-        >>> [list(extent) for extent in stretches_to([(0, 0, 8), (0, 8, 0)], [(1, 64), (1, 72)])]
+        >>> [list(extent) for extent in extents_from_ranges([(0, 0, 8), (0, 8, 0)], [(1, 64), (1, 72)])]
         [[0, 0, 8, 1, 64, 8, 8, 1]]
     """
     source, offset, size = np.array(stretches, np.int64).reshape(-1, 3).T
@@ -144,7 +144,7 @@ def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0
     return Extents(table[size > 0])
 
 
-def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
+def iter_extents(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
     """Yield the extents that repeat the single run ``first`` along several axes.
 
     For each axis, ``walks`` has the number of steps, then the bytes per step in the source and in the target.
@@ -167,11 +167,11 @@ def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Ext
         yield Extent(first.source, offset, strides[0], first.target, to, strides[1], first.run, count)
 
 
-def steps_of(shape: Sequence[int]) -> list[int]:
+def compute_strides(shape: Sequence[int]) -> list[int]:
     """Return the number of elements between neighbours along each axis, in row-major order.
 
     Examples:
-        >>> steps_of((2, 3, 4))
+        >>> compute_strides((2, 3, 4))
         [12, 4, 1]
     """
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -200,7 +200,7 @@ def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int
     return apart, run
 
 
-def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
+def cover_byte_ranges(extents: Iterable[Extent]) -> list[tuple[int, int]]:
     """Return sorted byte ranges that cover what the extents read. At most half of a range is unused.
 
     Examples:
@@ -309,12 +309,12 @@ def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
     for extent in second:
         after = _normalise(extent)
         for before in into.get(after.source, ()):
-            made += _meeting(before, after)
+            made += _intersect(before, after)
     made.sort(key=lambda extent: (extent.target, extent.target_offset))
     return made
 
 
-def _meeting(before: Extent, after: Extent) -> Iterator[Extent]:
+def _intersect(before: Extent, after: Extent) -> Iterator[Extent]:
     """Yield the extents that copy what ``before`` writes and ``after`` reads."""
     start = max(before.target_offset, after.offset)
     end = min(
@@ -324,18 +324,18 @@ def _meeting(before: Extent, after: Extent) -> Iterator[Extent]:
     if start >= end:
         return
     if before.runs > 1 and after.runs > 1 and before.target_stride == after.stride:
-        yield from _in_step(before, after)
+        yield from _intersect_equal_strides(before, after)
     elif after.runs == 1 or (before.runs > 1 and before.target_stride < after.stride):
         for index in range(after.runs):
-            yield from _within(before, slice_runs(after, index, index + 1))
+            yield from _clip_to_run(before, slice_runs(after, index, index + 1))
     else:
         # The inverse of the case above: each run of `before` contains runs of `after`.
         for index in range(before.runs):
-            for found in _within(invert(after), invert(slice_runs(before, index, index + 1))):
+            for found in _clip_to_run(invert(after), invert(slice_runs(before, index, index + 1))):
                 yield invert(found)
 
 
-def _in_step(before: Extent, after: Extent) -> Iterator[Extent]:
+def _intersect_equal_strides(before: Extent, after: Extent) -> Iterator[Extent]:
     """Yield the intersection of extents with the same stride: the same columns of every row."""
     step = after.stride
     shift = (after.offset - before.target_offset) // step
@@ -356,7 +356,7 @@ def _in_step(before: Extent, after: Extent) -> Iterator[Extent]:
             )
 
 
-def _within(before: Extent, stretch: Extent) -> Iterator[Extent]:
+def _clip_to_run(before: Extent, stretch: Extent) -> Iterator[Extent]:
     """Yield the part of ``before`` that a single run reads: whole runs, and a partial one at either end."""
     start, end = stretch.offset, stretch.offset + stretch.run
     base, step = before.target_offset, before.target_stride

@@ -12,6 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
+from splitops.common.atomic_write import StagedFiles
+from splitops.common.descriptors import Descriptors
+from splitops.common.signals import defer_signals
+from splitops.common.staging import Retention, StagingFolder, make_staging_path
 from splitops.errors import FileError, shown_path
 from splitops.files.checksums import compute_sha256
 from splitops.files.chunk_tasks import ChunkTask
@@ -22,14 +26,10 @@ from splitops.files.engine import CopyError
 from splitops.files.extent_tasks import ExtentTask
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
-from splitops.files.planned import TO_REPLACE, Kept, PlannedFiles, Report, RunOptions
+from splitops.files.plan_types import TO_REPLACE, Kept, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
 from splitops.files.sources import LocalFile
 from splitops.files.tasks import Files
-from splitops.ground.descriptors import Descriptors
-from splitops.ground.signals import uninterrupted
-from splitops.ground.staging import Retention, StagingFolder, make_staging_path
-from splitops.ground.writing import StagedFiles
 
 
 class FolderRun(Run):
@@ -85,7 +85,7 @@ class FolderRun(Run):
             there = False
             if not (resume and plan.copies.resumable and make_staging_path(*self._place_of_staging).is_dir()):
                 there = resume and bool(plan.paths) and all(map(os.path.lexists, plan.paths))
-                known = self._is_there() if there else False
+                known = self._targets_match() if there else False
                 if known:
                     digests = self._compute_digests(self._places)
                     self.place_checksums(staged, digests)
@@ -121,7 +121,7 @@ class FolderRun(Run):
                 self.place_checksums(staged, digests)
                 if self.new and os.path.lexists(plan.folder):
                     # Another process has created the folder: no run may be writing the same files in it.
-                    with uninterrupted():
+                    with defer_signals():
                         inner = StagingFolder.open_locked(make_staging_path(plan.folder, plan.name))
                         stack.callback(inner.close if inner.existed else inner.remove)
         if self.sync:
@@ -158,7 +158,7 @@ class FolderRun(Run):
         paths = iter(self.plan.paths)
         return [self.plan.folder / t.name if t.scratch else next(paths) for t in self.plan.targets]
 
-    def _is_there(self) -> bool | None:
+    def _targets_match(self) -> bool | None:
         """Return whether the targets exist with the bytes that a run would write, without writing anything.
 
         None means that only a run can tell.
@@ -376,7 +376,7 @@ class FolderRun(Run):
 
         def flush(number: int, checksums: list[int]) -> None:
             if not back:
-                self.tasks[number].settle(files)
+                self.tasks[number].sync(files)
             note(number, checksums)
 
         pending: Future[None] | None = None
@@ -392,7 +392,7 @@ class FolderRun(Run):
             if pending is not None:
                 pending.result()
         finally:
-            with uninterrupted():  # the caller closes and removes its files next
+            with defer_signals():  # the caller closes and removes its files next
                 other.shutdown()
 
     def _compute_digests(self, places: Sequence[Path]) -> dict[Path, str]:

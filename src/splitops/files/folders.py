@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.sources import LocalFile, Source
-from splitops.ground.reading import DataFolder
 
 INDEX: Final = ".safetensors.index.json"
 """Ending of the name of the index of several safetensors files."""
@@ -33,7 +33,7 @@ MAX_SMALL: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class SidecarFile:
     """A small file in a model's folder, without tensors. All but the index are ``shared`` by any model."""
 
     name: str
@@ -144,7 +144,7 @@ class OtherFiles(NamedTuple):
             because no index would list them.
     """
 
-    others: tuple[Other, ...]
+    others: tuple[SidecarFile, ...]
     left: tuple[str, ...]
     strays: tuple[str, ...]
 
@@ -183,7 +183,9 @@ def find_other_files(
             elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SMALL:
                 left.append(f"{shown(name)} is not copied: it has {found.st_size} bytes")
             else:
-                others.append(Other(check_file_name(name), LocalFile(name, folder), name not in indexes))
+                others.append(
+                    SidecarFile(check_file_name(name), LocalFile(name, folder), name not in indexes)
+                )
     return OtherFiles(tuple(others), tuple(left), tuple(strays))
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from splitops.common.staging import StagingFolder
 from splitops.errors import FileError, shown_path
-from splitops.ground.staging import StagingFolder
 
 _MAX_LINE: Final = 16 << 20
 """Maximum bytes of a line in addition to those that this run writes: a journal may be planted."""

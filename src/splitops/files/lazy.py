@@ -15,9 +15,9 @@ from splitops.backends import Backend, register
 from splitops.backends.capabilities import Capabilities
 from splitops.backends.slicing import slice_parts
 from splitops.errors import ArrayError, FileError, brief
-from splitops.files.extents import coalesce_axes, steps_of
+from splitops.files.extents import coalesce_axes, compute_strides
 from splitops.files.formats import Contents, Format
-from splitops.files.planning import AnyPath, read
+from splitops.files.plan_builder import AnyPath, read
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 from splitops.native import SplitPlan
@@ -163,9 +163,9 @@ class LazyTensor:
 
     def _iter_runs(self, ranges: Sequence[range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
         """Yield the elements of a box in memory order, with each read as large as possible."""
-        counts, steps = [_count(found) for found in ranges], steps_of(shape)
+        counts, steps = [_count(found) for found in ranges], compute_strides(shape)
         apart = [found.step * step for found, step in zip(ranges, steps, strict=True)]
-        walks, run = coalesce_axes(zip(counts, apart, steps_of(counts), strict=True))
+        walks, run = coalesce_axes(zip(counts, apart, compute_strides(counts), strict=True))
         begin = sum(found.start * step for found, step in zip(ranges, steps, strict=True))
         *outer, (rows, stride, _) = [(1, run, run), *walks]
         gap, width = (size * self.stored.unit.bytes for size in (stride - run, stride))

@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from splitops.common.atomic_write import StagedFiles
 from splitops.errors import FileError, ModelError, shown_path
 from splitops.files.checksums import format_lines
 from splitops.files.descriptors import make_durable, open_for_sync
 from splitops.files.engine import CopyError
-from splitops.files.extents import stretches
-from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
+from splitops.files.extents import cover_byte_ranges
+from splitops.files.plan_types import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.sources import LocalFile, format_reason
-from splitops.ground.writing import StagedFiles
 
 
 class Run(ABC):
@@ -95,7 +95,7 @@ class Run(ABC):
                 spool.unlink(missing_ok=True)
                 with spool.open("xb") as file:
                     extents = [extent for extent in self.plan.extents if extent.source == index]
-                    source.copy_to(file, stretches(extents))
+                    source.copy_to(file, cover_byte_ranges(extents))
                 local = LocalFile(spool)
             found[index] = local
         return found

@@ -13,11 +13,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from splitops.common.untrusted_files import DataFolder, open_regular
 from splitops.errors import FileError, SplitError, one_line, shown_path
-from splitops.ground.reading import DataFolder, open_regular
 from splitops.native.positioned import read_at
 
-Stretch = tuple[int, int]
+ByteRange = tuple[int, int]
 """A byte range: begin and end."""
 
 
@@ -65,7 +65,7 @@ class Source(ABC):
         for offset in range(begin, end, self.block):
             yield self.read(offset, min(self.block, end - offset))
 
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
+    def copy_to(self, file: Any, stretches: Sequence[ByteRange]) -> None:
         """Write at least the given byte ranges to an open file, at the same offsets."""
         for begin, end in stretches:
             file.seek(begin)

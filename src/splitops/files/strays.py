@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, count_of, one_line, shown
 from splitops.files.folders import INDEX
 from splitops.files.formats import detect_format
 from splitops.files.sources import LocalFile
-from splitops.ground.reading import DataFolder
 
 _MAX_NAMED: Final = 100
 """Maximum number of strays that are described. Others are only counted."""

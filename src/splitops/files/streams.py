@@ -16,7 +16,7 @@ from threading import Lock
 from typing import IO, Any, Final
 
 from splitops.errors import FileError
-from splitops.files.sources import Source, SourceFile, Stretch, reading
+from splitops.files.sources import ByteRange, Source, SourceFile, reading
 
 _BLOCK: Final = 1 << 20
 _READ_AHEAD: Final = 8 << 20
@@ -60,7 +60,7 @@ def resolve_size(source: Source, stated: int, *, exact: bool = True) -> int:
     if isinstance(source, Stream):
         if stated > sys.maxsize:
             raise FileError(f"{source.name} declares {stated} bytes, more than any file can have")
-        source.hold(stated, exact)
+        source.set_declared_size(stated, exact)
     return source.size
 
 
@@ -86,7 +86,7 @@ class Stream(Source):
         """Return the first ``size`` bytes, or all bytes if there are fewer."""
         return self._read_forwards(0, size)
 
-    def hold(self, size: int, ends: bool) -> None:
+    def set_declared_size(self, size: int, ends: bool) -> None:
         """Set the size that the header declares. Close the stream until it is copied: there may be many."""
         self.size, self.ends, self._stream = size, ends, None
 
@@ -103,7 +103,7 @@ class Stream(Source):
         """Return the identity of the compressed file."""
         return self._file.read_identity()
 
-    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
+    def copy_to(self, file: Any, stretches: Sequence[ByteRange]) -> None:
         """Write byte ranges in one pass. If it ``ends``, read on to the end, for a checksum there."""
         self._stream, at = None, 0
         for begin, end in sorted(stretches):

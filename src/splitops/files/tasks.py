@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from splitops.common.staging import StagingFolder
 from splitops.files.sources import LocalFile
-from splitops.ground.staging import StagingFolder
 
 Tick = Callable[[int], object]
 """Called repeatedly with the number of bytes that are done. An exception that it raises stops the task."""

@@ -197,7 +197,7 @@ def _reject_inside_of_units(
 
 
 @contextlib.contextmanager
-def without_collector() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Disable garbage collection in the block: it would scan a growing list of 100,000 tensors repeatedly."""
     enabled = gc.isenabled()
     gc.disable()

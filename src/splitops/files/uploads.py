@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from splitops.common.atomic_write import StagedFiles
+from splitops.common.signals import defer_signals
 from splitops.errors import FileError
 from splitops.files import engine
 from splitops.files.addresses import RemoteFile, format_address, open_file_system
@@ -25,11 +27,9 @@ from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, Extents, Table, compose, make_contiguous
 from splitops.files.formats import TargetFile
-from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
+from splitops.files.plan_types import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
 from splitops.files.sources import format_reason, writing
-from splitops.ground.signals import uninterrupted
-from splitops.ground.writing import StagedFiles
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
 
@@ -89,7 +89,7 @@ class AddressRun(Run):
             self._uploads as files,
         ):
             if resume and len(list(files.iter_existing())) == len(sizes):
-                self._send(_There(files.addresses), Path(folder))
+                self._send(_ExistingFiles(files.addresses), Path(folder))
                 self.place_checksums(staged, self._get_digests())
                 return self.report(sizes, plan.bytes, self._get_digests())
             self._reject_targets(files, overwrite)
@@ -118,7 +118,7 @@ class AddressRun(Run):
             raise FileError(f"{there[0]} already exists. {TO_REPLACE}")
         return there
 
-    def _send(self, files: Uploads | _There, staging: Path) -> None:
+    def _send(self, files: Uploads | _ExistingFiles, staging: Path) -> None:
         """Make the targets window by window, as many at a time as fit in the memory, and upload them."""
         largest = max((compute_part_bytes(made.target.size) for made in self._made), default=_PART)
         threads = min(_THREADS, self._memory // (largest * _COPIES))
@@ -150,7 +150,7 @@ class AddressRun(Run):
                     for offset, data in self._made[index].iter_literals(window):
                         write_all(scratch, data, place + offset)
                     extents += self._made[index].find_extents(window, place)
-            task = engine.passes(extents, self._memory // 2)
+            task = engine.batch_extents(extents, self._memory // 2)
             used = {extent.source for extent in extents}
             engine.copy(
                 task,
@@ -165,7 +165,9 @@ class AddressRun(Run):
         except OSError as error:
             raise FileError(f"cannot write to {staging}: {format_reason(error)}") from error
 
-    def _send_windows(self, files: Uploads | _There, index: int, windows: _Windows, scratch: int) -> int:
+    def _send_windows(
+        self, files: Uploads | _ExistingFiles, index: int, windows: _Windows, scratch: int
+    ) -> int:
         sent = 0
         for window, place in windows:
             data = read_at(scratch, len(window), place)
@@ -296,7 +298,7 @@ class Uploads:
     ) -> None:
         if kind is None:
             return
-        with uninterrupted():
+        with defer_signals():
             self._discard()
         replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
         if replaced:
@@ -346,7 +348,7 @@ class Uploads:
     def publish(self, before: Collection[str]) -> None:
         """Publish all files. ``before`` are the addresses of files that they replace."""
         self._before = frozenset(before)
-        with uninterrupted():
+        with defer_signals():
             for index, file in enumerate(self._files):
                 with writing(self.addresses[index]):
                     file.commit()
@@ -363,7 +365,7 @@ class Uploads:
                     file.closed = True  # otherwise fsspec sends its buffer when it is garbage-collected
 
 
-class _There:
+class _ExistingFiles:
     """Existing files that are compared with what would be sent to them."""
 
     def __init__(self, addresses: Sequence[str]) -> None:

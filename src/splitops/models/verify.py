@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.json_values import to_json_values
+from splitops.common.notebooks import format_html_table
 from splitops.errors import ModelError, RuleError, SplitError, Where, count_of
-from splitops.ground.notebooks import format_html_table
-from splitops.ground.records import to_json_values
 from splitops.models.check.checking import walk_model
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
 from splitops.models.formats.model import CheckedModel
-from splitops.models.graph.onnx_sequences import position_of, readers_of
-from splitops.models.running.declared import Declared
+from splitops.models.graph.onnx_sequences import find_consumers, position_of
+from splitops.models.running.input_specs import InputSpec
 from splitops.models.sessions import Session, session
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.rules import SizeRule
 
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 __all__ = [
     "VERIFIABLE",
     "Trial",
-    "Verdict",
+    "TrialVerdict",
     "Verification",
     "differ_by_rounding",
     "difference",
-    "made_inputs",
+    "generate_inputs",
     "verify",
 ]
 
 VERIFIABLE: Final = ("onnxruntime", "openvino")
 """The runtimes that can be run here, if they are installed."""
-_MOST_TRIALS: Final = 32
-_MOST_SIZE: Final = 1 << 12
-_MOST_ELEMENTS: Final = 1 << 24
+_MAX_TRIALS: Final = 32
+_MAX_SIZE: Final = 1 << 12
+_MAX_ELEMENTS: Final = 1 << 24
 _ROUNDING: Final = 1e-3
 
 
-class Verdict(StrEnum):
+class TrialVerdict(StrEnum):
     """What one trial has shown."""
 
     SAME = "same bits"
@@ -87,7 +87,7 @@ class Trial:
     """
 
     sizes: Mapping[str, int]
-    verdict: Verdict
+    verdict: TrialVerdict
     text: str = ""
 
     def __str__(self) -> str:
@@ -115,12 +115,12 @@ class Verification:
     @property
     def failures(self) -> tuple[Trial, ...]:
         """The trials in which the runtime fails or returns something else."""
-        return tuple(t for t in self.trials if t.verdict in (Verdict.DIFFERENT, Verdict.FAILED))
+        return tuple(t for t in self.trials if t.verdict in (TrialVerdict.DIFFERENT, TrialVerdict.FAILED))
 
     @property
     def holds(self) -> bool:
         """Whether something was compared, and no trial failed."""
-        compared = any(trial.verdict in (Verdict.SAME, Verdict.ROUNDED) for trial in self.trials)
+        compared = any(trial.verdict in (TrialVerdict.SAME, TrialVerdict.ROUNDED) for trial in self.trials)
         return compared and not self.failures
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Verification:
         return to_json_values(self)
 
     def __str__(self) -> str:
-        counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
+        counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in TrialVerdict}
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
         text = (
             f"Verified on {self.runtime} {self.release} with {count_of(len(self.trials), 'sample')}: {words}"
@@ -232,7 +232,7 @@ def _meaning(
     except SplitError as error:
         # If no input could make a split valid, a fix has repaired it. Else other inputs are needed.
         model = CheckedModel.read(source, weights=False, allow_links=allow_links)
-        faults = (site.error for site in walk_model(model.nodes, model.where).sites)
+        faults = (split_node.error for split_node in walk_model(model.nodes, model.where).splits)
         broken = next((fault for fault in faults if isinstance(fault, RuleError)), None)
         if broken is None or not (isinstance(error, RuleError) or isinstance(error.__cause__, RuleError)):
             raise
@@ -267,31 +267,33 @@ def _failure_of(
     return ""
 
 
-def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
-    """Make inputs that a model takes, by name; ``ours`` is a session of it on the reference."""
-    trials = _Trials(ours, seed)
+def generate_inputs(reference: Session, *, seed: int = 0) -> dict[str, Any]:
+    """Make inputs that a model takes, by name; ``reference`` is a session of it on the reference."""
+    trials = _Trials(reference, seed)
     return trials.feeds(trials.base())
 
 
 def difference(
-    ours: Any, theirs: Any, our_type: str | None = None, their_type: str | None = None
+    reference: Any, theirs: Any, reference_type: str | None = None, their_type: str | None = None
 ) -> str | None:
     """Return how an output, a list for a sequence, differs from ours bit for bit; None where it does not.
 
     The names of element types are those of the arrays where they are not given.
     """
-    if isinstance(ours, list) != isinstance(theirs, list):
-        return "a tensor, not a sequence" if isinstance(ours, list) else "a sequence, not a tensor"
-    if isinstance(ours, list):
-        if len(ours) != len(theirs):
-            return f"{len(theirs)} elements, not {len(ours)}"
-        problems = (difference(*pair, our_type, their_type) for pair in zip(ours, theirs, strict=True))
+    if isinstance(reference, list) != isinstance(theirs, list):
+        return "a tensor, not a sequence" if isinstance(reference, list) else "a sequence, not a tensor"
+    if isinstance(reference, list):
+        if len(reference) != len(theirs):
+            return f"{len(theirs)} elements, not {len(reference)}"
+        problems = (
+            difference(*pair, reference_type, their_type) for pair in zip(reference, theirs, strict=True)
+        )
         found = ((index, problem) for index, problem in enumerate(problems) if problem is not None)
         return next((f"element {index}: {problem}" for index, problem in found), None)
-    a, b = np.asarray(ours), np.asarray(theirs)
-    our_type, their_type = our_type or _kind(a), their_type or _kind(b)
-    if (their_type, b.shape) != (our_type, a.shape):
-        return f"{their_type}{list(b.shape)}, not {our_type}{list(a.shape)}"
+    a, b = np.asarray(reference), np.asarray(theirs)
+    reference_type, their_type = reference_type or _kind(a), their_type or _kind(b)
+    if (their_type, b.shape) != (reference_type, a.shape):
+        return f"{their_type}{list(b.shape)}, not {reference_type}{list(a.shape)}"
     if not a.size:
         return None
     wrong = np.flatnonzero((_bits(a) != _bits(b)).any(axis=1))
@@ -302,11 +304,11 @@ def difference(
     return f"{len(wrong)} of {a.size} values differ, first at {place}: {other}, not {first}"
 
 
-def differ_by_rounding(ours: Any, theirs: Any) -> bool:
+def differ_by_rounding(reference: Any, theirs: Any) -> bool:
     """Whether two outputs, arrays or lists of arrays, are equal but for the rounding of floats."""
-    if isinstance(ours, list) and isinstance(theirs, list):
-        return len(ours) == len(theirs) and all(map(differ_by_rounding, ours, theirs))
-    a, b = np.asarray(ours), np.asarray(theirs)
+    if isinstance(reference, list) and isinstance(theirs, list):
+        return len(reference) == len(theirs) and all(map(differ_by_rounding, reference, theirs))
+    a, b = np.asarray(reference), np.asarray(theirs)
     if difference(a, b) is None:
         return True
     if a.dtype != b.dtype or a.shape != b.shape or a.dtype.kind not in "fcV":
@@ -360,7 +362,7 @@ class _Trials:
         try:
             compiled = engine.compile(program)
         except EngineError as error:
-            yield Trial(base, Verdict.FAILED, error.message)
+            yield Trial(base, TrialVerdict.FAILED, error.message)
             return
         for sizes in self._variants(base):
             try:
@@ -368,7 +370,7 @@ class _Trials:
                 feeds = self._first if sizes == base else self.feeds(sizes)
                 expected = self._expected(feeds)
             except SplitError:
-                yield Trial(sizes, Verdict.REJECTED)
+                yield Trial(sizes, TrialVerdict.REJECTED)
                 continue
             if 0 in sizes.values():
                 yield _empty_trial(engine.name, program, sizes, feeds, expected, source_failure)
@@ -376,7 +378,7 @@ class _Trials:
             try:
                 found = compiled.run(feeds)
             except EngineError as error:
-                yield Trial(sizes, Verdict.FAILED, error.message)
+                yield Trial(sizes, TrialVerdict.FAILED, error.message)
                 return  # its process may have ended
             yield Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
 
@@ -392,7 +394,7 @@ class _Trials:
         """Return inputs of some sizes."""
         return {one.name: self._made(one, sizes) for one in self.ours.inputs}
 
-    def _made(self, declared: Declared, sizes: Mapping[str, int]) -> Any:
+    def _made(self, declared: InputSpec, sizes: Mapping[str, int]) -> Any:
         """Return an array: small whole numbers where the type is none of integers, so that sums are exact."""
         kind, dims = declared.element_type, declared.shape
         assert kind is not None
@@ -401,7 +403,7 @@ class _Trials:
             sizes[_name_of(declared, axis)] if isinstance(size, Range) else size
             for axis, size in enumerate(dims)
         )
-        if int(np.prod(shape, dtype=object)) > _MOST_ELEMENTS:
+        if int(np.prod(shape, dtype=object)) > _MAX_ELEMENTS:
             raise ModelError(f"input {declared.name!r} of shape {shape} is too large to be made")
         if kind.bits == 0:
             array = np.empty(shape, object)
@@ -445,15 +447,15 @@ class _Trials:
         for name, bounds in self.bounds.items():
             for size in self._sizes():
                 sizes = {**base, name: _within(size, bounds)}
-                if sizes not in seen and len(seen) < _MOST_TRIALS:
+                if sizes not in seen and len(seen) < _MAX_TRIALS:
                     seen.append(sizes)
         yield from seen
 
     def _sizes(self) -> list[int]:
         """Return the sizes at which the divisions of the model change."""
         found = {0, 1, 2, 3}
-        for site in self.ours.sites:
-            division = None if site.binding is None else site.binding.division
+        for split_node in self.ours.splits:
+            division = None if split_node.binding is None else split_node.binding.division
             if division is None:
                 continue
             steps: Iterable[int] = (division.count, division.chunk)
@@ -465,23 +467,23 @@ class _Trials:
                 found |= {step - 1, step, step + 1, 2 * step}
         for end in self.ends:
             found |= {end - 1, end, end + 1}
-        return sorted(size for size in found if 0 <= size <= _MOST_SIZE)
+        return sorted(size for size in found if 0 <= size <= _MAX_SIZE)
 
 
-def _chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
+def _chunk_ends(reference: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
     """Return where the last chunks end that nodes read by constant positions, from the front or the end."""
-    if all(site.binding is None or not _chunk_of(site) for site in ours.sites):
+    if all(split_node.binding is None or not _chunk_of(split_node) for split_node in reference.splits):
         return set()
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()
-    for site in walk_model(opened.nodes, opened.where).sites:
-        readers = (reader for value in site.node.outputs for reader in readers_of(value))
+    for split_node in walk_model(opened.nodes, opened.where).splits:
+        readers = (reader for value in split_node.node.outputs for reader in find_consumers(value))
         positions = [position_of(reader) for reader in readers]
-        found |= {_chunk_of(site) * (at + 1 if at >= 0 else -at) for at in positions if at is not None}
+        found |= {_chunk_of(split_node) * (at + 1 if at >= 0 else -at) for at in positions if at is not None}
     return found
 
 
-def _chunk_of(site: Site) -> int:
-    division = None if site.binding is None else site.binding.division
+def _chunk_of(split_node: SplitNode) -> int:
+    division = None if split_node.binding is None else split_node.binding.division
     return 0 if division is None else division.chunk
 
 
@@ -505,8 +507,8 @@ def _empty_trial(
         before = source_failure(feeds)
         same = "has ended its process" in error.message or _words(before) == _words(error.message)
         if before and same:
-            return Trial(sizes, Verdict.UNSAMPLED, error.message)
-        return Trial(sizes, Verdict.FAILED, error.message)
+            return Trial(sizes, TrialVerdict.UNSAMPLED, error.message)
+        return Trial(sizes, TrialVerdict.FAILED, error.message)
     return Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
 
 
@@ -515,7 +517,7 @@ def _words(message: str) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"|\S*[/\\]\S*", "", message)
 
 
-def _name_of(declared: Declared, axis: int) -> str:
+def _name_of(declared: InputSpec, axis: int) -> str:
     size = declared.shape[axis] if declared.shape is not None else None
     return (size.name if isinstance(size, Range) else None) or f"{declared.name}[{axis}]"
 
@@ -524,12 +526,12 @@ def _within(size: int, bounds: Range) -> int:
     return min(max(size, bounds.lo), size if bounds.hi is None else bounds.hi)
 
 
-def _compared(expected: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Verdict, str]:
-    verdict = Verdict.SAME
+def _compared(expected: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[TrialVerdict, str]:
+    verdict = TrialVerdict.SAME
     for name, ours in expected.items():
         text = difference(ours, found[name])
         if text is not None:
             if not differ_by_rounding(ours, found[name]):
-                return Verdict.DIFFERENT, f"output {name!r}: {text}"
-            verdict = Verdict.ROUNDED
+                return TrialVerdict.DIFFERENT, f"output {name!r}: {text}"
+            verdict = TrialVerdict.ROUNDED
     return verdict, ""

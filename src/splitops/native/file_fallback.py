@@ -28,7 +28,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
-class _Lane:
+class _StridedRun:
     file: int
     base: int
     used: int
@@ -60,8 +60,8 @@ def copy_extents(
     """See ``splitops.native.files``. Uses one thread."""
     _check(passes, sources, targets, moves, len(source_files), target_files)
     checksums = [0] * len(moves)
-    reading = [_Lane(*row) for row in sources[:, 1:].tolist()]
-    writing = [_Lane(*row) for row in targets[:, 1:].tolist()]
+    reading = [_StridedRun(*row) for row in sources[:, 1:].tolist()]
+    writing = [_StridedRun(*row) for row in targets[:, 1:].tolist()]
     done, last = 0, time.monotonic()
     try:
         for number, (rows, block_rows) in enumerate(passes.tolist()):
@@ -96,7 +96,7 @@ def _find_pass_rows(column: _Table, number: int) -> range:
     return range(*np.searchsorted(column, [number, number + 1]).tolist())
 
 
-def _read(lane: _Lane, files: Sequence[int], first: int, count: int) -> None:
+def _read(lane: _StridedRun, files: Sequence[int], first: int, count: int) -> None:
     at, file = lane.base + first * lane.stride, files[lane.file]
     if lane.reads_gaps:
         data = np.zeros(count * lane.stride, np.uint8)
@@ -120,7 +120,7 @@ def _read_range(index: int, file: int, data: _Bytes, at: int) -> None:
         data, at = data[len(got) :], at + len(got)
 
 
-def _write(lane: _Lane, files: Sequence[int], first: int) -> None:
+def _write(lane: _StridedRun, files: Sequence[int], first: int) -> None:
     at = lane.base + first * lane.stride
     whole = lane.used == lane.stride
     for row, data in enumerate([lane.rows.reshape(-1)] if whole else lane.rows):

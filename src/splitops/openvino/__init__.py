@@ -225,8 +225,8 @@ def infer_variadic_split(
     Source: OpenVINO opset1 VariadicSplit-1.
     """
     arguments = {"axis": axis, "split_lengths": split_lengths}
-    row = schema("VariadicSplit", opset, "openvino")
-    found = infer_call(row, shape, arguments, unknown=("axis", "split_lengths"))
+    op_schema = schema("VariadicSplit", opset, "openvino")
+    found = infer_call(op_schema, shape, arguments, unknown=("axis", "split_lengths"))
     return [to_shape_form(part) for part in found.parts or ()]
 
 

@@ -5,24 +5,24 @@ A tensor is sharded by a Split or VariadicSplit along one axis, with their size 
 
 from __future__ import annotations
 
-from splitops.sharding.cuts import Cut, Piece, Shard
 from splitops.sharding.fitting import Padded, RankFit, Repeated
+from splitops.sharding.fuse_plan import FusePlan, refit
 from splitops.sharding.planning import MergePlan, ShardPlan, find_ranks, merge, plan
 from splitops.sharding.ranks import Rank, RankTensor, rank
-from splitops.sharding.refitting import RefitPlan, refit
+from splitops.sharding.tensor_sharding import Piece, Shard, TensorSharding
 
 __all__ = [
-    "Cut",
+    "FusePlan",
     "MergePlan",
     "Padded",
     "Piece",
     "Rank",
     "RankFit",
     "RankTensor",
-    "RefitPlan",
     "Repeated",
     "Shard",
     "ShardPlan",
+    "TensorSharding",
     "find_ranks",
     "merge",
     "plan",

@@ -11,23 +11,23 @@ from types import MappingProxyType
 from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extent, Extents, compose, make_contiguous, merge_adjacent
 from splitops.files.formats import TargetFile
-from splitops.files.planned import Finish
-from splitops.files.plans import FilePlan
+from splitops.files.plan import FilePlan
+from splitops.files.plan_types import Finish
 from splitops.files.sources import Source
 from splitops.files.tensors import locate_tensors
 from splitops.sharding.checkpoint import Checkpoint
-from splitops.sharding.placements import Laid
+from splitops.sharding.placements import FileLayout
 
 
 def assemble_files(
     checkpoint: Checkpoint,
-    laid: Laid,
+    layout: FileLayout,
     written: Sequence[TargetFile],
     homes: Sequence[tuple[str, bool]],
     out: Path,
     changed: Mapping[str, bytes] = MappingProxyType({}),
 ) -> FilePlan:
-    """Return the file plan that writes the tensor files ``laid`` and other files into the folder ``out``.
+    """Return the file plan that writes the tensor files ``layout`` and other files into the folder ``out``.
 
     Sidecar files go to ``homes``: all of them, or only shared ones, with the contents in ``changed``.
     """
@@ -36,13 +36,13 @@ def assemble_files(
     sources: list[Source] = [*checkpoint.sources]
     targets = [TargetFile(out.name, 0, folder=True)]
     if checkpoint.held is None:
-        table, own = laid.extents.table.copy(), locate_tensors(checkpoint.tensors)
+        table, own = layout.extents.table.copy(), locate_tensors(checkpoint.tensors)
         table[:, 1] += own[table[:, 0], 1]
         table[:, 0] = own[table[:, 0], 0]
     else:
-        table = Extents.from_extents(compose(checkpoint.held, laid.extents)).table
+        table = Extents.from_extents(compose(checkpoint.held, layout.extents)).table
     table[:, 3] += len(targets)
-    targets += [*laid.files, *written]
+    targets += [*layout.files, *written]
     extents: list[Extent] = []
     for other in checkpoint.others:
         for home, everything in homes:

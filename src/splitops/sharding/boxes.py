@@ -11,7 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from splitops.errors import PlanError, brief
-from splitops.files.extents import Extent, coalesce_axes, invert, make_contiguous, steps_of, walked
+from splitops.files.extents import (
+    Extent,
+    coalesce_axes,
+    compute_strides,
+    invert,
+    iter_extents,
+    make_contiguous,
+)
 from splitops.files.tensors import StoredTensor, Unit
 
 _MAX_CELLS = 1 << 22
@@ -30,7 +37,7 @@ class Box(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = False) -> None:
+def check_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = False) -> None:
     """Check that boxes contain every element of a shape exactly once; with ``part``, at most once."""
     for box in boxes:
         if any(end > size for end, size in zip(box.end, shape, strict=True)):
@@ -76,9 +83,9 @@ def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = 
 
 def locate_box(tensor: StoredTensor, box: Box, source: int, offset: int) -> list[Extent]:
     """Return the extents from a box, stored at ``offset`` of ``source``, to the whole tensor (target 0)."""
-    steps = steps_of(tensor.shape)
+    steps = compute_strides(tensor.shape)
     begin = sum(at * step for at, step in zip(box.begin, steps, strict=True))
-    walks = list(zip(box.shape, steps, steps_of(box.shape), strict=True))
+    walks = list(zip(box.shape, steps, compute_strides(box.shape), strict=True))
     return [
         invert(extent)._replace(source=source, offset=offset + extent.target_offset)
         for extent in iter_strided(tensor, begin, walks)
@@ -94,7 +101,7 @@ def iter_strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, in
     if not all(count for count, _, _ in walks):
         return
     (outer, run), unit = coalesce_axes(walks), tensor.unit
-    yield from walked(
+    yield from iter_extents(
         make_contiguous(0, count_bytes(begin, unit), 0, 0, count_bytes(run, unit)),
         [(count, count_bytes(step, unit), count_bytes(own, unit)) for count, step, own in outer],
     )

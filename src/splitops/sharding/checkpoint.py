@@ -14,16 +14,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
 from splitops.files.extents import Extent, Extents, make_contiguous
-from splitops.files.folders import INDEX, Other, check_file_name, find_main_file, find_other_files
+from splitops.files.folders import INDEX, SidecarFile, check_file_name, find_main_file, find_other_files
 from splitops.files.formats import get_format
 from splitops.files.formats.safetensors import read_shards
 from splitops.files.pickles import advise_on_pickles
 from splitops.files.sources import LocalFile, Source
 from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor, locate_tensors
-from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
 _MAX_GAPS: Final = 64 << 20
@@ -66,7 +66,7 @@ class Checkpoint:
     tensors: tuple[StoredTensor, ...]
     sources: tuple[Source, ...]
     held: Extents | None = None
-    others: tuple[Other, ...] = ()
+    others: tuple[SidecarFile, ...] = ()
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     plan: Mapping[str, Any] | None = None
@@ -142,7 +142,7 @@ def _read_gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[i
     return tuple((at, data) for at, data in found if data.strip(b"\0"))
 
 
-def read_config(others: Sequence[Other]) -> Mapping[str, Any]:
+def read_config(others: Sequence[SidecarFile]) -> Mapping[str, Any]:
     """Return the content of ``config.json``; empty without one."""
     for other in others:
         if other.name == "config.json":
@@ -172,7 +172,7 @@ def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Check
         name = source.path.relative_to(path.parent).as_posix()
         own = [tensor for tensor in contents.tensors if tensor.file == file]
         files.append(WholeFile(check_file_name(name), source.size, _read_gaps(source, own)))
-    tensors = [form.taken(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
+    tensors = [form.adapt(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
     tied = _find_tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} are not sharded"] if inside else []
@@ -184,7 +184,7 @@ def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Check
         tuple(files),
         tuple(tensor for tensor in tensors if tensor.name not in tied),
         tuple(contents.sources[file] for file in used),
-        others=(Other(check_file_name(path.name), contents.sources[0], shared=False), *others),
+        others=(SidecarFile(check_file_name(path.name), contents.sources[0], shared=False), *others),
         config=read_config(others),
         tied=tied,
         warnings=(*warnings, *left),

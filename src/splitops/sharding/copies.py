@@ -16,7 +16,7 @@ from splitops.files.tensors import StoredTensor
 _BLOCK: Final = 1 << 20
 
 
-def prove_equal(label: str, one: Source, kept: Extent, other: Source, copy: Extent) -> None:
+def check_equal(label: str, one: Source, kept: Extent, other: Source, copy: Extent) -> None:
     """Check block by block that two stored copies of the same elements are equal."""
     if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # contiguous
         kept, copy = (each._replace(stride=1, run=1, runs=each.bytes) for each in (kept, copy))
@@ -43,5 +43,5 @@ def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequ
     for at in np.flatnonzero(~new).tolist():
         one, copy = extents[int(order[kept[at]])], extents[int(order[at])]
         label = tensors[one.target].label
-        prove_equal(label, sources[one.source], one, sources[copy.source], copy)
+        check_equal(label, sources[one.source], one, sources[copy.source], copy)
     return Extents(extents.table[order[new]])

@@ -7,22 +7,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, Extents
-from splitops.files.folders import INDEX, Other, find_other_files, format_index, name_piece
+from splitops.files.folders import INDEX, SidecarFile, find_other_files, format_index, name_piece
 from splitops.files.formats import get_format
 from splitops.files.formats.safetensors import make_tensor, read_index
 from splitops.files.sources import LocalFile, Source
 from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
-from splitops.ground.reading import DataFolder
-from splitops.sharding.boxes import Box, locate_box, prove_boxes
+from splitops.sharding.boxes import Box, check_boxes, locate_box
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, read_config
 from splitops.sharding.copies import deduplicate
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
-from splitops.sharding.placements import laid_file
+from splitops.sharding.placements import lay_out_file
 
 _SINGLE: Final = "model.safetensors"
 _METADATA: Final = {"format": "pt"}
@@ -97,11 +97,11 @@ def read_distributed(
     warnings = (*warn_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:
         wholes, made, index = _lay_out_files(pieces, path)
-        _prove_index(others, {tensor.name: tensor for tensor in wholes})
+        _check_index(others, {tensor.name: tensor for tensor in wholes})
         others = (*(other for other in others if not other.name.endswith(INDEX)), *index)
     else:
         wholes, made, others = list(like.tensors), list(like.files), like.others
-        _prove_like(pieces, like)
+        _check_like(pieces, like)
     found = [
         extent
         for index, tensor in enumerate(wholes)
@@ -160,7 +160,7 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
 
 def _lay_out_files(
     pieces: dict[str, list[_Saved]], path: Path
-) -> tuple[list[StoredTensor], list[WholeFile], list[Other]]:
+) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
     """Lay out tensors in one file per part. Return tensors, files, and the index if there are several."""
     by_part: dict[int, list[StoredTensor]] = {}
     for found in pieces.values():
@@ -171,7 +171,7 @@ def _lay_out_files(
     for number, (_, members) in enumerate(sorted(by_part.items())):
         count = len(by_part)
         name = _SINGLE if count == 1 else name_piece("model", number + 1, count, ".safetensors")
-        file, places = laid_file(name, members, _METADATA)
+        file, places = lay_out_file(name, members, _METADATA)
         files.append(WholeFile(name, file.size, file.literals, _METADATA))
         tensors += [
             t._replace(file=number, offset=at) for t, at in zip(members, places.tolist(), strict=True)
@@ -180,13 +180,13 @@ def _lay_out_files(
     if len(files) == 1:
         return tensors, files, []
     text = format_index(where, sum(tensor.size for tensor in tensors))
-    return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
+    return tensors, files, [SidecarFile(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
 def _iter_extents(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) -> Iterator[Extent]:
     """Yield the extents of all pieces to a tensor. They may overlap only if two pieces have the same box."""
     try:
-        prove_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
+        check_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
         for piece in pieces:
             for extent in locate_box(tensor, piece.box, piece.source, piece.tensor.offset):
                 yield extent._replace(target=index)
@@ -194,13 +194,13 @@ def _iter_extents(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) ->
         raise PlanError(f"{tensor.label}: {error.message}") from error
 
 
-def _prove_names(found: Collection[str], wanted: Collection[str], where: str) -> None:
+def _check_names(found: Collection[str], wanted: Collection[str], where: str) -> None:
     missing = next((name for name in wanted if name not in found), None)
     if missing is not None:
         raise PlanError(f"tensor {shown(missing)} of {where} is missing in all files")
 
 
-def _prove_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
+def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
     own = {tensor.name: tensor for tensor in like.tensors}
     for name, found in pieces.items():
         if name not in own:
@@ -209,16 +209,16 @@ def _prove_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
         if (whole.code, len(whole.shape)) != (own[name].code, len(own[name].shape)):
             kinds = [f"{each.code} {brief(each.shape)}" for each in (whole, own[name])]
             raise PlanError(f"{own[name].label} is {kinds[0]}, but {kinds[1]} in {like.name}")
-    _prove_names(pieces, own, like.name)
+    _check_names(pieces, own, like.name)
 
 
-def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> None:
+def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
     """Check that the index in the same folder, if there is one, names the same tensors and bytes."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue
         stated, total = read_index(other.source)
-        _prove_names(tensors, stated, other.source.name)
+        _check_names(tensors, stated, other.source.name)
         held = sum(tensors[name].size for name in stated)
         if type(total) is int and total != held:
             raise PlanError(

@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from splitops.common.documents import parse_json, parse_toml
+from splitops.common.json_schema import find_problem
+from splitops.common.untrusted_files import DataFolder, read_bounded
 from splitops.errors import ModelError, PlanError, shown, shown_path
-from splitops.ground.documents import parse_json, parse_toml
-from splitops.ground.reading import DataFolder, read_bounded
-from splitops.ground.schemas import find_problem
 
 
 @cache

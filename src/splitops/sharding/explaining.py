@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from splitops.common.json_values import select_json_values
 from splitops.errors import brief, format_bytes, one_line
 from splitops.explain.canvas import FIELD, FONT, Canvas, make_printable
 from splitops.explain.palette import get_colour
-from splitops.ground.records import select_json_values
-from splitops.sharding.cuts import Cut
 from splitops.sharding.globs import match_glob
 from splitops.sharding.planning import ShardPlan
+from splitops.sharding.tensor_sharding import TensorSharding
 
 _LEFT: Final = 10
 _BAR: Final = 74
@@ -26,7 +26,7 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 
 @dataclass(frozen=True)
-class Row:
+class RankRow:
     """The tensors of one rule, type and shape, and the bytes of all of them by rank.
 
     If each tensor is on another rank, ``cut`` is that of the first one.
@@ -37,7 +37,7 @@ class Row:
     tensors: tuple[str, ...]
     dtype: str
     shape: tuple[int, ...]
-    cut: Cut
+    cut: TensorSharding
     bytes: tuple[int, ...]
 
     @property
@@ -94,7 +94,7 @@ class Row:
         }
 
 
-def make_rows(plan: ShardPlan) -> list[Row]:
+def make_rows(plan: ShardPlan) -> list[RankRow]:
     """Group the tensors of a plan by rule, type and shape, in the order of the rules."""
     groups: dict[tuple[int, str, tuple[int, ...]], list[int]] = {}
     held = plan.placements
@@ -106,7 +106,7 @@ def make_rows(plan: ShardPlan) -> list[Row]:
         globs = plan.rules[members[0]].match
         match = ", ".join(glob for glob in globs if any(match_glob(glob, name) is not None for name in names))
         cut, total = held.cuts[members[0]], held.sum_rank_bytes(members)
-        made.append(Row(number, match, names, code, shape, cut, total))
+        made.append(RankRow(number, match, names, code, shape, cut, total))
     return made
 
 
@@ -135,7 +135,7 @@ def draw(plan: ShardPlan) -> str:
     return canvas.to_document(width, 2 * _LINE * (len(shown) + 1))
 
 
-def _draw_bar(canvas: Canvas, row: Row, rank: int, left: float, top: float) -> None:
+def _draw_bar(canvas: Canvas, row: RankRow, rank: int, left: float, top: float) -> None:
     canvas.add_rect(left, top, _BAR, 18, FIELD)
     for begin, end in _find_ranges(row, rank):
         width = max(0.5, (end - begin) * _BAR)
@@ -143,7 +143,7 @@ def _draw_bar(canvas: Canvas, row: Row, rank: int, left: float, top: float) -> N
         canvas.add_rect(left + begin * _BAR, top, width, 18, get_colour(rank), title=title)
 
 
-def _find_ranges(row: Row, rank: int) -> Sequence[tuple[float, float]]:
+def _find_ranges(row: RankRow, rank: int) -> Sequence[tuple[float, float]]:
     """Return the ranges of a bar, from 0 to 1, that a rank stores."""
     if row.is_assigned:  # the bar represents the bytes of all tensors, not an axis
         total = max(1, sum(row.bytes))

@@ -9,11 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from splitops.common.json_values import to_json_values
 from splitops.errors import PlanError, SplitError
-from splitops.ground.records import to_json_values
-from splitops.sharding.cuts import Cut, RanksError, Recipe, format_possible_ranks, shard_extents
 from splitops.sharding.heads import HeadRule
 from splitops.sharding.plan_language import Matches, TensorKind
+from splitops.sharding.tensor_sharding import (
+    AxisSharding,
+    RanksError,
+    TensorSharding,
+    format_possible_ranks,
+    shard_extents,
+)
 
 _MAX_TRIED: Final = 64
 """Largest number of ranks that messages try."""
@@ -146,26 +152,26 @@ def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFi
 
 def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
     """Return the padding of a kind or None, the number of copies of units, and whether ranks stay empty."""
-    recipe, tensor = kind.recipe, kind.tensor
-    if recipe is None:
-        kind.prove_place(ranks)
+    axis_sharding, tensor = kind.axis_sharding, kind.tensor
+    if axis_sharding is None:
+        kind.check_place(ranks)
         return None, 1, False
-    elements, pad_to = tensor.shape[recipe.axis] * recipe.pack, recipe.pad_to
+    elements, pad_to = tensor.shape[axis_sharding.axis] * axis_sharding.pack, axis_sharding.pad_to
     padded, times = -(-elements // pad_to) * pad_to if pad_to else elements, 1
     empty = -(-padded // ranks) * (ranks - 1) >= padded > 0
-    if tensor.unit.elements > 1 or not recipe.is_simple:
+    if tensor.unit.elements > 1 or not axis_sharding.is_simple:
         cut = kind.cut(ranks)
         for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
             if shard is not None:
                 shard_extents(tensor, cut, rank)  # raises if a piece does not consist of complete bytes
-        times = _count_repeats(cut) if recipe.replicate else 1
+        times = _count_repeats(cut) if axis_sharding.replicate else 1
         empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
     if padded == elements:
         return None, times, empty
     return Padded(kind.rule.number, kind.rule.match[0], elements, padded, pad_to, planned=True), times, empty
 
 
-def _count_repeats(cut: Cut) -> int:
+def _count_repeats(cut: TensorSharding) -> int:
     counts = Counter((p.begin, p.size) for shard in cut.shards if shard is not None for p in shard.pieces)
     return max(counts.values(), default=1)
 
@@ -175,20 +181,21 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
 
     A rule has one ``pad_to`` for all tensors that it matches.
     """
-    rules: dict[int, list[tuple[TensorKind, Recipe]]] = {}
+    rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:
-        if kind.recipe is not None:
-            rules.setdefault(kind.rule.number, []).append((kind, kind.recipe))
+        if kind.axis_sharding is not None:
+            rules.setdefault(kind.rule.number, []).append((kind, kind.axis_sharding))
     needed = {}
     for number, own in rules.items():
         units = (
-            math.lcm(recipe.pad_to or 1, math.lcm(recipe.unit, recipe.pack) * ranks) for _, recipe in own
+            math.lcm(axis_sharding.pad_to or 1, math.lcm(axis_sharding.unit, axis_sharding.pack) * ranks)
+            for _, axis_sharding in own
         )
         pad_to = math.lcm(*units)
         with contextlib.suppress(SplitError):
             found = [
-                _fit_kind(replace(kind, recipe=replace(recipe, pad_to=pad_to)), ranks)[0]
-                for kind, recipe in own
+                _fit_kind(replace(kind, axis_sharding=replace(axis_sharding, pad_to=pad_to)), ranks)[0]
+                for kind, axis_sharding in own
             ]
             needed[number] = [
                 replace(each, planned=False) for each in dict.fromkeys(found) if each is not None
@@ -196,7 +203,7 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
     return needed
 
 
-def make_cuts(matches: Matches, ranks: int) -> list[Cut]:
+def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
     """Return the sharding of each kind."""
     cuts = []
     for kind in matches.kinds:
@@ -223,7 +230,9 @@ def _suggest_padding(found: RankFit) -> str:
     return f"; {found.ranks} ranks need {', '.join(map(str, needed))}"
 
 
-def warn_of_heads(matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts: Sequence[Cut]) -> list[str]:
+def warn_of_heads(
+    matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts: Sequence[TensorSharding]
+) -> list[str]:
     """Return a warning for each rule that splits attention heads, with the numbers of ranks that do not."""
     found_rules: dict[int, HeadRule] = {}
     for each in heads:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from splitops.errors import PlanError, SplitError, brief, shown
-from splitops.files.extents import Extent, invert, steps_of
+from splitops.files.extents import Extent, compute_strides, invert
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import iter_strided
 from splitops.sharding.documents import validate
@@ -27,7 +27,7 @@ _Part = tuple[tuple[int, ...], Form]
 
 @dataclass(frozen=True, slots=True)
 class FusionRule:
-    """A fused tensor and its parts. ``refit.schema.json`` documents the fields."""
+    """A fused tensor and its parts. ``fuse_plan.schema.json`` documents the fields."""
 
     fused: str
     parts: tuple[str, ...]
@@ -38,7 +38,7 @@ class FusionRule:
     transpose: bool = False
 
 
-class Group(NamedTuple):
+class FusedGroup(NamedTuple):
     """The parts of a fused tensor ``name``: the indices of their tensors, by expert and part."""
 
     rule: int
@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
 def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule]:
     """Parse the rules of a document. ``name`` is its name in messages."""
-    validate(document, "refit", name)
+    validate(document, "fuse_plan", name)
     rules = []
     for number, entry in enumerate(document["rule"], 1):
         lists = {key: tuple(entry[key]) for key in ("parts", "sections") if key in entry}
@@ -102,10 +102,10 @@ class Fusions:
             made.append((tensor._replace(name=name, shape=shape, size=size), form))
         return number, made
 
-    def group_parts(self, names: Sequence[str]) -> list[int | Group]:
+    def group_parts(self, names: Sequence[str]) -> list[int | FusedGroup]:
         """Group the names of parts by their fused tensor. Other names are returned as indices."""
-        made: list[int | Group] = []
-        found: dict[tuple[int, str], Group] = {}
+        made: list[int | FusedGroup] = []
+        found: dict[tuple[int, str], FusedGroup] = {}
         for index, name in enumerate(names):
             place = self._parts.find(name)
             if place is None:
@@ -120,20 +120,20 @@ class Fusions:
             whole = fill_glob(rule.fused, captures)
             group = found.get((number, whole))
             if group is None:
-                group = found[number, whole] = Group(number, whole, {})
+                group = found[number, whole] = FusedGroup(number, whole, {})
                 made.append(group)
             group.members[int(expert), part] = index
         return made
 
     def fuse(
         self,
-        group: Group,
+        group: FusedGroup,
         tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
-        prove_equal: Callable[[int, int], None],
+        check_equal: Callable[[int, int], None],
     ) -> tuple[StoredTensor, list[Copied]]:
         """Return the fused tensor of a group, without a place in a file, and the extents from its parts.
 
-        All scalar parts of an expert must be equal, which ``prove_equal`` checks for two indices of tensors.
+        All scalar parts of an expert must be equal, which ``check_equal`` checks for two indices of tensors.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1
@@ -152,7 +152,7 @@ class Fusions:
         copied = [(index, form) for index, (_, form) in zip(own, parts, strict=True)]
         if not parts[0][0]:  # a scalar of the fused tensor, which each part repeats
             for place, index in enumerate(own):
-                prove_equal(own[place - place % len(rule.parts)], index)
+                check_equal(own[place - place % len(rule.parts)], index)
             copied = copied[:: len(rule.parts)]
         size = sum(tensors[index].size for index, _ in copied)
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
@@ -200,7 +200,7 @@ def _unfuse(
     transpose = rule.transpose and len(block) > 1
     if transpose:
         block = (*block[:-2], block[-1], block[-2])
-    steps, axis = steps_of(block), rule.axis if len(block) > 1 else 0
+    steps, axis = compute_strides(block), rule.axis if len(block) > 1 else 0
     try:
         if (rule.stack and not tensor.shape) or axis >= len(block) > 0:
             raise PlanError(f"shape {brief(tensor.shape)} has too few axes")
@@ -216,7 +216,7 @@ def _unfuse(
         for expert, part in itertools.product(range(tensor.shape[0] if rule.stack else 1), range(len(sizes))):
             shape = (*block[:axis], sizes[part], *block[axis + 1 :]) if block else ()
             begin = expert * math.prod(block)
-            walks = list(zip(shape, steps, steps_of(shape), strict=True))
+            walks = list(zip(shape, steps, compute_strides(shape), strict=True))
             if walks:
                 count, step, target_step = walks[axis]
                 each, group = count // groups, sum(sizes) // groups

@@ -8,9 +8,9 @@ from typing import Final
 
 from splitops.errors import PlanError
 from splitops.files.tensors import StoredTensor, number_keys
-from splitops.sharding.cuts import Cut, Recipe, cut_axis
 from splitops.sharding.expressions import Names
 from splitops.sharding.plan_language import Matches, ShardRule
+from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding, shard_axis
 
 QUERIES: Final = "num_attention_heads"
 KEYS: Final = "num_key_value_heads"
@@ -69,13 +69,13 @@ class HeadRule:
     alone: bool
     shared: bool
 
-    def has_split_head(self, cut: Cut, ranks: int) -> bool:
+    def has_split_head(self, cut: TensorSharding, ranks: int) -> bool:
         """Return whether a sharding splits a head, unless heads could be kept together."""
         held = [piece for shard in cut.shards if shard for piece in shard.pieces]
         if all(piece.begin * self.pack % self.unit == 0 for piece in held):
             return False
         try:
-            cut_axis(Recipe(self.axis, unit=self.unit, pack=self.pack), self.size, ranks)
+            shard_axis(AxisSharding(self.axis, unit=self.unit, pack=self.pack), self.size, ranks)
         except PlanError:
             return True
         return False
@@ -94,7 +94,7 @@ def find_head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Na
 
     Rules that gather their outputs are left out, since attention gets complete heads from them.
     """
-    axes = [-1 if kind.recipe is None else kind.recipe.axis for kind in matches.kinds]
+    axes = [-1 if kind.axis_sharding is None else kind.axis_sharding.axis for kind in matches.kinds]
     rows = zip(tensors, map(axes.__getitem__, matches.numbers.tolist()), strict=True)
     counted = ["" if axis < 0 else find_heads(tensor.name, len(tensor.shape), axis) for tensor, axis in rows]
     queries, keys = (_evaluate(names, key) for key in (QUERIES, KEYS))
@@ -103,14 +103,14 @@ def find_head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Na
     for index in firsts:
         number, key = int(matches.numbers[index]), counted[index]
         kind = matches.kinds[number]
-        rule, recipe = kind.rule, kind.recipe
-        if not key or recipe is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
+        rule, axis_sharding = kind.rule, kind.axis_sharding
+        if not key or axis_sharding is None or rule.fields.get("hf", "colwise") not in ("colwise", "rowwise"):
             continue
-        size, pack = kind.tensor.shape[recipe.axis], recipe.pack
+        size, pack = kind.tensor.shape[axis_sharding.axis], axis_sharding.pack
         unit = _find_unit(size * pack, key, names)
         if unit > 1:
             alone, shared = queries == keys or (keys == 1 and key == QUERIES), key == KEYS and keys < queries
-            found.append(HeadRule(number, rule, recipe.axis, size, pack, unit, alone, shared))
+            found.append(HeadRule(number, rule, axis_sharding.axis, size, pack, unit, alone, shared))
     return tuple(found)
 
 

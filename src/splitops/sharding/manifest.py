@@ -16,23 +16,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from splitops.common.json_values import read_values, to_json_values
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extents
-from splitops.files.folders import MAX_SMALL, Other, check_file_name, is_model_file
+from splitops.files.folders import MAX_SMALL, SidecarFile, check_file_name, is_model_file
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import make_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
-from splitops.ground.reading import DataFolder
-from splitops.ground.records import read_values, to_json_values
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, read_config
 from splitops.sharding.copies import deduplicate
-from splitops.sharding.cuts import MAX_RANKS, Cut
 from splitops.sharding.documents import read_inside, validate
 from splitops.sharding.layouts import get_layout
-from splitops.sharding.placements import Placements, prove_cut
+from splitops.sharding.placements import Placements, check_cut
+from splitops.sharding.tensor_sharding import MAX_RANKS, TensorSharding
 
 MANIFEST: Final = "manifest.json"
 SOURCE: Final = "source"
@@ -91,7 +91,7 @@ def make_manifest_files(
     text = json.dumps(document)
     run = _compute_checksum(text)
     files = [_make_file(MANIFEST, f'{{"run": "{run}", {text[1:]}')]
-    for rank, home in enumerate(get_layout(layout).homes(placements.ranks)):
+    for rank, home in enumerate(get_layout(layout).list_sidecar_folders(placements.ranks)):
         if home:
             mark = {"run": run, "rank": rank, "ranks": placements.ranks}
             files.append(_make_file(f"{home}/{MARK}", json.dumps(mark)))
@@ -124,8 +124,8 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
     with _add_name(name):
         placements = _read_placements(document)
         layout = get_layout(document["layout"])
-    homes = layout.homes(placements.ranks)
-    _prove_marks(folder, document, homes)
+    homes = layout.list_sidecar_folders(placements.ranks)
+    _check_marks(folder, document, homes)
     raise_file_limit(placements.ranks * (len(placements.files) + 1) + len(document["others"]))
     sources: list[Source] = []
     found: list[Extents] = []
@@ -157,14 +157,14 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
     )
 
 
-def _open_other(folder: DataFolder, stated: Mapping[str, Any]) -> Other:
+def _open_other(folder: DataFolder, stated: Mapping[str, Any]) -> SidecarFile:
     """Open a sidecar file of the source. Only an ONNX model, which is not shared, may be large."""
     name, shared = check_file_name(stated["name"]), stated["shared"]
     source = LocalFile(f"{SOURCE}/{name}", folder)
     limit = MAX_SMALL if shared else _MAX_MODEL
     if source.size > limit:
         raise PlanError(f"{source.name} has {source.size} bytes: more than {limit} are not copied")
-    return Other(name, source, shared)
+    return SidecarFile(name, source, shared)
 
 
 @contextlib.contextmanager
@@ -207,7 +207,7 @@ def _read_placements(document: Mapping[str, Any]) -> Placements:
         )
         for each in document["files"]
     )
-    cuts = [read_values(Cut, {"axis": None, **each}) for each in document["cuts"]]
+    cuts = [read_values(TensorSharding, {"axis": None, **each}) for each in document["cuts"]]
     proved: set[tuple[int, int]] = set()
     kinds = [_read_kind(each, cuts, ranks, proved) for each in document["kinds"]]
     columns = document["tensors"]
@@ -230,8 +230,8 @@ def _read_placements(document: Mapping[str, Any]) -> Placements:
 
 
 def _read_kind(
-    stated: Mapping[str, Any], cuts: Sequence[Cut], ranks: int, proved: set[tuple[int, int]]
-) -> tuple[StoredTensor, Cut]:
+    stated: Mapping[str, Any], cuts: Sequence[TensorSharding], ranks: int, proved: set[tuple[int, int]]
+) -> tuple[StoredTensor, TensorSharding]:
     """Return a tensor of a kind, without a name and a place, and its sharding.
 
     ``proved`` caches which shardings were checked for which sizes: many kinds share one, and it has an entry
@@ -246,7 +246,7 @@ def _read_kind(
     cut = cuts[stated["cut"]]
     size = tensor.shape[cut.axis] if cut.axis is not None and cut.axis < len(tensor.shape) else -1
     if size < 0 or (stated["cut"], size) not in proved:
-        prove_cut(cut, tensor.shape, ranks)
+        check_cut(cut, tensor.shape, ranks)
         proved.add((stated["cut"], size))
     return tensor, cut
 
@@ -280,7 +280,7 @@ def _reject_overlaps(files: Sequence[WholeFile], tensors: Sequence[StoredTensor]
             raise PlanError(f"{before[3]} and {after[3]} overlap at byte {after[1]} of {name}")
 
 
-def _prove_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequence[str]) -> None:
+def _check_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequence[str]) -> None:
     for rank, home in enumerate(homes):
         if not home:
             continue

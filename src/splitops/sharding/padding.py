@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from splitops.errors import shown
 from splitops.files.tensors import StoredTensor
-from splitops.sharding.cuts import Cut
 from splitops.sharding.heads import KEYS, QUERIES, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
+from splitops.sharding.tensor_sharding import TensorSharding
 
 _NAMES: Final = {
     "vocabulary": re.compile(
@@ -49,7 +49,7 @@ class PaddedConfig:
 
 
 def make_padded_config(
-    matches: Matches, cuts: Sequence[Cut], config: Mapping[str, Any], layout: str
+    matches: Matches, cuts: Sequence[TensorSharding], config: Mapping[str, Any], layout: str
 ) -> PaddedConfig:
     """Return the configuration of ranks with padded sizes.
 
@@ -61,13 +61,16 @@ def make_padded_config(
     wanted: dict[_Place, dict[int, TensorKind]] = {}
     lost: list[TensorKind] = []
     for kind, cut in zip(matches.kinds, cuts, strict=True):
-        recipe = kind.recipe
-        if recipe is None or not cut.padded:
+        axis_sharding = kind.axis_sharding
+        if axis_sharding is None or not cut.padded:
             continue
-        counts = _classify_axis(kind.tensor, recipe.axis)
+        counts = _classify_axis(kind.tensor, axis_sharding.axis)
         if layout == "vllm" and counts == "vocabulary":
             continue
-        size, padded = kind.tensor.shape[recipe.axis] * recipe.pack, cut.padded * recipe.pack
+        size, padded = (
+            kind.tensor.shape[axis_sharding.axis] * axis_sharding.pack,
+            cut.padded * axis_sharding.pack,
+        )
         found = list(_iter_changes(counts, size, padded, sizes))
         for place, new in found:
             wanted.setdefault(place, {}).setdefault(new, kind)
@@ -96,7 +99,7 @@ def make_padded_config(
         )
     warnings += _warn_of_groups(sizes, dict(_iter_sizes(document)))
     for kind in lost:
-        axis = kind.recipe.axis if kind.recipe is not None else 0
+        axis = kind.axis_sharding.axis if kind.axis_sharding is not None else 0
         warnings.append(
             f"config.json has no size for axis {axis} of {shown(kind.tensor.name)}, which {kind.rule.label} "
             "pads: set it when you load the ranks"
@@ -145,13 +148,16 @@ def _iter_changes(
         yield from ((place, padded // 2) for place, old in found if 2 * old == size)
 
 
-def _find_unpadded(matches: Matches, cuts: Sequence[Cut], kind: TensorKind) -> TensorKind | None:
+def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: TensorKind) -> TensorKind | None:
     """Return a kind with an unpadded axis of the same category and size as the padded axis of ``kind``."""
-    recipe = kind.recipe
-    assert recipe is not None  # padded kinds have one
-    counts, size = _classify_axis(kind.tensor, recipe.axis), kind.tensor.shape[recipe.axis] * recipe.pack
+    axis_sharding = kind.axis_sharding
+    assert axis_sharding is not None  # padded kinds have one
+    counts, size = (
+        _classify_axis(kind.tensor, axis_sharding.axis),
+        kind.tensor.shape[axis_sharding.axis] * axis_sharding.pack,
+    )
     for other, cut in zip(matches.kinds, cuts, strict=True):
-        tensor, own = other.tensor, other.recipe
+        tensor, own = other.tensor, other.axis_sharding
         pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
         same = (axis for axis in axes if tensor.shape[axis] * pack == size)
         if counts and not cut.padded and any(_classify_axis(tensor, axis) == counts for axis in same):

@@ -11,22 +11,22 @@ from typing import NamedTuple
 import numpy as np
 
 from splitops.errors import PlanError, shown
-from splitops.files.extents import Extent, Extents, Table, numbers_from, stretches_to
+from splitops.files.extents import Extent, Extents, Table, concat_ranges, extents_from_ranges
 from splitops.files.formats import Contents, TargetFile, get_format
 from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, number_keys
-from splitops.sharding.boxes import Box, prove_boxes
+from splitops.sharding.boxes import Box, check_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile
-from splitops.sharding.cuts import Cut, shard_extents
+from splitops.sharding.tensor_sharding import TensorSharding, shard_extents
 
 
-class Laid(NamedTuple):
+class FileLayout(NamedTuple):
     """Files to write, and the extents to them. Their sources are indices of tensors, not of files."""
 
     files: Sequence[TargetFile]
     extents: Extents
 
     @classmethod
-    def from_files(cls, laid: Iterable[LaidFile]) -> Laid:
+    def from_files(cls, laid: Iterable[LaidFile]) -> FileLayout:
         """Collect the files of a layout."""
         found = list(laid)
         return cls([file for file, _ in found], Extents.concatenate([extents for _, extents in found]))
@@ -36,7 +36,7 @@ LaidFile = tuple[TargetFile, Extents]
 """A file, and the extents to it. Their target is the index of the file in its layout."""
 
 
-def laid_file(
+def lay_out_file(
     name: str, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]
 ) -> tuple[TargetFile, Table]:
     """Lay out a safetensors file. Return the file and the offset of each tensor in it."""
@@ -55,7 +55,7 @@ def copy_extents(
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
     table = Extents.from_extents([extent for each in forms for extent in each]).table
-    table = table[numbers_from((np.cumsum(counts) - counts)[form], rows)]
+    table = table[concat_ranges((np.cumsum(counts) - counts)[form], rows)]
     table[:, 0] = np.repeat(sources, rows)
     table[:, 3] = np.repeat(np.broadcast_to(target, len(rows)), rows)
     table[:, 4] += np.repeat(places, rows)
@@ -69,10 +69,10 @@ class Placements:
     ranks: int
     files: tuple[WholeFile, ...]
     tensors: tuple[StoredTensor, ...]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[TensorSharding, ...]
 
     @cached_property
-    def kinds(self) -> tuple[Table, list[tuple[StoredTensor, Cut]]]:
+    def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
         """The kind of each tensor, and one tensor of each kind. A kind shares type, shape and sharding."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
@@ -103,7 +103,7 @@ class Placements:
         return tuple(total)
 
 
-def make_rank_tensor(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
+def make_rank_tensor(tensor: StoredTensor, cut: TensorSharding, rank: int) -> StoredTensor:
     """Return a rank's part of a tensor, which must exist, without a place in a file."""
     shape = cut.shape(tensor.shape, rank)
     assert shape is not None
@@ -123,16 +123,16 @@ def rename(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[Stored
     return [new(StoredTensor, (name, *tensor[1:])) for tensor, name in zip(tensors, names, strict=True)]
 
 
-def lay_out_checkpoint(checkpoint: Checkpoint) -> Laid:
+def lay_out_checkpoint(checkpoint: Checkpoint) -> FileLayout:
     """Lay out the unsharded files of a checkpoint, with their original contents."""
     files = [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
     places = locate_tensors(checkpoint.tensors)
     own = places.copy()
     own[:, 0], own[:, 1] = np.arange(len(own)), 0
-    return Laid(files, stretches_to(own, places[:, :2]))
+    return FileLayout(files, extents_from_ranges(own, places[:, :2]))
 
 
-def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
+def check_cut(cut: TensorSharding, shape: tuple[int, ...], ranks: int) -> None:
     """Check that an untrusted sharding stores every element of a tensor with ``shape`` exactly once."""
     if len(cut.shards) != ranks or all(shard is None for shard in cut.shards):
         raise PlanError(f"a cut has {len(cut.shards)} shards for {ranks} ranks, or no shard at all")
@@ -149,7 +149,7 @@ def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
     pieces = [piece for _, piece in cut.holders if piece is not None]
     try:
         for shard in held:
-            prove_boxes(tuple(Box((p.at,), (p.size,)) for p in shard.pieces), (shard.size,), part=True)
-        prove_boxes(tuple(Box((p.begin,), (p.size,)) for p in pieces), (shape[cut.axis],))
+            check_boxes(tuple(Box((p.at,), (p.size,)) for p in shard.pieces), (shard.size,), part=True)
+        check_boxes(tuple(Box((p.begin,), (p.size,)) for p in pieces), (shape[cut.axis],))
     except PlanError as error:
         raise PlanError(f"pieces of a cut: {error.message}") from error

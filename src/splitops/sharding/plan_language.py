@@ -11,11 +11,17 @@ from typing import Any
 from splitops.errors import PlanError, SplitError, brief, shown
 from splitops.files.extents import Table
 from splitops.files.tensors import StoredTensor, iter_field, number_keys
-from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import Globs, list_wildcards
 from splitops.sharding.tables import read_table
+from splitops.sharding.tensor_sharding import (
+    AxisSharding,
+    TensorSharding,
+    assign_to_rank,
+    replicate,
+    shard_axis,
+)
 
 _CUTS = ("axis", "hf", "place", "replicate")
 _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even")
@@ -27,7 +33,7 @@ class ShardRule:
 
     number: int
     match: tuple[str, ...]
-    says: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
     @property
     def label(self) -> str:
@@ -37,7 +43,7 @@ class ShardRule:
     @property
     def cuts(self) -> bool:
         """Whether ranks may get less than the complete tensor."""
-        return any(key in self.says for key in ("axis", "hf", "place"))
+        return any(key in self.fields for key in ("axis", "hf", "place"))
 
 
 def read_shard_rules(document: Mapping[str, Any], name: str = "the plan") -> list[ShardRule]:
@@ -61,7 +67,7 @@ def _prove(rule: ShardRule) -> None:
     if not rule.match:
         raise PlanError("match is empty")
     Globs(rule.match)
-    says = rule.says
+    says = rule.fields
     if not any(key in says for key in _CUTS):
         raise PlanError(f"set one of {', '.join(_CUTS)}")
     for one, others in (("place", ("axis", "hf", "replicate", *_OF_AXES)), ("hf", ("axis", "sections"))):
@@ -71,7 +77,7 @@ def _prove(rule: ShardRule) -> None:
     of_axes = next((key for key in _OF_AXES if key in says), None)
     if of_axes is not None and not ("axis" in says or "hf" in says):
         raise PlanError(f"{of_axes} requires an axis")
-    words = read_table("words.toml")
+    words = read_table("tp_styles.toml")
     if says.get("hf", "replicate") not in words:
         raise PlanError(f"unknown hf = {shown(says['hf'])}: use one of {', '.join(words)}")
     if "unit" in says and "groups" in says:
@@ -90,34 +96,34 @@ class TensorKind:
     Attributes:
         tensor: the first of them.
         rule: the rule that matches them.
-        recipe: how their axis is sharded, or None if ranks store the complete tensor.
+        axis_sharding: how their axis is sharded, or None if ranks store the complete tensor.
         captured: the text of the capture that the rule's ``place`` names, or None.
         count: number of entries to assign to ranks by this capture; 0 if there is none.
     """
 
     tensor: StoredTensor
     rule: ShardRule
-    recipe: Recipe | None
+    axis_sharding: AxisSharding | None
     captured: str | None
     count: int
 
-    def cut(self, ranks: int) -> Cut:
+    def cut(self, ranks: int) -> TensorSharding:
         """Return their sharding over a number of ranks.
 
         Raises:
             PlanError: they cannot be sharded over this number of ranks.
         """
-        place = self.rule.says.get("place")
+        place = self.rule.fields.get("place")
         if place is not None:
             return _assign(place, self.captured, self.count, ranks)
-        if self.recipe is None:
-            return whole(ranks)
-        return cut_axis(self.recipe, self.tensor.shape[self.recipe.axis], ranks)
+        if self.axis_sharding is None:
+            return replicate(ranks)
+        return shard_axis(self.axis_sharding, self.tensor.shape[self.axis_sharding.axis], ranks)
 
-    def prove_place(self, ranks: int) -> None:
+    def check_place(self, ranks: int) -> None:
         """Check that the rank in the rule's ``place``, if there is one, exists."""
-        if "place" in self.rule.says:
-            _read_place(self.rule.says["place"], self.captured, ranks)
+        if "place" in self.rule.fields:
+            _read_place(self.rule.fields["place"], self.captured, ranks)
 
     def add_context(self, message: str) -> str:
         """Return a message with the names of the tensor and the rule."""
@@ -150,7 +156,7 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
     chosen = [owners[number] for number in found if number is not None]
     texts: list[str | None] = [None] * len(tensors)  # the capture that `place` names
     counts: Counter[int] = Counter()
-    placing = {rule.number: rule.says["place"] for rule in rules if "place" in rule.says}
+    placing = {rule.number: rule.fields["place"] for rule in rules if "place" in rule.fields}
     for index, rule in enumerate(chosen if placing else ()):
         if isinstance(placing.get(rule.number), str):
             _, captures = globs.find(tensors[index].name) or (0, {})
@@ -162,10 +168,10 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
         tensor, rule = tensors[index], chosen[index]
         kind = TensorKind(tensor, rule, None, texts[index], counts[rule.number])
         try:
-            recipe = None if rule.number in placing else _recipe(rule, tensor.shape, names)
+            axis_sharding = None if rule.number in placing else _axis_sharding(rule, tensor.shape, names)
         except SplitError as error:
             raise PlanError(kind.add_context(error.message)) from error
-        kinds.append(replace(kind, recipe=recipe))
+        kinds.append(replace(kind, axis_sharding=axis_sharding))
     return Matches(tuple(chosen), numbers, tuple(kinds))
 
 
@@ -184,17 +190,17 @@ def _read_place(named: int | str, text: str | None, ranks: int) -> int:
     return int(text)
 
 
-def _assign(named: int | str, text: str | None, count: int, ranks: int) -> Cut:
+def _assign(named: int | str, text: str | None, count: int, ranks: int) -> TensorSharding:
     number = _read_place(named, text, ranks)
-    return placed(number, ranks if isinstance(named, int) else count, ranks)
+    return assign_to_rank(number, ranks if isinstance(named, int) else count, ranks)
 
 
-def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | None:
+def _axis_sharding(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
     """Return how a rule shards a tensor with ``shape``, or None if ranks store the complete tensor."""
-    says, rank = rule.says, len(shape)
+    says, rank = rule.fields, len(shape)
     axis, sections = says.get("axis"), None
     if "hf" in says:
-        word = read_table("words.toml")[says["hf"]]
+        word = read_table("tp_styles.toml")[says["hf"]]
         axis = word.get("bias") if rank == 1 else word.get("axis") if rank else None
         count = word.get("sections", 1)
         if axis is not None and count > 1 and rank > 1:
@@ -222,7 +228,7 @@ def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | N
         sections = tuple(names.evaluate(entry) for entry in says["sections"])
     repeats = says.get("replicate", False)
     every = range(len(sections or (0,)))
-    return Recipe(
+    return AxisSharding(
         axis,
         sections,
         unit,

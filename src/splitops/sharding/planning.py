@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, Unpack
 from splitops.errors import PlanError, count_of, shown, shown_path
 from splitops.files.folders import is_model_file
 from splitops.files.pickles import advise_on_pickles
-from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
-from splitops.files.plans import FilePlan
-from splitops.files.tensors import StoredTensor, without_collector
+from splitops.files.plan import FilePlan
+from splitops.files.plan_types import MEMORY, DryRun, Report, RunOptions
+from splitops.files.tensors import StoredTensor, pause_gc
 from splitops.sharding.assembly import assemble_files
 from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
-from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
 from splitops.sharding.documents import read
 from splitops.sharding.expressions import Names
@@ -31,7 +30,8 @@ from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files
 from splitops.sharding.padding import make_padded_config
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
-from splitops.sharding.tables import prove_known
+from splitops.sharding.tables import check_known
+from splitops.sharding.tensor_sharding import MAX_RANKS
 
 AnyPath = str | os.PathLike[str]
 
@@ -100,8 +100,8 @@ class ShardPlan(Runnable):
     def plan_files(self, out: AnyPath) -> FilePlan:
         """Return the plan of the files of all ranks, the manifest and the sidecar files."""
         layout = get_layout(self.layout)
-        homes = [(SOURCE, True), *((home, False) for home in layout.homes(self.ranks))]
-        with without_collector():
+        homes = [(SOURCE, True), *((home, False) for home in layout.list_sidecar_folders(self.ranks))]
+        with pause_gc():
             written = make_manifest_files(self.placements, self.layout, self.checkpoint, self.document)
             changed = {} if self.config is None else {"config.json": self.config}
             laid = layout.lay_out(self.placements)
@@ -196,10 +196,10 @@ def plan(
         raise PlanError(f"ranks = {shown(ranks)}: it must be 1 to {MAX_RANKS}")
     found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
     checkpoint, matches = found.checkpoint, found.matches
-    with without_collector():
+    with pause_gc():
         cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
-    found.prove_named()
+    found.check_named()
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own)
     heads = warn_of_heads(matches, found.heads, ranks, cuts)
     whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
@@ -258,7 +258,7 @@ def find_ranks(
     if wrong is not None:
         raise PlanError(f"ranks = {shown(wrong)}: it must be 1 to {MAX_RANKS}")
     found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
-    found.prove_named()
+    found.check_named()
     return tuple(fit_ranks(found.matches, found.heads, each) for each in numbers)
 
 
@@ -272,7 +272,7 @@ class _Matched(NamedTuple):
     heads: tuple[HeadRule, ...]
     unnamed: str
 
-    def prove_named(self) -> None:
+    def check_named(self) -> None:
         """Check that each tensor has a rule if the layout requires it."""
         if self.unnamed and self.layout == "vllm":
             what = "layout vllm requires a rule for each tensor of rank 2 or more. There is none for"
@@ -304,8 +304,8 @@ def _match(
     known = Names(document.get("vars", {}), checkpoint.config)
     chosen = get_layout(layout or document.get("layout", "hf")).name
     if chosen == "vllm":
-        prove_known(checkpoint.config, names)
-    with without_collector():
+        check_known(checkpoint.config, names)
+    with pause_gc():
         matches = match_rules(rules, checkpoint.tensors, known)
     unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
     heads = find_head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
@@ -346,11 +346,11 @@ def merge(
             missing or overlap.
         FileError: a file cannot be read.
     """
-    prove_ranks(path)
+    check_ranks(path)
     return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links, strict=strict))
 
 
-def prove_ranks(path: AnyPath) -> None:
+def check_ranks(path: AnyPath) -> None:
     """Check that a path is a folder of ranks; the PlanError names the command to use instead."""
     reject_pickled(Path(path))
     if not is_rank_folder(Path(path)):

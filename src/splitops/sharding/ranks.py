@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import ArrayError, FileError, PlanError, shown_path
 from splitops.files.formats import Contents, get_format
 from splitops.files.lazy import LazyTensor, TensorFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
-from splitops.ground.reading import DataFolder
 from splitops.sharding.checkpoint import read_checkpoint
 from splitops.sharding.documents import read_inside
 from splitops.sharding.layouts.hf import make_folder_name

@@ -18,11 +18,11 @@ from splitops.spec.operators import (
 from splitops.spec.operators.schemas import (
     Attribute,
     AttributeType,
-    Given,
     Option,
     Parameter,
-    Source,
+    SourceKind,
     TypeConstraint,
+    ValueSource,
 )
 from splitops.spec.sizes.rules import SizeRule
 
@@ -34,13 +34,13 @@ __all__ = [
     "AttributeType",
     "Difference",
     "ElementType",
-    "Given",
     "OperatorSchema",
     "Option",
     "Parameter",
     "SizeRule",
-    "Source",
+    "SourceKind",
     "TypeConstraint",
+    "ValueSource",
     "VersionChange",
     "difference",
     "display_name",

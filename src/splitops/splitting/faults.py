@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
-from splitops.spec.operators.schemas import Given, OperatorSchema, Source
+from splitops.spec.operators.schemas import OperatorSchema, SourceKind, ValueSource
 from splitops.splitting.binding import Fact, bind
 from splitops.splitting.inference import infer_binding
 
@@ -101,46 +101,46 @@ class _Arguments:
             case Rule.LENGTHS_COUNT | Rule.OUTPUTS_COUNT:
                 yield replace(self, outputs=None)
             case rule if rule in _NUMBERS:
-                given_as = Given.ATTRIBUTE if input_ is None else Given.INPUT
-                source = Source(given_as, attribute or input_ or "")
+                given_as = SourceKind.ATTRIBUTE if input_ is None else SourceKind.INPUT
+                source = ValueSource(given_as, attribute or input_ or "")
                 yield self._with(source, self._without_numbers(source, error))
             case rule if rule in _TYPES and input_ is not None:
-                source = Source(Given.INPUT, input_)
+                source = ValueSource(SourceKind.INPUT, input_)
                 yield self._with(source, replace(self._get_fact(source), type=None))
             case _ if attribute is not None:
-                yield self._with(Source(Given.ATTRIBUTE, attribute), Fact())
+                yield self._with(ValueSource(SourceKind.ATTRIBUTE, attribute), Fact())
             case _ if input_ is not None:
-                yield self._with(Source(Given.INPUT, input_), Fact())
+                yield self._with(ValueSource(SourceKind.INPUT, input_), Fact())
 
-    def _has(self, source: Source) -> bool:
-        if source.given is Given.INPUT:
+    def _has(self, source: ValueSource) -> bool:
+        if source.kind is SourceKind.INPUT:
             index = self.schema.input_index(source.name)
             return index < len(self.inputs) and self.inputs[index] is not None
-        return source.given is Given.ATTRIBUTE and source.name in self.attributes
+        return source.kind is SourceKind.ATTRIBUTE and source.name in self.attributes
 
-    def _get_fact(self, source: Source) -> Fact:
+    def _get_fact(self, source: ValueSource) -> Fact:
         """Return the facts about lengths."""
-        if source.given is Given.INPUT:
+        if source.kind is SourceKind.INPUT:
             return self.inputs[self.schema.input_index(source.name)] or Fact()
         value = tuple(self.attributes[source.name])
         return Fact(None, (len(value),), value)
 
-    def _without_source(self, source: Source) -> _Arguments:
-        if source.given is Given.INPUT:
+    def _without_source(self, source: ValueSource) -> _Arguments:
+        if source.kind is SourceKind.INPUT:
             return self._with(source, None)
         return replace(
             self, attributes={name: value for name, value in self.attributes.items() if name != source.name}
         )
 
-    def _with(self, source: Source, fact: Fact | None) -> _Arguments:
-        if source.given is Given.ATTRIBUTE:
+    def _with(self, source: ValueSource, fact: Fact | None) -> _Arguments:
+        if source.kind is SourceKind.ATTRIBUTE:
             return replace(self, attributes={**self.attributes, source.name: fact})
         index = self.schema.input_index(source.name)
         inputs = [*self.inputs, *[None] * (index + 1 - len(self.inputs))]
         inputs[index] = fact
         return replace(self, inputs=inputs)
 
-    def _without_numbers(self, source: Source, error: RuleError) -> Fact:
+    def _without_numbers(self, source: ValueSource, error: RuleError) -> Fact:
         """Return lengths in which those that break a rule are unknown."""
         fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):
@@ -159,9 +159,9 @@ class _Arguments:
         )
 
 
-def _get_minimum(schema: OperatorSchema, source: Source) -> int:
+def _get_minimum(schema: OperatorSchema, source: ValueSource) -> int:
     """Return the minimum length that an operator accepts."""
-    if source.given is Given.INPUT:
+    if source.kind is SourceKind.INPUT:
         return schema.inputs[schema.input_index(source.name)].minimum or 0
     attribute = schema.attribute(source.name)
     return 0 if attribute is None else attribute.minimum or 0

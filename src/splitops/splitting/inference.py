@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.spec.sizes.ranges import bound_chunk, bound_count, bound_part, fitting, free_lengths, hull
+from splitops.spec.sizes.ranges import (
+    bound_chunk,
+    bound_count,
+    bound_part,
+    find_valid_sizes,
+    hull,
+    merge_unknown_lengths,
+)
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
 from splitops.splitting.planning import MAX_PARTS, make_parts_error
@@ -81,14 +88,16 @@ def _find_axes(binding: Binding) -> tuple[int, ...]:
     if binding.axis is not None:
         return (binding.axis,)
     least = _find_min_division(binding)
-    return tuple(i for i, dim in enumerate(shape) if least is None or fitting(least, dim) is not None)
+    return tuple(
+        i for i, dim in enumerate(shape) if least is None or find_valid_sizes(least, dim) is not None
+    )
 
 
 def _find_min_division(binding: Binding) -> Division | None:
     """Return a division that every valid axis satisfies at least, or None if nothing is known."""
     if binding.division is not None or binding.lengths is None:
         return binding.division
-    return free_lengths(binding.lengths)
+    return merge_unknown_lengths(binding.lengths)
 
 
 def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
@@ -97,7 +106,7 @@ def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
     if shape is None or least is None or len(axes) != 1:
         return shape
     dim = shape[axes[0]]
-    found = fitting(least, dim)
+    found = find_valid_sizes(least, dim)
     assert found is not None
     if isinstance(found, Range) and isinstance(dim, Range):
         found = Range(found.lo, found.hi, dim.name)
@@ -118,7 +127,7 @@ def _infer_part_sizes(binding: Binding, size: Dim, count: int) -> tuple[Dim, ...
     if division is None:
         if lengths is None:
             return (_make_bounded(size),) * count
-        least = free_lengths(lengths)
+        least = merge_unknown_lengths(lengths)
         free = _infer_part_size(least, size, len(least.lengths) - 1)
         if sum(length is None or length < 0 for length in lengths) > 1:
             free = _make_bounded(free)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate, islice
 from typing import Final
 
+from splitops.common.json_values import record
 from splitops.errors import NOWHERE, ArrayError, Rule, RuleError, Where, rule_error, shown
-from splitops.ground.records import record
 from splitops.native import Plan
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes

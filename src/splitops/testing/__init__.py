@@ -27,8 +27,8 @@ A backend fails if it returns a wrong part, copies instead of returning views, o
 
 from __future__ import annotations
 
-from splitops.testing.cases import CASES, FAULTS, Call, Fault
+from splitops.testing.cases import CASES, FAULTS, Call, InvalidCall
 from splitops.testing.library import Library
 from splitops.testing.suite import BackendSuite
 
-__all__ = ["CASES", "FAULTS", "BackendSuite", "Call", "Fault", "Library"]
+__all__ = ["CASES", "FAULTS", "BackendSuite", "Call", "InvalidCall", "Library"]

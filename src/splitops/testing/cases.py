@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InvalidCall:
     """A call that breaks a rule."""
 
     operator: Operator
@@ -97,18 +97,18 @@ CASES: Final = (
 """Calls of all operator versions with all size rules, on first, inner and last axes, and with empty parts."""
 
 FAULTS: Final = (
-    Fault(onnx.split, (4, 6), 2, Rule.AXIS_RANGE, {"num_outputs": 2}),
-    Fault(onnx.split, (), 0, Rule.AXIS_RANGE, {"num_outputs": 1}),
-    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_SUM, {"split": [2, 3]}),
-    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_NEGATIVE, {"split": [8, -2]}),
-    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_CONFLICT, {"split": [2, 4], "num_outputs": 2}),
-    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_MISSING, {}),
-    Fault(onnx.split, (4, 6), 1, Rule.PARTS_COUNT, {"num_outputs": 0}),
-    Fault(onnx.split, (4, 7), 1, Rule.PARTS_DIVISIBLE, {"num_outputs": 2, "opset": 13}),
-    Fault(onnx.split_to_sequence, (4, 6), 1, Rule.CHUNK_POSITIVE, {"split": 0}),
-    Fault(onnx.split_to_sequence, (4, 6), 1, Rule.KEEPDIMS_VALUE, {"keepdims": 2}),
-    Fault(openvino.split, (4, 7), 1, Rule.PARTS_DIVISIBLE, {"num_splits": 2}),
-    Fault(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_NEGATIVE, {"split_lengths": [7, -1]}),
-    Fault(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_REPEATED, {"split_lengths": [-1, -1]}),
+    InvalidCall(onnx.split, (4, 6), 2, Rule.AXIS_RANGE, {"num_outputs": 2}),
+    InvalidCall(onnx.split, (), 0, Rule.AXIS_RANGE, {"num_outputs": 1}),
+    InvalidCall(onnx.split, (4, 6), 1, Rule.LENGTHS_SUM, {"split": [2, 3]}),
+    InvalidCall(onnx.split, (4, 6), 1, Rule.LENGTHS_NEGATIVE, {"split": [8, -2]}),
+    InvalidCall(onnx.split, (4, 6), 1, Rule.LENGTHS_CONFLICT, {"split": [2, 4], "num_outputs": 2}),
+    InvalidCall(onnx.split, (4, 6), 1, Rule.LENGTHS_MISSING, {}),
+    InvalidCall(onnx.split, (4, 6), 1, Rule.PARTS_COUNT, {"num_outputs": 0}),
+    InvalidCall(onnx.split, (4, 7), 1, Rule.PARTS_DIVISIBLE, {"num_outputs": 2, "opset": 13}),
+    InvalidCall(onnx.split_to_sequence, (4, 6), 1, Rule.CHUNK_POSITIVE, {"split": 0}),
+    InvalidCall(onnx.split_to_sequence, (4, 6), 1, Rule.KEEPDIMS_VALUE, {"keepdims": 2}),
+    InvalidCall(openvino.split, (4, 7), 1, Rule.PARTS_DIVISIBLE, {"num_splits": 2}),
+    InvalidCall(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_NEGATIVE, {"split_lengths": [7, -1]}),
+    InvalidCall(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_REPEATED, {"split_lengths": [-1, -1]}),
 )
 """Calls that must fail with every library."""

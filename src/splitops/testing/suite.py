@@ -16,7 +16,7 @@ import pytest
 
 import splitops
 from splitops.errors import ArrayError, RuleError
-from splitops.testing.cases import CASES, FAULTS, Call, Fault
+from splitops.testing.cases import CASES, FAULTS, Call, InvalidCall
 from splitops.testing.library import Library
 
 Array = npt.NDArray[Any]
@@ -76,7 +76,7 @@ class BackendSuite:
         np.testing.assert_array_equal(library.read(data), values)
 
     @pytest.mark.parametrize("fault", FAULTS, ids=str)
-    def test_a_broken_rule_is_the_same_error_everywhere(self, library: Library, fault: Fault) -> None:
+    def test_a_broken_rule_is_the_same_error_everywhere(self, library: Library, fault: InvalidCall) -> None:
         data = library.make(_make_values(library, fault.shape))
         with pytest.raises(RuleError) as caught:
             fault(data)

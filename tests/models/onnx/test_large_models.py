@@ -89,7 +89,7 @@ def row_seven(path: Path) -> np.ndarray:
 
 
 def test_weights_stay_unread(large: Path) -> None:
-    for arguments in (["check"], ["infer"], ["simplify"], ["convert", "--only-split"]):
+    for arguments in (["check"], ["infer"], ["simplify"], ["convert", "--splits-only"]):
         assert command(arguments[0], large, *arguments[1:]) < MOST
 
 

@@ -12,7 +12,7 @@ import pytest
 import splitops
 from splitops.models.formats.onnx import read
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 
 run = partial(splitops.run, engine="reference")
 
@@ -31,7 +31,7 @@ def test_script_makes_the_shipped_files(tmp_path: Path) -> None:
 def test_sites() -> None:
     found = {
         site.where.node: (str(site.schema), site.where.graph)
-        for site in split_sites(deserialize_model(read(MODEL)))
+        for site in iter_split_nodes(deserialize_model(read(MODEL)))
     }
     assert found == {
         "split_qkv": ("Split-18", None),

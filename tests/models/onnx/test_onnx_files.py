@@ -20,8 +20,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
+from splitops.common import untrusted_files as files
 from splitops.errors import ModelError
-from splitops.ground import reading as files
 from splitops.models.formats.onnx import check_model, read, write
 from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES, opened
 
@@ -363,7 +363,7 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
 }
 
 
-MOST_CALLS = 50_000
+MAX_CALLS = 50_000
 """Bad input must not cost work: no more calls of functions than this."""
 
 
@@ -399,7 +399,7 @@ def test_malformed(tmp_path: Path, case: str) -> None:
     for use in (read, lambda path: run(path, {"x": X})):
         with pytest.raises(ModelError, match=message) as caught, counted_calls() as events:
             use(path)
-        assert events["call"] + events["c_call"] < MOST_CALLS
+        assert events["call"] + events["c_call"] < MAX_CALLS
         assert caught.value.where.model == str(path)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 500
@@ -407,8 +407,8 @@ def test_malformed(tmp_path: Path, case: str) -> None:
 
 def test_calls_are_counted() -> None:
     with counted_calls() as events:
-        sum(len(str(number)) for number in range(MOST_CALLS))
-    assert events["call"] + events["c_call"] > MOST_CALLS
+        sum(len(str(number)) for number in range(MAX_CALLS))
+    assert events["call"] + events["c_call"] > MAX_CALLS
 
 
 def test_unharmed_model_is_fine(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import splitops
 from splitops.errors import SplitError
 from splitops.models.formats.onnx import read
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 
 run = partial(splitops.run, engine="reference")
 
@@ -119,7 +119,7 @@ def test_chains_of_splits_match_numpy(case: Chain) -> None:
     looped = model.graph.node[0].op_type == "Loop"
     for part, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(part[0] if looped else part, wanted, strict=True)
-    sites = list(split_sites(deserialize_model(model)))
+    sites = list(iter_split_nodes(deserialize_model(model)))
     assert {site.where.graph is None for site in sites} == {model.graph.name != "outer"}
 
 
@@ -219,7 +219,7 @@ def test_damaged_files_raise_split_errors_alone(file: Path, content: bytes) -> N
     file.write_bytes(content)
     for use in (
         read,
-        lambda path: list(split_sites(deserialize_model(read(path)))),
+        lambda path: list(iter_split_nodes(deserialize_model(read(path)))),
         lambda path: run(path, SEED_INPUTS),
     ):
         message = rejection(use, file)

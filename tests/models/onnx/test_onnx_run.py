@@ -21,12 +21,12 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops
 import splitops.onnx.reference
-from splitops.calls.node import observing
+from splitops.calls.node import observe_splits
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.models.movers.shapes import sliced
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 from splitops.splitting.binding import Fact
 
 run = partial(splitops.run, engine="reference")
@@ -202,7 +202,7 @@ class TestSubgraphs:
 
     def test_operator_knows_its_place_before_anything_fails(self) -> None:
         places = []
-        with observing(lambda request, _: places.append(request.where)):
+        with observe_splits(lambda request, _: places.append(request.where)):
             run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": np.array(False)})
         assert places == [Where("g", "choose.else_branch", "halve")]
 
@@ -739,8 +739,8 @@ class TestReferenceOps:
         assert done.stdout.strip() == "False"
 
 
-def sites_of(model: onnx.ModelProto, where: Where = NOWHERE) -> list[Site]:
-    return list(split_sites(deserialize_model(model), where))
+def sites_of(model: onnx.ModelProto, where: Where = NOWHERE) -> list[SplitNode]:
+    return list(iter_split_nodes(deserialize_model(model), where))
 
 
 class TestSites:

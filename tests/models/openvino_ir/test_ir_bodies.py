@@ -31,10 +31,10 @@ from body_models import (
 from splitops.errors import ModelError, RuleError
 from splitops.models.engines import is_installed
 from splitops.models.engines.engine import EngineError, Event
-from splitops.models.engines.recording import recording
+from splitops.models.engines.profile_events import collect_events
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.nodes import to_nodes
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.models.running.onnx import control_flow
 from splitops.spec import element_type_of
 
@@ -69,7 +69,7 @@ def test_a_body_reads_no_foreign_memory(lengths: list[int], branch: bool) -> Non
     assert caught.value.rule == "remainder.negative"
     assert caught.value.where.graph == f"gate/{'then' if branch else 'else'}_body"
     assert caught.value.where.node == "cut"
-    assert caught.value.where.graph in {site.where.graph for site in split_sites(to_nodes(if_model()))}
+    assert caught.value.where.graph in {site.where.graph for site in iter_split_nodes(to_nodes(if_model()))}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_bodies_in_bodies() -> None:
         "lengths": np.array([2, -1]),
     }
     seen: list[Event] = []
-    with recording(seen):
+    with collect_events(seen):
         got = run_ir(nested_model(), inputs)
     assert got["y"].tolist() == [0, 1, 2, 3, 0, 1]
     assert [event.operator for event in seen if event.operator == "VariadicSplit"] == ["VariadicSplit"] * 3
@@ -514,7 +514,7 @@ def compare(folder: Path, cases: Sequence[tuple[str, Path, list[Array]]]) -> Non
     for (name, path, arrays), answer in zip(cases, run_by_openvino(folder, jobs), strict=True):
         assert "error" not in answer, (name, answer)
         model = ir.read(path)
-        split_bodies = {site.where.graph for site in split_sites(to_nodes(model))}
+        split_bodies = {site.where.graph for site in iter_split_nodes(to_nodes(model))}
         assert split_bodies, name
         assert None not in split_bodies, f"{name}: the splits are in bodies"
         got = run_ir(model, dict(zip(ir.input_names(model), arrays, strict=True)))

@@ -11,7 +11,7 @@ from ir_helpers import run_ir
 
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.nodes import layer_of, to_nodes
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 
 SHAPE = (6, 12, 10, 24)
 DATA = np.arange(6 * 12 * 10 * 24, dtype=np.float32).reshape(SHAPE)
@@ -187,7 +187,7 @@ def test_document_examples(
             assert np.shares_memory(part, DATA)
             start += size
         assert np.array_equal(np.concatenate(outputs, axis), DATA)
-    (site,) = split_sites(to_nodes(model))
+    (site,) = iter_split_nodes(to_nodes(model))
     assert str(site.schema) == ("Split-1" if lengths is None else "VariadicSplit-1")
     assert site.attributes == ({"num_splits": 3} if lengths is None else {})
     assert layer_of(site.node) is split

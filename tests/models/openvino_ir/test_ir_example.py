@@ -12,7 +12,7 @@ from ir_helpers import array_of, assert_same, needs_openvino, run_by_openvino, r
 
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.nodes import to_nodes
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.spec import ELEMENT_TYPES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -81,7 +81,7 @@ def test_models_that_openvino_converts_from_onnx(tmp_path: Path) -> None:
     assert [answer for answer in answers if "error" in answer] == []
     for job, answer in zip(jobs[1::2], answers[1::2], strict=True):
         model = ir.read(job["xml"])
-        assert [str(site.schema) for site in split_sites(to_nodes(model))] == ["VariadicSplit-1"]
+        assert [str(site.schema) for site in iter_split_nodes(to_nodes(model))] == ["VariadicSplit-1"]
         outputs = run_ir(model, {"x": x})
         assert list(outputs) == ["y", "z"]
         for array, tensor in zip(outputs.values(), answer["tensors"], strict=True):

@@ -29,7 +29,7 @@ from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import join_names, split_names
 from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Range
 
@@ -210,7 +210,7 @@ def test_lookups() -> None:
     assert graph.by_id[7].outputs[0].element_type is ELEMENT_TYPES["float32"]
     assert graph.by_id[7].shape(NOWHERE) == (Range(2, 6), Range(), Range(0, 3))
     assert [path for path, _ in model.graphs()] == [None, "mystery/body"]
-    (site,) = split_sites(to_nodes(model))
+    (site,) = iter_split_nodes(to_nodes(model))
     assert site.where == Where(None, "mystery/body", "s")
     assert (site.inputs, site.outputs) == (("c", "i", "l"), ("", "s:4"))
 

@@ -17,7 +17,7 @@ from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino import document, reader
 from splitops.models.formats.openvino.nodes import to_nodes
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.spec import ELEMENT_TYPES
 
 XML = """<?xml version="1.0"?>
@@ -582,7 +582,7 @@ def test_random_damage() -> None:
             model = ir.from_bytes(bytes(content), BIN)
             again = ir.from_bytes(*ir.to_bytes(model))
             for one in (model, again):
-                list(split_sites(to_nodes(one)))
+                list(iter_split_nodes(to_nodes(one)))
                 if all(layer.type in KNOWN for layer in one.graph.layers):
                     run_ir(one, {ir.input_names(one)[0]: DATA} if one.inputs else {})
             good += 1

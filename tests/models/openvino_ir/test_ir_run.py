@@ -26,10 +26,10 @@ from ir_helpers import (
 
 from splitops.errors import ModelError, Rule, RuleError
 from splitops.models.engines.engine import Event
-from splitops.models.engines.recording import recording
+from splitops.models.engines.profile_events import collect_events
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.nodes import to_nodes
-from splitops.models.graph.sites import split_sites
+from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.models.sessions import session
 from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.elements.types import element_type_of, from_openvino
@@ -233,7 +233,7 @@ def test_num_splits_that_is_no_integer(text: str) -> None:
     with pytest.raises(ModelError, match=r"num_splits = .* is not a 64-bit integer .node 'split'"):
         run_ir(model, {"data": DATA})
     with pytest.raises(ModelError, match="num_splits"):
-        list(split_sites(to_nodes(model)))
+        list(iter_split_nodes(to_nodes(model)))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_unknown_operation_set() -> None:
     (part,) = builder.layer("Split", [value, builder.const(0)], {"num_splits": 1}, version="ops", name="s")
     builder.result(part, "y")
     with pytest.raises(ModelError, match="'ops', which is not an operation set"):
-        list(split_sites(to_nodes(builder.model())))
+        list(iter_split_nodes(to_nodes(builder.model())))
 
 
 def test_only_what_an_output_needs_is_evaluated() -> None:
@@ -282,7 +282,7 @@ def test_only_what_an_output_needs_is_evaluated() -> None:
 def test_every_own_layer_is_recorded() -> None:
     seen: list[Event] = []
     model = split_model(("f32", (6, 4)), np.array(1), num_splits=2, outputs=2)
-    with recording(seen):
+    with collect_events(seen):
         run_ir(model, {"data": DATA})
     assert [(event.operator, event.node) for event in seen] == [("Split", "split")]
 
@@ -480,7 +480,7 @@ def test_foreign_layers_run_by_openvino(tmp_path: Path) -> None:
     model = mixed_model()
     data = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
     events: list[Event] = []
-    with recording(events):
+    with collect_events(events):
         outputs = run_ir(model, {"x": data})
     assert {"halves", "inner"} <= {event.node for event in events}
     ir.write(model, tmp_path / "model.xml")

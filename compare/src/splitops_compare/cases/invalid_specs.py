@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from splitops.spec import ELEMENT_TYPES, Given, OperatorSchema, SizeRule
+from splitops.spec import ELEMENT_TYPES, OperatorSchema, SizeRule, SourceKind
 from splitops_compare.cases.spec_templates import (
     find_lengths_input,
     make_count_spec,
@@ -47,7 +47,7 @@ def _iter_axes(schema: OperatorSchema) -> Iterator[SpecPair]:
     yield _change(baseline, axis=-3)
     if is_newest(schema):
         yield _change(make_plain_spec(schema), shape=())
-    if schema.axis.given is Given.INPUT:
+    if schema.axis.kind is SourceKind.INPUT:
         ranks = schema.inputs[schema.input_index(schema.axis.name)].ranks or ()
         yield _change(make_plain_spec(schema), axis_dtype="float32")
         yield _change(make_plain_spec(schema), axis_shape=(2,))
@@ -97,7 +97,7 @@ def _iter_sources(schema: OperatorSchema) -> Iterator[SpecPair]:
         return
     types = schema.types_of(schema.inputs[schema.input_index(source.name)])
     first = schema.lengths[0]
-    baseline = make_lengths_spec(schema, (6,), [2, 4], constant=first.given is Given.INPUT)
+    baseline = make_lengths_spec(schema, (6,), [2, 4], constant=first.kind is SourceKind.INPUT)
     yield _change(baseline, lengths=[[2, 4]])
     if schema.scalar_rule is None:
         yield _change(baseline, lengths=6)
@@ -106,7 +106,7 @@ def _iter_sources(schema: OperatorSchema) -> Iterator[SpecPair]:
             yield _change(baseline, lengths_dtype=name)
     if ELEMENT_TYPES["float32"] in types:
         yield _change(baseline, lengths=[2.5, 3.5])
-    if first.given is Given.ATTRIBUTE:
+    if first.kind is SourceKind.ATTRIBUTE:
         yield _change(baseline, attributes={first.name: [2, 4]})
     if schema.exclusive and schema.count_attribute is not None:
         yield _change(baseline, attributes={schema.count_attribute: 2})

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops.extension import Builder, OpenVINOModel, Output
-from splitops.spec import ELEMENT_TYPES, ElementType, Given
+from splitops.spec import ELEMENT_TYPES, ElementType, SourceKind
 from splitops_compare.cases.fusion_patterns import FUSION_PATTERNS, write_fusion_pattern
 from splitops_compare.cases.names import get_opset, get_schema
 from splitops_compare.cases.spec_templates import find_lengths_input
@@ -88,7 +88,7 @@ def _make_values(numbers: Array, kind: ElementType, *, wide: bool) -> Any:
 def make_operands(spec: CaseSpec) -> list[tuple[str, Array]]:
     """Make the inputs of the node except the data, by name."""
     schema, operands = get_schema(spec), []
-    if schema.axis.given is Given.INPUT:
+    if schema.axis.kind is SourceKind.INPUT:
         axis = np.full(spec.axis_shape, spec.axis, ELEMENT_TYPES[spec.axis_dtype].numpy)
         operands.append((schema.axis.name, axis))
     if spec.lengths is not None:
@@ -136,7 +136,7 @@ def _add_split(spec: CaseSpec, graph: onnx.GraphProto, inputs: Sequence[str]) ->
     """Add a split, and the nodes that read its parts in a special spec."""
     schema, outputs = get_schema(spec), spec.outputs
     attributes = dict(spec.attributes)
-    if spec.axis is not None and schema.axis.given is Given.ATTRIBUTE:
+    if spec.axis is not None and schema.axis.kind is SourceKind.ATTRIBUTE:
         attributes[schema.axis.name] = spec.axis
 
     def split(parts: Sequence[str], name: str = "split") -> onnx.NodeProto:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import splitops
-from splitops.spec import Given, OperatorSchema, history
+from splitops.spec import OperatorSchema, SourceKind, history
 from splitops_compare.data import CaseSpec
 
 _OLDEST: Final = 10
@@ -54,7 +54,7 @@ def make_id(spec: CaseSpec, rule: str) -> str:
 
 
 def _find_length_attribute(schema: OperatorSchema, attributes: Mapping[str, Any]) -> Sequence[int] | None:
-    names = (source.name for source in schema.lengths if source.given is Given.ATTRIBUTE)
+    names = (source.name for source in schema.lengths if source.kind is SourceKind.ATTRIBUTE)
     return next((attributes[name] for name in names if name in attributes), None)
 
 
@@ -70,7 +70,7 @@ def _format_sizes(spec: CaseSpec) -> str:
     if (count := schema.count_attribute) is not None and count in spec.attributes:
         texts.append(f"into-{spec.attributes[count]}")
     elif len(texts) == 1:
-        counts_outputs = schema.count is not None and schema.count.given is Given.OUTPUTS
+        counts_outputs = schema.count is not None and schema.count.kind is SourceKind.OUTPUTS
         texts.append(f"into-{len(spec.outputs)}" if counts_outputs else "alone")
     return "-".join(texts)
 
@@ -78,7 +78,7 @@ def _format_sizes(spec: CaseSpec) -> str:
 def _iter_extras(spec: CaseSpec) -> Iterator[str]:
     """Yield the parts of the id that a usual spec does not have."""
     schema = get_schema(spec)
-    shown = {source.name for source in schema.lengths if source.given is Given.ATTRIBUTE}
+    shown = {source.name for source in schema.lengths if source.kind is SourceKind.ATTRIBUTE}
     shown.add(schema.count_attribute or "")
     if spec.axis is not None:
         yield f"axis={spec.axis}"

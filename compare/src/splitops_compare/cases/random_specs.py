@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema, SizeRule
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema, SizeRule, SourceKind
 from splitops_compare.cases.fusion_patterns import FUSION_PATTERNS
 from splitops_compare.cases.invalid_specs import generate_invalid_specs
 from splitops_compare.cases.spec_templates import find_lengths_input, make_part_names
@@ -112,7 +112,7 @@ def _transform(random: Random, schema: OperatorSchema, *specs: CaseSpec) -> list
 def _vary_unset(random: Random, schema: OperatorSchema, specs: list[CaseSpec]) -> list[CaseSpec]:
     """Vary the details that all specs leave at their first value: types, constants, keepdims, elements."""
     options: dict[str, Sequence[Any]] = {}
-    if schema.axis.given is Given.INPUT:
+    if schema.axis.kind is SourceKind.INPUT:
         ranks = schema.inputs[schema.input_index(schema.axis.name)].ranks
         options["axis_dtype"] = ("int64", "int32")
         options["axis_shape"] = ((), (1,)) if ranks is None or 1 in ranks else ((),)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from splitops.spec import ELEMENT_TYPES, Given, OperatorSchema, Source
+from splitops.spec import ELEMENT_TYPES, OperatorSchema, SourceKind, ValueSource
 from splitops_compare.cases.names import choose_opset
 from splitops_compare.data import CaseSpec
 
 
-def find_lengths_input(schema: OperatorSchema) -> Source | None:
+def find_lengths_input(schema: OperatorSchema) -> ValueSource | None:
     """Find the input for lengths, or return None if the version has none."""
-    return next((source for source in schema.lengths if source.given is Given.INPUT), None)
+    return next((source for source in schema.lengths if source.kind is SourceKind.INPUT), None)
 
 
 def make_part_names(count: int) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def make_lengths_spec(
     """Make a spec with lengths or a chunk size. Constant ones are an attribute if the version has it."""
     count = len(lengths) if isinstance(lengths, list) else 1
     first = schema.lengths[0]
-    if first.given is Given.ATTRIBUTE and constant:
+    if first.kind is SourceKind.ATTRIBUTE and constant:
         return _make_spec(schema, shape, axis, {first.name: lengths}, count, more)
     source = find_lengths_input(schema)
     assert source is not None
@@ -72,7 +72,7 @@ def _make_spec(
         "version": schema.since_version,
         "opset": None if opset == schema.since_version else opset,
         "shape": tuple(shape),
-        "axis": 0 if axis is None and schema.axis.given is Given.INPUT else axis,
+        "axis": 0 if axis is None and schema.axis.kind is SourceKind.INPUT else axis,
         "attributes": attributes,
         "outputs": ("s",) if schema.gives_sequence else make_part_names(count),
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from splitops.spec import ELEMENT_TYPES, Given, OperatorSchema, SizeRule, history
+from splitops.spec import ELEMENT_TYPES, OperatorSchema, SizeRule, SourceKind, history
 from splitops_compare.cases.fusion_patterns import generate_fusion_specs
 from splitops_compare.cases.spec_templates import (
     find_lengths_input,
@@ -122,7 +122,7 @@ def _iter_types(schema: OperatorSchema) -> Iterator[CaseSpec]:
 def _iter_large(schema: OperatorSchema) -> Iterator[CaseSpec]:
     """Yield sizes above 2^31 and 2^53. Another axis is empty, so the data needs no memory."""
     for size in (_BEYOND_32_BITS, _BEYOND_FLOAT64):
-        if schema.count is not None and (is_newest(schema) or schema.lengths[0].given is Given.INPUT):
+        if schema.count is not None and (is_newest(schema) or schema.lengths[0].kind is SourceKind.INPUT):
             yield make_count_spec(schema, (size, 0), 2)
         if schema.scalar_rule is not None and is_newest(schema):
             yield make_lengths_spec(schema, (size, 0), size // 2)
@@ -138,9 +138,9 @@ def _iter_outputs(schema: OperatorSchema) -> Iterator[CaseSpec]:
     simplest, optional = make_plain_spec(schema), find_lengths_input(schema)
     if schema.count is not None and optional is not None:
         yield replace(simplest, special="absent")
-    if schema.count is not None and schema.count.given is Given.OUTPUTS and optional is not None:
+    if schema.count is not None and schema.count.kind is SourceKind.OUTPUTS and optional is not None:
         yield make_plain_spec(schema, dynamic=True, special="shared-input")
-    if optional is not None and schema.lengths[0].given is Given.ATTRIBUTE:
+    if optional is not None and schema.lengths[0].kind is SourceKind.ATTRIBUTE:
         for dynamic in (False, True):
             yield replace(
                 make_lengths_spec(schema, (6,), [2, 4], constant=False, dynamic=dynamic), constant=True
@@ -199,7 +199,7 @@ def _iter_sequences(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 def _iter_ir(schema: OperatorSchema) -> Iterator[CaseSpec]:
     """Yield specs of IR: axes as inputs, unknown ranks, packed constants."""
-    if schema.axis.given is not Given.INPUT:
+    if schema.axis.kind is not SourceKind.INPUT:
         return
     simplest = make_plain_spec(schema)
     yield replace(simplest, special="unranked")

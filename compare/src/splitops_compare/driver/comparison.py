@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import splitops
 from splitops.errors import count_of, shown
-from splitops.extension import telling
+from splitops.extension import report_progress
 from splitops.models.check import LIMITS
 from splitops_compare.cases import build_case, find_case, generate_cases, list_cases, make_entry
 from splitops_compare.data import (
@@ -183,7 +183,7 @@ def _run_all(run: ComparisonRun, report_line: Callable[[str], None]) -> bool:
             report_line(_format_summary(info, run.cases, run.verdicts[info.name], seconds))
 
     try:
-        with telling("compare", total) as report_progress:
+        with report_progress("compare", total) as report_progress:
             run.run(report_verdict)
     except KeyboardInterrupt:
         return True
@@ -225,7 +225,7 @@ def _make_result(
 def _find_limit(case: Case, adapter: str) -> str | None:
     """Find the limit of ``splitops check`` whose evidence is this case, and return its code."""
     for limit in LIMITS:
-        if limit.case == case.id and limit.runtime in (adapter, adapter.partition("_")[0]):
+        if limit.evidence == case.id and limit.runtime in (adapter, adapter.partition("_")[0]):
             return limit.code
     return None
 

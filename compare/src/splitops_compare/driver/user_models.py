@@ -14,8 +14,8 @@ import numpy as np
 from splitops.errors import ModelError, SplitError, one_line
 from splitops.models import is_openvino, load, save
 from splitops.models.sessions import Session, find_splits_for, session
-from splitops.models.verify import made_inputs
-from splitops.spec import Given, element_type_of
+from splitops.models.verify import generate_inputs
+from splitops.spec import SourceKind, element_type_of
 from splitops.splitting import Fact
 from splitops_compare.cases import build_case, make_entry
 from splitops_compare.data import Case, CaseSpec
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx_ir
 
     from splitops.extension import OpenVINOModel
-    from splitops.models.infer import Site
+    from splitops.models.infer import SplitNode
 
     AnyModel = str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | OpenVINOModel
 
@@ -43,12 +43,12 @@ def make_model_cases(
     """
     loaded = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
     with session(loaded, "reference") as reference:
-        feeds = made_inputs(reference) if inputs is None else inputs
+        feeds = generate_inputs(reference) if inputs is None else inputs
         return (*_iter_split_cases(loaded, reference, feeds), _make_whole_case(loaded, reference, feeds))
 
 
 def _iter_split_cases(model: Any, reference: Session, feeds: Mapping[str, Any]) -> Iterator[Case]:
-    declared = {_get_key(split): split for split in reference.sites}
+    declared = {_get_key(split): split for split in reference.splits}
     used: dict[str, int] = {}
     for split in find_splits_for(model, feeds):
         spec = _make_spec(split, declared.get(_get_key(split), split))
@@ -63,11 +63,11 @@ def _iter_split_cases(model: Any, reference: Session, feeds: Mapping[str, Any]) 
         yield replace(case, id=name if used[name] == 1 else f"{name}#{used[name]}", baseline=None)
 
 
-def _get_key(split: Site) -> tuple[str | None, str | None]:
+def _get_key(split: SplitNode) -> tuple[str | None, str | None]:
     return split.where.graph, split.where.node
 
 
-def _make_spec(split: Site, declared: Site) -> CaseSpec | None:
+def _make_spec(split: SplitNode, declared: SplitNode) -> CaseSpec | None:
     """Make the spec of a split for some inputs, or return None if its shape or lengths are not known.
 
     ``declared`` is the same split as the model declares it.
@@ -86,7 +86,7 @@ def _make_spec(split: Site, declared: Site) -> CaseSpec | None:
     attributes = {name: list(v) if isinstance(v, tuple) else v for name, v in split.attributes.items()}
     axis: Any = attributes.pop(schema.axis.name, None)
     axis_fact = None
-    if schema.axis.given is Given.INPUT:
+    if schema.axis.kind is SourceKind.INPUT:
         axis_fact = split.facts[schema.input_index(schema.axis.name)]
         value = None if axis_fact is None else axis_fact.value
         axis = value[0] if isinstance(value, tuple) else value

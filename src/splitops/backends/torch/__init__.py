@@ -16,7 +16,7 @@ import torch
 from torch.autograd import forward_ad
 
 from splitops.backends import Backend
-from splitops.backends.memory import fitting
+from splitops.backends.memory import check_buffers
 from splitops.backends.torch import copying
 from splitops.backends.torch.bridge import to_numpy
 from splitops.errors import ArrayError
@@ -76,7 +76,7 @@ class _Torch(Backend):
 
     def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         _check_splittable(plan, array)
-        for name, buffer in fitting(plan, out, torch.Tensor, array):
+        for name, buffer in check_buffers(plan, out, torch.Tensor, array):
             if buffer.layout is not torch.strided:
                 raise ArrayError(f"{name} has layout {buffer.layout}, but it must be strided")
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out)):

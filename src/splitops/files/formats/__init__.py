@@ -150,7 +150,7 @@ class Format(Protocol):
         """
         ...
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         """Convert a tensor of any format: set this format's name of its type.
 
         Raises:
@@ -177,7 +177,7 @@ class Format(Protocol):
 class ShardedFormat(Format, Protocol):
     """A format that can spread tensors over several files, with each tensor in one file."""
 
-    def whole(self, source: Source) -> Contents:
+    def read_all_shards(self, source: Source) -> Contents:
         """Read all files of a sharded checkpoint, given its index or one of its numbered files.
 
         Raises:

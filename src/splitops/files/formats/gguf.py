@@ -134,7 +134,7 @@ class _Gguf:
         kept = tuple(entry for entry in entries if not entry.key.startswith("split."))
         return Contents(self, tuple(tensors), tuple(sources), {"entries": kept})
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         code = tensor.code if tensor.code in _NUMBERS else _CODES.get(str(tensor.element_type))
         if len(tensor.shape) > _MAX_RANK:
             raise FileError(f"{tensor.label} has rank {len(tensor.shape)}; GGUF has at most {_MAX_RANK}")
@@ -156,7 +156,7 @@ class _Gguf:
         file = TargetFile(name, start + end, ((0, head),))
         return Layout((file,), make_places((0, start + offset) for offset in offsets))
 
-    def whole(self, source: Source) -> Contents:
+    def read_all_shards(self, source: Source) -> Contents:
         return self.read(source)
 
     def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
@@ -289,7 +289,7 @@ def _read_header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
         raise _MalformedError(f"its alignment of {alignment} is not a power of two")
     stated: dict[str, StoredTensor] = {}
     for _ in _check_count(tensor_count, source):
-        tensor = _stated(reader)
+        tensor = _read_tensor(reader)
         if tensor.name in stated:
             raise _MalformedError(f"{tensor.label} appears twice")
         stated[tensor.name] = tensor
@@ -322,7 +322,7 @@ def _read_entry(reader: _Reader) -> _Entry:
     return _Entry(key, raw, number)
 
 
-def _stated(reader: _Reader) -> StoredTensor:
+def _read_tensor(reader: _Reader) -> StoredTensor:
     name, rank = reader.read_string(), reader.read_number("I")
     if rank > _MAX_RANK:
         raise _MalformedError(f"tensor {shown(name)} has rank {rank}; the format has at most {_MAX_RANK}")

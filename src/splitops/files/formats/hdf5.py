@@ -60,7 +60,7 @@ class _Hdf5:
         }
         return Contents(self, tuple(tensors), tuple(sources), metadata)
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
         named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_builtin(dtype)
         return to_row_major(

@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from splitops.common.documents import MAX_RANK
 from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.addresses import format_location
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import read_beginning, resolve_size
 from splitops.files.tensors import StoredTensor, make_array_tensor
-from splitops.ground.documents import MAX_RANK
 from splitops.spec.elements.types import is_builtin
 
 _MAGIC: Final = b"\x93NUMPY"
@@ -190,8 +190,8 @@ class _Npy:
         header = _read_checked_header(source)
         return Contents(self, (make_tensor("", header, header.start),), (source,))
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
-        return taken(tensor)
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
+        return adapt(tensor)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:
@@ -211,7 +211,7 @@ def make_tensor(name: str, header: Header, offset: int, file: int = 0) -> Stored
     return make_array_tensor(name, header.shape, header.dtype, code, fortran=header.fortran, **where)
 
 
-def taken(tensor: StoredTensor) -> StoredTensor:
+def adapt(tensor: StoredTensor) -> StoredTensor:
     """Convert a tensor of any format. A type that .npy does not have is an error."""
     if tensor.dtype is None or not is_builtin(tensor.dtype):
         raise FileError(f"{tensor.label} has type {tensor.code}, which .npy does not support")

@@ -24,7 +24,7 @@ import numpy as np
 from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.addresses import format_location
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
-from splitops.files.formats.npy import encode_tensor_header, make_tensor, read_header, taken
+from splitops.files.formats.npy import adapt, encode_tensor_header, make_tensor, read_header
 from splitops.files.sources import Source, SourceFile
 from splitops.files.streams import Stream
 from splitops.files.tensors import StoredTensor
@@ -60,8 +60,8 @@ class _Npz:
         methods = {member.filename.removesuffix(".npy"): member.compress_type for member in members}
         return Contents(self, tuple(tensors), tuple(sources), {"methods": methods})
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
-        return taken(tensor)
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
+        return adapt(tensor)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         methods: Mapping[str, int] = like.metadata.get("methods", {}) if like.format is self else {}
@@ -132,7 +132,7 @@ def _read_members(archive: zipfile.ZipFile, source: Source) -> tuple[list[Stored
         elif member.compress_type == zipfile.ZIP_DEFLATED:
             inflated = Stream(source, shown(label), partial(archive.open, member))
             head = inflated.read_beginning(10_012)
-            inflated.hold(member.file_size, ends=True)
+            inflated.set_declared_size(member.file_size, ends=True)
             header = read_header(io.BytesIO(head), label, member.file_size)
             tensors.append(make_tensor(name, header, header.start, len(sources)))
             sources.append(inflated)
@@ -172,7 +172,7 @@ class _Member:
         return entry
 
 
-class _Behind(io.BytesIO):
+class _TailFile(io.BytesIO):
     """In-memory file with the end of an archive. Its positions begin at ``start``."""
 
     def __init__(self, start: int) -> None:
@@ -188,7 +188,7 @@ class _Behind(io.BytesIO):
 
 def _build_directory(entries: Sequence[zipfile.ZipInfo], at: int) -> bytes:
     """Return the central directory of an archive, which begins at offset ``at``."""
-    file = _Behind(at)
+    file = _TailFile(at)
     with zipfile.ZipFile(file, "w") as archive:
         archive.filelist.extend(entries)
     return file.getvalue()

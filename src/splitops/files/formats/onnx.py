@@ -31,7 +31,7 @@ class _Onnx:
     suffixes = (".onnx",)
 
     def read(self, source: Source) -> Contents:
-        from splitops.ground.reading import DataFolder
+        from splitops.common.untrusted_files import DataFolder
         from splitops.models.formats.onnx.storage import parse
         from splitops.models.formats.onnx.tensors import external_extent, is_external
 
@@ -52,7 +52,7 @@ class _Onnx:
         _reject_overlaps(tensors, source)
         return Contents(self, tuple(tensors), tuple(sources), {"model": model})
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         element_type = tensor.element_type
         return to_row_major(tensor, element_type.onnx if element_type is not None else None, "ONNX")
 

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, SplitError, shown
 from splitops.files.formats import Contents, Layout
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, make_packed_tensor
-from splitops.ground.reading import DataFolder
 
 
 class _OpenVINO:
@@ -47,7 +47,7 @@ class _OpenVINO:
             weights = LocalFile(source.path.with_suffix(".bin").name, folder)
         return Contents(self, tuple(tensors), (source, weights))
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         raise FileError(f"{tensor.label}: OpenVINO IR cannot be written")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:

@@ -63,7 +63,7 @@ class RawFormat:
         missing = bits // max(1, others * self.element_type.bits)
         return tuple(missing if size == -1 else size for size in self.shape)
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         """See :class:`splitops.files.formats.Format`."""
         return tensor
 

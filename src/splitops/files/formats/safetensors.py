@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from splitops.common.documents import MAX_RANK, DocumentError, parse_json
 from splitops.errors import FileError, brief, shown
 from splitops.files.addresses import is_address
 from splitops.files.descriptors import raise_file_limit
@@ -31,7 +32,6 @@ from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import Source
 from splitops.files.streams import resolve_size
 from splitops.files.tensors import StoredTensor, get_unit, iter_field, locate_tensors, to_row_major
-from splitops.ground.documents import MAX_RANK, DocumentError, parse_json
 from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -103,7 +103,7 @@ class _Safetensors:
             raise FileError(f"{source.name}: {error}") from error
         return Contents(self, tuple(tensors), (source,), metadata)
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         code = tensor.code if tensor.code in _TYPES else _CODES.get(str(tensor.element_type))
         if len(tensor.shape) > MAX_RANK or _count_bits(tensor.shape, 1) is None:
             raise FileError(f"{tensor.label} has shape {brief(tensor.shape)}, which safetensors cannot have")
@@ -150,7 +150,7 @@ class _Safetensors:
         made[order, 1] = start + begins
         return Layout((TargetFile(name, size, ((0, head),)),), made)
 
-    def whole(self, source: Source) -> Contents:
+    def read_all_shards(self, source: Source) -> Contents:
         return join_contents(read_shards(source)[0], source)
 
     def describe_shard(self, like: Contents, number: int, count: int) -> Contents:

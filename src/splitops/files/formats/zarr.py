@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from splitops.common.signals import defer_signals
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.boxes import BoxedArray, iter_boxes
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
@@ -35,8 +37,6 @@ from splitops.files.formats.zarr_chunks import (
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
-from splitops.ground.reading import DataFolder
-from splitops.ground.signals import uninterrupted
 from splitops.spec.elements.types import is_builtin
 
 _MAX_RESTORED: Final = 1 << 31
@@ -80,7 +80,7 @@ class _Zarr:
             sources.append(boxed)
         return Contents(self, tuple(tensors), tuple(sources), {"arrays": found})
 
-    def taken(self, tensor: StoredTensor) -> StoredTensor:
+    def adapt(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
         named = dtype is not None and dtype.kind in "biufc" and is_builtin(dtype)
         code = dtype.str if dtype is not None and named else None
@@ -172,11 +172,11 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, options: dict[str, Any]
     """Encode an array from its plain bytes."""
     folder, scratch = paths
     shutil.rmtree(folder, ignore_errors=True)
-    with uninterrupted():  # otherwise threads of zarr continue to write after Ctrl-C
+    with defer_signals():  # otherwise threads of zarr continue to write after Ctrl-C
         made = _create_array(folder, tensor, options)
     data = _open_scratch(scratch, tensor)
     for box in iter_boxes(tensor.shape, get_outer_chunks(made)):
-        with uninterrupted():
+        with defer_signals():
             made[box] = np.asarray(data[box])
 
 

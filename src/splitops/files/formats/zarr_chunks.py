@@ -21,11 +21,11 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.documents import parse_json
+from splitops.common.untrusted_files import DataFolder, read_open_file
 from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
-from splitops.ground.documents import parse_json
-from splitops.ground.reading import DataFolder, read_open_file
 
 _DESCRIPTION: Final = "zarr.json"
 MAX_DESCRIPTION: Final = 64 << 20

@@ -13,10 +13,10 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
+from splitops.common.documents import MAX_RANK, parse_json
+from splitops.common.untrusted_files import DataFolder, read_open_file, read_range
 from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.formats.zarr_chunks import MAX_DESCRIPTION, compute_max_bytes, open_inside
-from splitops.ground.documents import MAX_RANK, parse_json
-from splitops.ground.reading import DataFolder, read_open_file, read_range
 
 _DOCUMENTS: Final = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 

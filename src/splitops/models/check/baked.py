@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import onnx_ir as ir
 
 from splitops.errors import Where, brief, shown
+from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.walk import has_layers
-from splitops.models.graph.onnx import known
-from splitops.models.infer.walk import Upstream
-from splitops.models.known import Known, Tensor
-from splitops.models.sites import Site
+from splitops.models.graph.onnx import get_abstract_value
+from splitops.models.infer.interpreter import ForwardInterpreter
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes import names
 from splitops.spec.sizes.dims import Dim, Range
 from splitops.spec.sizes.rules import SizeRule
@@ -35,66 +35,66 @@ class OpenSizes(NamedTuple):
     """
 
     symbols: frozenset[str]
-    given: Mapping[ir.Value, Known]
+    given: Mapping[ir.Value, AbstractValue]
 
     @classmethod
     def of(cls, model: ir.Model) -> OpenSizes:
         """Return the sizes that the inputs of the main graph leave open."""
         symbols: set[str] = set()
-        given: dict[ir.Value, Known] = {}
+        given: dict[ir.Value, AbstractValue] = {}
         for value in _inputs(model):
-            found = known(value)
-            if not isinstance(found, Tensor) or found.shape is None:
+            found = get_abstract_value(value)
+            if not isinstance(found, AbstractTensor) or found.shape is None:
                 continue
             shape = tuple(_named(size, value, axis) for axis, size in enumerate(found.shape))
             symbols |= {size.name for size in shape if isinstance(size, Range) and size.name}
-            given[value] = Tensor(found.type, shape)
+            given[value] = AbstractTensor(found.type, shape)
         return cls(frozenset(symbols), given)
 
-    def baked(self, site: Site) -> str | None:
+    def baked(self, split_node: SplitNode) -> str | None:
         """Return what is wrong with a split whose lengths are constants on an open axis; None: nothing is.
 
         The split must be one of a walk that was told what is ``given``.
         """
-        lengths, size = baked_lengths(site), _axis_size(site)
+        lengths, size = baked_lengths(split_node), _axis_size(split_node)
         if lengths is None or not isinstance(size, Range) or size.name is None:
             return None
         if not names.find_symbols(size.name) & self.symbols:
             return None  # a size that an operator of the model makes: it may always be the same
-        axis, data = site.bind().axis, shown(site.inputs[0]) if site.inputs else "the data"
+        axis, data = split_node.bind().axis, shown(split_node.inputs[0]) if split_node.inputs else "the data"
         text = f"axis {axis} of {data} has the open size {size.name}, but the lengths {brief(lengths)} are"
         return f"{text} constants, which accept only the size {sum(lengths)}"
 
 
-def baked_lengths(site: Site) -> tuple[int, ...] | None:
+def baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
     """Return the lengths of a split that are the same in every run; None where there are none such."""
-    division = None if site.binding is None else site.binding.division
+    division = None if split_node.binding is None else split_node.binding.division
     return division.lengths if division is not None and division.rule is SizeRule.EXPLICIT else None
 
 
-def find_baked(model: ir.Model, where: Where) -> list[tuple[Site, str]]:
+def find_baked(model: ir.Model, where: Where) -> list[tuple[SplitNode, str]]:
     """Return the splits of a model with baked lengths, each with what is wrong."""
     sizes = OpenSizes.of(model)
-    found: list[tuple[Site, str]] = []
+    found: list[tuple[SplitNode, str]] = []
 
-    def on_site(site: Site) -> None:
-        text = sizes.baked(site)
+    def on_site(split_node: SplitNode) -> None:
+        text = sizes.baked(split_node)
         if text is not None:
-            found.append((site, text))
+            found.append((split_node, text))
 
     # What one split proves of a size must not hide the lengths of the next one.
-    Upstream(model, where, on_site, given=sizes.given).run()
+    ForwardInterpreter(model, where, on_site, given=sizes.given).run()
     return found
 
 
-def may_be_baked(site: Site) -> bool:
+def may_be_baked(split_node: SplitNode) -> bool:
     """Return whether a split has constant lengths on an axis of unknown size."""
-    return baked_lengths(site) is not None and isinstance(_axis_size(site), Range)
+    return baked_lengths(split_node) is not None and isinstance(_axis_size(split_node), Range)
 
 
-def cures(site: Site) -> str:
+def cures(split_node: SplitNode) -> str:
     """Return what to do about baked lengths: the values of ``--open`` that the split can have."""
-    lengths = baked_lengths(site) or ()
+    lengths = baked_lengths(split_node) or ()
     ways = ["even"] if is_even(lengths) else []
     ways += ["chunk"] if chunk_of(lengths) is not None else []
     last = len(lengths) - 1
@@ -121,8 +121,8 @@ def chunk_of(lengths: tuple[int, ...]) -> int | None:
     return chunk if regular else None
 
 
-def _axis_size(site: Site) -> Dim | None:
-    binding = site.binding
+def _axis_size(split_node: SplitNode) -> Dim | None:
+    binding = split_node.binding
     if binding is None or binding.axis is None or binding.data.shape is None:
         return None
     return binding.data.shape[binding.axis]

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import onnx_ir as ir
 
+from splitops.common.progress import track
 from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, shown
-from splitops.ground.progress import counted
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, may_be
 from splitops.models.check import baked
-from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.fragment import check_layer
 from splitops.models.check.limits import DEPENDS, Fix, Limit, Repair
 from splitops.models.check.onnx_form import form_findings
+from splitops.models.check.predicates import Certainty, ModelContext, SplitPredicates
 from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.openvino.document import parse
@@ -24,17 +25,16 @@ from splitops.models.formats.openvino.reader import SingleLayerError
 from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.editors import make_editor
-from splitops.models.graph.meant import MEANT_RULES, find_meant_way, meant_site
-from splitops.models.infer.walk import Found, Walk
-from splitops.models.known import SequenceOf, Tensor, may_be
+from splitops.models.graph.meant import MEANT_RULES, find_intended_split_node, find_intended_way
+from splitops.models.infer.interpreter import InferenceResult, ShapeInterpreter
 from splitops.models.quirks import Match, find, may_be_in
-from splitops.models.sites import Site
-from splitops.models.sites.ways import Kind
+from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.ways import Kind
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-_MOST_NAMED: Final = 8
+_MAX_NAMED: Final = 8
 """More nodes of a pattern are not named."""
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
@@ -106,7 +106,9 @@ def examine(
         walked = walk_model(checked.nodes, checked.where)
     except SplitError as error:
         return Examination([finding_of(error)])
-    count = len({(site.where.graph, site.where.node, site.outputs) for site in walked.sites})
+    count = len(
+        {(split_node.where.graph, split_node.where.node, split_node.outputs) for split_node in walked.splits}
+    )
     found = examine_nodes(checked.nodes, checked.where, walked, targets)
     return Examination(found, count, frozenset(one.runtime for one in found if one.runtime is not None))
 
@@ -114,14 +116,14 @@ def examine(
 class Walked(NamedTuple):
     """What inference knows of a model, and its splits."""
 
-    found: Found
-    sites: Sequence[Site]
+    found: InferenceResult
+    splits: Sequence[SplitNode]
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
     """Infer a model as a check sees it: all that its splits prove counts."""
-    sites: list[Site] = []
-    return Walked(Walk(model, where, sites.append).run().settled(), sites)
+    split_nodes: list[SplitNode] = []
+    return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
 
 def examine_nodes(
@@ -129,106 +131,112 @@ def examine_nodes(
     where: Where,
     walked: Walked,
     targets: Sequence[Target],
-    context: Surroundings | None = None,
+    context: ModelContext | None = None,
 ) -> list[Finding]:
     """Return what is wrong with a model, as it was read or rewritten, in its context if that is known."""
-    surroundings, asked = context or Surroundings.of(model), asked_targets(targets)
+    surroundings, asked = context or ModelContext.of(model), asked_targets(targets)
     found: list[Finding] = []
-    rules = _with_common_fixes(walked.sites, [list(_rule_findings(site)) for site in walked.sites])
-    for site, broken in counted(list(zip(walked.sites, rules, strict=True)), "check"):
+    rules = _with_common_fixes(
+        walked.splits, [list(_rule_findings(split_node)) for split_node in walked.splits]
+    )
+    for split_node, broken in track(list(zip(walked.splits, rules, strict=True)), "check"):
         found += broken
-        found += _limit_findings(site, surroundings, asked, asked=bool(targets))
-    found += _baked_findings(model, where, walked.sites)
+        found += _limit_findings(split_node, surroundings, asked, asked=bool(targets))
+    found += _baked_findings(model, where, walked.splits)
     found += _quirk_findings(model, walked.found, where, targets)
     form = form_findings(model, walked.found.values, where) if not has_layers(model) else ()
     return [*form, *_without_repeats(found), *_contradictions(walked)]
 
 
-def _rule_findings(site: Site) -> Iterator[Finding]:
-    if site.error is None:
-        yield from _undeclared_parts(site)
-    for error in site.faults:
+def _rule_findings(split_node: SplitNode) -> Iterator[Finding]:
+    if split_node.error is None:
+        yield from _undeclared_parts(split_node)
+    for error in split_node.faults:
         rule = error.rule if isinstance(error, RuleError) else None
-        severity = Severity.WARNING if site.conditional and rule in _SIZE_RULES else Severity.ERROR
+        severity = Severity.WARNING if split_node.conditional and rule in _SIZE_RULES else Severity.ERROR
         yield finding_of(
-            error, severity=severity, fix=_describe_repair(site, rule), source=site.schema.source
+            error, severity=severity, fix=_describe_repair(split_node, rule), source=split_node.schema.source
         )
 
 
-def _with_common_fixes(sites: Sequence[Site], found: Sequence[list[Finding]]) -> Iterator[list[Finding]]:
+def _with_common_fixes(
+    split_nodes: Sequence[SplitNode], found: Sequence[list[Finding]]
+) -> Iterator[list[Finding]]:
     """Keep the fix of a split node of a function only if it is the same in all calls."""
     calls: dict[ir.Node | None, list[set[tuple[str, str | None]]]] = {}
-    for site, findings in zip(sites, found, strict=True):
-        calls.setdefault(site.node, []).append({(one.code, one.fix) for one in findings})
-    for site, findings in zip(sites, found, strict=True):
-        common = set.intersection(*calls[site.node]) if findings else set()
+    for split_node, findings in zip(split_nodes, found, strict=True):
+        calls.setdefault(split_node.node, []).append({(one.code, one.fix) for one in findings})
+    for split_node, findings in zip(split_nodes, found, strict=True):
+        common = set.intersection(*calls[split_node.node]) if findings else set()
         yield [one if (one.code, one.fix) in common else replace(one, fix=None) for one in findings]
 
 
-def find_repair(site: Site, rule: Rule | None) -> Fix | None:
+def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
     """Return the repair of a broken rule, if what the split means is clear."""
-    if rule is Rule.LENGTHS_MISSING and site.schema.count_attribute is not None:
-        return Repair.NUMBER
-    if rule is Rule.OPERATOR_VERSION and site.as_written is not None:
+    if rule is Rule.LENGTHS_MISSING and split_node.schema.count_attribute is not None:
+        return Repair.NUM_OUTPUTS
+    if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
         return Repair.VERSION
-    return Kind.NODE if rule in MEANT_RULES and meant_site(site) is not None else None
+    return Kind.NODE if rule in MEANT_RULES and find_intended_split_node(split_node) is not None else None
 
 
-def _describe_repair(site: Site, rule: Rule | None) -> str | None:
-    repair = find_repair(site, rule)
-    if repair is Repair.NUMBER:
-        return f"add {site.schema.count_attribute} = the number of declared outputs"
+def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
+    repair = find_repair(split_node, rule)
+    if repair is Repair.NUM_OUTPUTS:
+        return f"add {split_node.schema.count_attribute} = the number of declared outputs"
     if repair is Repair.VERSION:
-        return f"it is written as {site.as_written}: splitops fix rewrites it as {site.schema}"
-    meant = None if repair is None else meant_site(site)
+        return f"it is written as {split_node.as_written}: splitops fix rewrites it as {split_node.schema}"
+    meant = None if repair is None else find_intended_split_node(split_node)
     if meant is None:
         return None
-    way = meant if site.schema.domain else find_meant_way(meant, site.schema.since_version)
+    way = meant if split_node.schema.domain else find_intended_way(meant, split_node.schema.since_version)
     return way if isinstance(way, str) else f"it can only mean {way}: splitops fix writes it"
 
 
-def _undeclared_parts(site: Site) -> Iterator[Finding]:
+def _undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
     """Find a layer of IR with fewer output ports than parts: it runs, but no writer of IR makes it."""
-    schema = site.schema
+    schema = split_node.schema
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":
         return
-    count = site.attributes[name]
-    if count > len(site.outputs):
+    count = split_node.attributes[name]
+    if count > len(split_node.outputs):
         yield Finding(
             code=Rule.OUTPUTS_COUNT.value,
             severity=Severity.WARNING,
-            operator=site.operator,
-            where=site.where,
-            message=f"{len(site.outputs)} output ports are declared, but {name} = {count}",
-            values={"outputs": len(site.outputs), name: count},
+            operator=split_node.operator,
+            where=split_node.where,
+            message=f"{len(split_node.outputs)} output ports are declared, but {name} = {count}",
+            values={"outputs": len(split_node.outputs), name: count},
             source=schema.source,
         )
 
 
-def _baked_findings(model: ir.Model, where: Where, sites: Sequence[Site]) -> Iterator[Finding]:
-    if not any(map(baked.may_be_baked, sites)):
+def _baked_findings(model: ir.Model, where: Where, split_nodes: Sequence[SplitNode]) -> Iterator[Finding]:
+    if not any(map(baked.may_be_baked, split_nodes)):
         return
-    for site, text in baked.find_baked(model, where):
+    for split_node, text in baked.find_baked(model, where):
         yield Finding(
             code=baked.CODE,
             severity=Severity.WARNING,
-            operator=site.operator,
-            where=site.where,
+            operator=split_node.operator,
+            where=split_node.where,
             message=text,
-            values={"lengths": baked.baked_lengths(site)},
-            fix=baked.cures(site),
-            source=site.schema.source,
+            values={"lengths": baked.baked_lengths(split_node)},
+            fix=baked.cures(split_node),
+            source=split_node.schema.source,
         )
 
 
-def find_limits(site: Site, model: Surroundings, targets: Iterable[Target]) -> Iterator[tuple[Limit, Surely]]:
+def find_limits(
+    split_node: SplitNode, model: ModelContext, targets: Iterable[Target]
+) -> Iterator[tuple[Limit, Certainty]]:
     """Yield the limits of some targets that a split node meets, and how surely."""
-    split = Vocabulary(site, model)
-    for target in targets if site.unread is None else ():
-        for limit in target.of_operator(site.schema):
-            if (surely := limit.met(split)) is not Surely.NO:
-                yield limit, surely
+    split = SplitPredicates(split_node, model)
+    for target in targets if split_node.unread is None else ():
+        for limit in target.of_operator(split_node.schema):
+            if (certainty := limit.met(split)) is not Certainty.NO:
+                yield limit, certainty
 
 
 def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Match]]:
@@ -241,32 +249,41 @@ def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Lim
 
 def describe_match(limit: Limit, match: Match) -> str:
     """Return the message of a limit with the nodes of a match, in one line."""
-    names = ", ".join(shown(label(node)) for node in match.path[:_MOST_NAMED])
-    more = f" and {len(match.path) - _MOST_NAMED} more" if len(match.path) > _MOST_NAMED else ""
-    return f"{limit.words()}: {names}{more}{'' if match.certain or match.quirk.says_may else DEPENDS}"
+    names = ", ".join(shown(label(node)) for node in match.path[:_MAX_NAMED])
+    more = f" and {len(match.path) - _MAX_NAMED} more" if len(match.path) > _MAX_NAMED else ""
+    return (
+        f"{limit.format_message()}: {names}{more}{'' if match.certain or match.quirk.says_may else DEPENDS}"
+    )
 
 
 def _quirk_findings(
-    model: ir.Model, found: Found, where: Where, targets: Sequence[Target]
+    model: ir.Model, found: InferenceResult, where: Where, targets: Sequence[Target]
 ) -> Iterator[Finding]:
     if not may_be_in(model):
         return
-    found.note()
+    found.annotate()
     editor = make_editor(model, where)
     for limit, match in find_quirks(editor, asked_targets(targets)):
         is_split = editor.role(match.node) is Role.SPLIT
-        operator = editor.site(match.node).operator if is_split else match.node.op_type
+        operator = editor.read_split_node(match.node).operator if is_split else match.node.op_type
         values = {"nodes": [label(node) for node in match.path]}
         words, certain = describe_match(limit, match), bool(targets) and match.certain
         yield _of_limit(limit, operator, editor.where(match.node), words, values, certain=certain)
 
 
 def _limit_findings(
-    site: Site, model: Surroundings, targets: Sequence[Target], *, asked: bool
+    split_node: SplitNode, model: ModelContext, targets: Sequence[Target], *, asked: bool
 ) -> Iterator[Finding]:
-    for limit, surely in find_limits(site, model, targets):
-        certain = asked and surely is Surely.YES and not site.conditional
-        yield _of_limit(limit, site.operator, site.where, limit.words(site, surely), {}, certain=certain)
+    for limit, certainty in find_limits(split_node, model, targets):
+        certain = asked and certainty is Certainty.YES and not split_node.conditional
+        yield _of_limit(
+            limit,
+            split_node.operator,
+            split_node.where,
+            limit.format_message(split_node, certainty),
+            {},
+            certain=certain,
+        )
 
 
 def _of_limit(
@@ -291,54 +308,64 @@ class Contradiction(NamedTuple):
 
     value: ir.Value
     code: str
-    declared: Tensor | SequenceOf
-    found: Tensor | SequenceOf
+    declared: AbstractTensor | AbstractSequence
+    found: AbstractTensor | AbstractSequence
 
     @property
     def message(self) -> str:
         """What is declared and what the value is, in one line."""
         before, after = (
-            f"a sequence of {self._words(one.element)}" if isinstance(one, SequenceOf) else self._words(one)
+            f"a sequence of {self._words(one.element)}"
+            if isinstance(one, AbstractSequence)
+            else self._words(one)
             for one in (self.declared, self.found)
         )
         return f"output {self.value.name!r} is declared as {before}, but it is {after}"
 
-    def _words(self, tensor: Tensor) -> str:
-        return str(tensor.type if self.code == "stated.type" else tensor)
+    def _words(self, tensor: AbstractTensor) -> str:
+        return str(tensor.type if self.code == "declared.type" else tensor)
 
 
-def contradiction(found: Found, value: ir.Value) -> Contradiction | None:
+def contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
     """Return in what the declaration of a value contradicts what is known of it; None if in nothing."""
     before, after = found.declared(value), found.values.get(value)
-    if not isinstance(before, Tensor | SequenceOf) or not isinstance(after, Tensor | SequenceOf):
+    if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
+        after, AbstractTensor | AbstractSequence
+    ):
         return None
     if type(before) is not type(after):
-        return Contradiction(value, "stated.type", before, after)
-    one, other = (known.element if isinstance(known, SequenceOf) else known for known in (before, after))
+        return Contradiction(value, "declared.type", before, after)
+    one, other = (
+        known.element if isinstance(known, AbstractSequence) else known for known in (before, after)
+    )
     if one.type is not None and other.type is not None and one.type != other.type:
-        return Contradiction(value, "stated.type", before, after)
+        return Contradiction(value, "declared.type", before, after)
     # An empty sequence has no shape to compare, and PyTorch declares elements without the axis of a split.
     ranks = {len(known.shape) for known in (one, other) if known.shape is not None}
-    is_open = isinstance(after, SequenceOf) and (after.length == 0 or len(ranks) > 1)
+    is_open = isinstance(after, AbstractSequence) and (after.length == 0 or len(ranks) > 1)
     if not is_open and not may_be(one.shape, other.shape):
-        return Contradiction(value, "stated.shape", before, after)
+        return Contradiction(value, "declared.shape", before, after)
     return None
 
 
-def contradicted_outputs(walked: Walked) -> Iterator[tuple[Site, Contradiction]]:
+def contradicted_outputs(walked: Walked) -> Iterator[tuple[SplitNode, Contradiction]]:
     """Yield the outputs of valid splits whose declared type or shape is wrong."""
-    for node, site in {site.node: site for site in walked.sites}.items():
-        for value in node.outputs if site.error is None else ():
+    for node, split_node in {split_node.node: split_node for split_node in walked.splits}.items():
+        for value in node.outputs if split_node.error is None else ():
             one = contradiction(walked.found, value)
             if one is not None:
-                yield site, one
+                yield split_node, one
 
 
 def _contradictions(walked: Walked) -> Iterator[Finding]:
-    for site, one in contradicted_outputs(walked):
-        severity = Severity.ERROR if one.code == "stated.type" else Severity.WARNING
+    for split_node, one in contradicted_outputs(walked):
+        severity = Severity.ERROR if one.code == "declared.type" else Severity.WARNING
         yield Finding(
-            code=one.code, severity=severity, operator=site.operator, where=site.where, message=one.message
+            code=one.code,
+            severity=severity,
+            operator=split_node.operator,
+            where=split_node.where,
+            message=one.message,
         )
 
 

@@ -12,8 +12,8 @@ MODEL_CODES: Final = (
     "model.invalid",
     "function.opset",
     "lengths.baked",
-    "stated.shape",
-    "stated.type",
+    "declared.shape",
+    "declared.type",
     "onnxruntime.empty-tensor",
     "openvino.empty-tensor",
 )

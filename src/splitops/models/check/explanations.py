@@ -64,7 +64,16 @@ def explain(code: str) -> Explanation:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.is_fixable else None
         fix = limit.fix or ("" if command else "no form of this split is known that the runtime executes")
         return Explanation(
-            code, limit.words(), example, "", fix, command, messages, limit, limit.source, page_of(code)
+            code,
+            limit.format_message(),
+            example,
+            "",
+            fix,
+            command,
+            messages,
+            limit,
+            limit.source,
+            page_of(code),
         )
     row = _texts()[code]
     command = "splitops fix {model} -o {fixed}" if row.get("fixable") else None

@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from splitops.common.notebooks import format_html_table
 from splitops.errors import NOWHERE, RuleError, SplitError, Where
-from splitops.ground.notebooks import format_html_table
 
 
 class Severity(StrEnum):
@@ -27,7 +27,7 @@ class Finding:
 
     Attributes:
         code: a rule code such as ``"lengths.sum"``; the code of a runtime's limit such as
-            ``"onnxruntime.split-1"``; ``"stated.shape"`` or ``"stated.type"`` where the model contradicts
+            ``"onnxruntime.split-1"``; ``"declared.shape"`` or ``"declared.type"`` where the model contradicts
             itself; ``"model.invalid"`` where it cannot be read, or declares something impossible.
         severity: error or warning.
         operator: operator and version, for example ``"Split-18"``; empty where no operator is at fault.

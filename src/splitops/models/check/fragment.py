@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, SplitError, Where
-from splitops.ground.documents import MAX_RANK
+from splitops.models.abstract_values import may_be
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.models.formats.openvino.splits import family_schema
-from splitops.models.known import may_be
 from splitops.spec.elements.types import from_precision
 from splitops.spec.operators import FAMILY, OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Shape
@@ -35,28 +35,28 @@ def check_layer(element: Element, where: Where) -> Iterator[Finding]:
         known = " or ".join(FAMILY["openvino"])
         raise ModelError(f"the XML is a <{element.tag[:80]}>, not a <layer> of {known}", where)
     where = replace(where, node=element.get("name") or kind)
-    row = family_schema(kind, element.get("version", "opset1"), where)
+    schema = family_schema(kind, element.get("version", "opset1"), where)
     data = element.find("data")
     attributes = {
         attribute.name: parse_integer(text, attribute.name, replace(where, attribute=attribute.name))
-        for attribute in row.attributes
+        for attribute in schema.attributes
         if data is not None and (text := data.get(attribute.name)) is not None
     }
     inputs = [_port(port, where) for port in element.findall("input/port")]
     outputs = [_port(port, where) for port in element.findall("output/port")]
     if len(outputs) > _MAX_OUTPUTS:
         raise ModelError(f"the layer has {len(outputs)} outputs", where)
-    facts = _facts(row, inputs)
-    faults = find_faults(row, attributes, facts, outputs=len(outputs) or None, where=where)
+    facts = _facts(schema, inputs)
+    faults = find_faults(schema, attributes, facts, outputs=len(outputs) or None, where=where)
     if faults:
-        yield from (finding_of(error, source=row.source) for error in faults)
+        yield from (finding_of(error, source=schema.source) for error in faults)
         return
-    count = row.count_attribute
+    count = schema.count_attribute
     number = None if count is None else attributes.get(count)
     if outputs and number is not None and number != len(outputs):
         message = f"{len(outputs)} outputs are set, but {count} = {number}"
-        yield _finding(row, where, "outputs.count", message)
-    yield from _contradictions(row, where, attributes, facts, outputs)
+        yield _finding(schema, where, "outputs.count", message)
+    yield from _contradictions(schema, where, attributes, facts, outputs)
 
 
 def _port(port: Element, where: Where) -> Fact:
@@ -69,14 +69,14 @@ def _port(port: Element, where: Where) -> Fact:
     return Fact(kind, shape)
 
 
-def _facts(row: OperatorSchema, inputs: Sequence[Fact]) -> list[Fact | None]:
+def _facts(schema: OperatorSchema, inputs: Sequence[Fact]) -> list[Fact | None]:
     facts: list[Fact | None] = [*inputs]
     # A fragment may leave its ports out; what a layer in a model lacks is an error all the same.
-    return facts if facts else [Fact()] * len(row.inputs)
+    return facts if facts else [Fact()] * len(schema.inputs)
 
 
 def _contradictions(
-    row: OperatorSchema,
+    schema: OperatorSchema,
     where: Where,
     attributes: Mapping[str, int],
     facts: Sequence[Fact | None],
@@ -87,28 +87,33 @@ def _contradictions(
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:
             yield _finding(
-                row, where, "stated.type", f"output {index} is {port.type}, but the data is {data.type}"
+                schema, where, "declared.type", f"output {index} is {port.type}, but the data is {data.type}"
             )
     shapes = [port.shape for port in outputs]
     if data.shape is None or all(shape is None for shape in shapes):
         return
-    fitting = [axis for axis in range(len(data.shape)) if _explains(row, attributes, facts, axis, shapes)]
+    fitting = [axis for axis in range(len(data.shape)) if _explains(schema, attributes, facts, axis, shapes)]
     if not fitting:
         message = f"a split of {_write(data.shape)} on no axis gives the stated outputs"
-        yield _finding(row, where, "stated.shape", message)
+        yield _finding(schema, where, "declared.shape", message)
     elif not any(_adds_up(data.shape, shapes, axis) for axis in fitting):
         message = f"on no axis do the stated outputs add up to the data {_write(data.shape)}"
-        yield _finding(row, where, "lengths.sum", message)
+        yield _finding(schema, where, "lengths.sum", message)
 
 
-def _finding(row: OperatorSchema, where: Where, code: str, message: str) -> Finding:
+def _finding(schema: OperatorSchema, where: Where, code: str, message: str) -> Finding:
     return Finding(
-        code=code, severity=Severity.ERROR, operator=str(row), where=where, message=message, source=row.source
+        code=code,
+        severity=Severity.ERROR,
+        operator=str(schema),
+        where=where,
+        message=message,
+        source=schema.source,
     )
 
 
 def _explains(
-    row: OperatorSchema,
+    schema: OperatorSchema,
     attributes: Mapping[str, int],
     facts: Sequence[Fact | None],
     axis: int,
@@ -119,7 +124,7 @@ def _explains(
         fact if index != 1 or fact is None else replace(fact, value=axis) for index, fact in enumerate(facts)
     ]
     try:
-        parts = infer_binding(bind(row, attributes, known, outputs=len(shapes))).parts or ()
+        parts = infer_binding(bind(schema, attributes, known, outputs=len(shapes))).parts or ()
     except SplitError:
         return False
     pairs = zip(shapes, parts, strict=False)

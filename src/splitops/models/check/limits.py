@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from splitops.models.check.conditions import Condition, Surely, Surroundings, Vocabulary
+from splitops.models.check.predicates import Certainty, Condition, ModelContext, SplitPredicates
 from splitops.models.quirks import Quirk
-from splitops.models.sites.site import Site
-from splitops.models.sites.ways import Kind
+from splitops.models.split_nodes.split_node import SplitNode
+from splitops.models.split_nodes.ways import Kind
 from splitops.spec.operators import OperatorSchema
 
 
@@ -31,13 +31,13 @@ class Repair(StrEnum):
 
     AXIS = "axis"
     """The axis is set, if it is the default one."""
-    IN_FULL = "in full"
+    EXPLICIT_OUTPUTS = "explicit outputs"
     """All outputs are declared and named, no absent input is named '', no keepdims beside 'split'."""
     VERSION = "version"
     """The node has the attributes of the version of its opset, not of another one."""
-    NUMBER = "number"
+    NUM_OUTPUTS = "num_outputs"
     """The number of parts is that of the declared outputs."""
-    MEANING = "meaning"
+    UNBIND = "unbind"
     """The node says the one of two meanings that the user chooses."""
     OPEN = "open"
     """The lengths follow the size of an open axis as the user means it."""
@@ -48,7 +48,7 @@ class Cure(StrEnum):
 
     CONSTANTS = "constants"
     """A constant for each part of a constant."""
-    EMPTY = "empty"
+    EMPTY_TENSOR = "empty tensor"
     """A new empty tensor for each Transpose of an empty part."""
 
 
@@ -59,7 +59,7 @@ EXACT_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
 """A field of :attr:`Limit.exact`, which is not a format string: one from outside could do far more."""
 DEPENDS: Final = " (depends on the input)"
 """What is said of a limit that is not surely met."""
-USUAL_FORMS: Final[Mapping[str, tuple[Fix, ...]]] = {
+USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
     "uneven": (Kind.SLICES,),
     "more outputs than N": (Kind.TREE, Kind.SLICES),
     "operator missing": (Kind.SLICES, Kind.GATHERS),
@@ -67,10 +67,10 @@ USUAL_FORMS: Final[Mapping[str, tuple[Fix, ...]]] = {
     "num_outputs": (Kind.NODE,),
     "negative axis": (Repair.AXIS,),
     "axis left out": (Repair.AXIS,),
-    "absent input named ''": (Repair.IN_FULL,),
-    "output left out": (Repair.IN_FULL,),
+    "absent input named ''": (Repair.EXPLICIT_OUTPUTS,),
+    "output left out": (Repair.EXPLICIT_OUTPUTS,),
 }
-"""The forms of a limit that names none, by its first word that has some."""
+"""The rewrites of a limit that names none, by its first word that has some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +85,16 @@ class Limit:
         quirk: what its optimiser gets wrong around a split; None if there are conditions.
         outcome: what happens.
         message: the same in one sentence.
-        exact: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
+        message_with_sizes: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
             ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
         fix: what to do about it.
-        forms: the forms that the runtime executes correctly, tried in this order; a split that has none is
+        rewrites: the rewrites that the runtime executes correctly, tried in this order; a split that has none is
             unfixable, see :mod:`splitops.models.fix`. A quirk has a cure instead.
-        case: the case of splitops-compare that proves it; None where the runtime was not tested.
+        evidence: the case of splitops-compare that proves it; None where the runtime was not tested.
         source: where it is documented or visible.
         since: the first release that does so; None where the oldest one that was looked at does.
         until: the last release that does so; None where the newest one that was looked at does.
-        looked_at: the releases of the runtime that were asked the case, the oldest first.
+        tested_releases: the releases of the runtime that were asked the case, the oldest first.
     """
 
     code: str
@@ -103,14 +103,14 @@ class Limit:
     quirk: Quirk | None = None
     outcome: Outcome = Outcome.ERROR
     message: str
-    exact: str | None = None
+    message_with_sizes: str | None = None
     fix: str | None = None
-    forms: tuple[Fix, ...] = ()
-    case: str | None = None
+    rewrites: tuple[Fix, ...] = ()
+    evidence: str | None = None
     source: str = ""
     since: str | None = None
     until: str | None = None
-    looked_at: tuple[str, ...] = ()
+    tested_releases: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Limit({self.code}: {self.message})"
@@ -123,12 +123,12 @@ class Limit:
     @property
     def is_fixable(self) -> bool:
         """Whether there is a fix: a form, or the cure of its quirk."""
-        return bool(self.forms) or self.quirk is not None
+        return bool(self.rewrites) or self.quirk is not None
 
     @property
-    def most_outputs(self) -> int | None:
+    def max_outputs(self) -> int | None:
         """The most outputs that a Split may have, where that is the limit."""
-        counts = (one for one in self.when if one.word.text == "more outputs than N" and not one.negated)
+        counts = (one for one in self.when if one.predicate.text == "more outputs than N" and not one.negated)
         return next((one.number for one in counts), None)
 
     def holds_in(self, release: str) -> bool:
@@ -148,36 +148,44 @@ class Limit:
     @property
     def seen(self) -> str:
         """The releases in which it was seen, in words; empty where none could be looked at."""
-        if not self.looked_at:
+        if not self.tested_releases:
             return ""
-        first, last = self.since or self.looked_at[0], self.until or self.looked_at[-1]
+        first, last = self.since or self.tested_releases[0], self.until or self.tested_releases[-1]
         return first if first == last else f"{first} to {last}"
 
-    def concerns(self, row: OperatorSchema) -> bool:
+    def concerns(self, schema: OperatorSchema) -> bool:
         """Return whether an operator has it."""
-        name = f"{row.domain}.{row.name}" if row.domain else row.name
-        return not self.operators or name in self.operators or f"{name}-{row.since_version}" in self.operators
+        name = f"{schema.domain}.{schema.name}" if schema.domain else schema.name
+        return (
+            not self.operators or name in self.operators or f"{name}-{schema.since_version}" in self.operators
+        )
 
-    def met(self, split: Vocabulary) -> Surely:
+    def met(self, split: SplitPredicates) -> Certainty:
         """Return whether a split of an operator that it concerns meets it."""
-        surely = Surely.YES if self.when else Surely.NO
+        certainty = Certainty.YES if self.when else Certainty.NO
         for one in self.when:
-            surely = min(surely, one.met(split))
-            if surely is Surely.NO:
+            certainty = min(certainty, one.met(split))
+            if certainty is Certainty.NO:
                 break
-        return surely
+        return certainty
 
-    def words(self, site: Site | None = None, surely: Surely = Surely.YES) -> str:
+    def format_message(
+        self, split_node: SplitNode | None = None, certainty: Certainty = Certainty.YES
+    ) -> str:
         """Return the message, with the numbers of a split, its releases, and how well it is known."""
         text = self.message
-        if self.exact is not None and site is not None:
-            numbers = Vocabulary(site, Surroundings()).ceil_numbers
-            text = text if numbers is None else EXACT_FIELD.sub(lambda at: str(numbers[at[1]]), self.exact)
+        if self.message_with_sizes is not None and split_node is not None:
+            numbers = SplitPredicates(split_node, ModelContext()).ceil_numbers
+            text = (
+                text
+                if numbers is None
+                else EXACT_FIELD.sub(lambda at: str(numbers[at[1]]), self.message_with_sizes)
+            )
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
-        is_tested = self.case or self.quirk  # tests of their own show quirks
+        is_tested = self.evidence or self.quirk  # tests of their own show quirks
         text = text if is_tested or not self.source else f"{text} (documented, not tested)"
-        return text if surely is Surely.YES else f"{text}{DEPENDS}"
+        return text if certainty is Certainty.YES else f"{text}{DEPENDS}"
 
 
 def release_numbers(release: str) -> tuple[int, ...]:

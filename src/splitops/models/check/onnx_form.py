@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx import IR_VERSION
 
 from splitops.errors import Where, shown
+from splitops.models.abstract_values import NOTHING, AbstractSequence, AbstractTensor, AbstractValue
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.walk import (
@@ -25,13 +26,14 @@ from splitops.models.formats.walk import (
     opset_imports,
     unknown_opset,
 )
-from splitops.models.graph.onnx import known
-from splitops.models.graph.sites import is_split
-from splitops.models.known import NOTHING, Known, SequenceOf, Tensor
+from splitops.models.graph.onnx import get_abstract_value
+from splitops.models.graph.split_nodes import is_split
 from splitops.spec.operators import schema
 
 
-def form_findings(model: ir.Model, values: Mapping[ir.Value, Known], where: Where) -> Iterator[Finding]:
+def form_findings(
+    model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
+) -> Iterator[Finding]:
     """Yield what is wrong with a well-formed ONNX model besides its splits; ``values`` are as inferred."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version}; the versions are 1 to {IR_VERSION}"
@@ -48,7 +50,9 @@ def form_findings(model: ir.Model, values: Mapping[ir.Value, Known], where: Wher
     yield from _misread_sequences(model, values, where)
 
 
-def _misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where: Where) -> Iterator[Finding]:
+def _misread_sequences(
+    model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
+) -> Iterator[Finding]:
     """Yield the nodes that read a sequence where their operator takes none, or a tensor in its place."""
     for path, node, opset in located_nodes(model):
         version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
@@ -56,11 +60,11 @@ def _misread_sequences(model: ir.Model, values: Mapping[ir.Value, Known], where:
             if version is None or value is None:
                 continue
             what = values.get(value)
-            sequence = isinstance(what, SequenceOf) or _is_sequence_of_parts(value)
-            tensor = not sequence and isinstance(what, Tensor) and what != NOTHING
+            sequence = isinstance(what, AbstractSequence) or _is_sequence_of_parts(value)
+            tensor = not sequence and isinstance(what, AbstractTensor) and what != NOTHING
             takes = {taken.startswith("seq(") for taken in version.inputs.types_at(index)}
             if sequence and True not in takes:
-                text = sequence_words(value, node.op_type)
+                text = describe_sequence(value, node.op_type)
                 fix = "join its elements with ConcatFromSequence, or take one with SequenceAt"
             elif tensor and takes == {True}:
                 text = f"{shown(value.name)} is a tensor, and {node.op_type} takes a sequence"
@@ -127,23 +131,23 @@ def _function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
                 code=OTHER_VERSION,
                 operator=f"{one.node.op_type}-{one.version}",
                 where=replace(where, graph=one.path, node=label(one.node)),
-                message=other_version_words(one),
+                message=describe_other_version(one),
                 fix=f"splitops fix moves the function to the opset of the model, {_opset(model)}",
             )
         if not splits:
             names = [shown(name) for name in dict.fromkeys(one.node.op_type for one in found)]
-            more = f" and {len(names) - _MOST_NAMED} more operators" if len(names) > _MOST_NAMED else ""
+            more = f" and {len(names) - _MAX_NAMED} more operators" if len(names) > _MAX_NAMED else ""
             yield Finding(
                 code=OTHER_VERSION,
                 severity=Severity.WARNING,
                 where=replace(where, graph=path),
                 message=f"the opsets of the function and of the model, {_opset(model)}, select other "
-                f"versions of {', '.join(names[:_MOST_NAMED])}{more}",
+                f"versions of {', '.join(names[:_MAX_NAMED])}{more}",
                 fix=f"splitops convert --to onnx:{_opset(model)} moves the functions to that opset",
             )
 
 
-def other_version_words(one: OtherVersion) -> str:
+def describe_other_version(one: OtherVersion) -> str:
     """Say which two versions of a node a function and its model select."""
     of_model = "no such operator" if one.of_model is None else f"{one.node.op_type}-{one.of_model}"
     mine = "no such operator" if one.version is None else f"{one.node.op_type}-{one.version}"
@@ -157,15 +161,15 @@ def _opset(model: ir.Model) -> int:
     return opset_imports(model.graph, model).get("", 0)
 
 
-_MOST_NAMED: Final = 8
+_MAX_NAMED: Final = 8
 
 
 def is_sequence(value: ir.Value | None) -> bool:
     """Return whether a value is known to be a sequence."""
-    return value is not None and isinstance(known(value), SequenceOf)
+    return value is not None and isinstance(get_abstract_value(value), AbstractSequence)
 
 
-def sequence_words(value: ir.Value, operator: str) -> str:
+def describe_sequence(value: ir.Value, operator: str) -> str:
     """Say that an operator reads a sequence, which it does not take."""
     return f"{shown(value.name)} is a sequence, and {operator} takes none"
 

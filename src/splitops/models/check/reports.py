@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from splitops.ground.records import to_json_values
+from splitops.common.json_values import to_json_values
 from splitops.models.check.findings import Finding, Severity
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -11,17 +11,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from splitops.common.documents import parse_toml
+from splitops.common.untrusted_files import read_bounded
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
-from splitops.ground.documents import parse_toml
-from splitops.ground.reading import read_bounded
-from splitops.models.check.conditions import Condition, condition
-from splitops.models.check.limits import EXACT_FIELD, FIXES, USUAL_FORMS, Limit, Outcome, release_numbers
+from splitops.models.check.limits import EXACT_FIELD, FIXES, USUAL_REWRITES, Limit, Outcome, release_numbers
+from splitops.models.check.predicates import Condition, condition
 from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history
 
 RUNTIMES: Final = ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
 """The runtimes whose limits a check reports if none is named."""
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 _FORMATS: Final = ("onnx", "openvino")
 CHECKS: Final = ("sizes", "lengths", "divides")
 """What a runtime may check itself when a model runs."""
@@ -41,7 +41,7 @@ class Target:
         title: its name for people.
         limits: its limits; of a release, those that it has.
         releases: the releases that were tested, the oldest first; empty if it was not tested.
-        spoken_of: the releases that the sources of an untested target speak of.
+        documented_in: the releases that the sources of an untested target speak of.
         formats: the formats of models that it reads: ``"onnx"``, ``"openvino"``.
         release: the release, where one was named.
         file: the path of its file, where a user wrote it.
@@ -60,7 +60,7 @@ class Target:
     title: str
     limits: tuple[Limit, ...]
     releases: tuple[str, ...] = ()
-    spoken_of: str = ""
+    documented_in: str = ""
     formats: tuple[str, ...] = _FORMATS
     release: str = ""
     file: str = ""
@@ -100,7 +100,7 @@ class Target:
             return named
         if isinstance(named, os.PathLike) or (isinstance(named, str) and named.lower().endswith(".toml")):
             path = Path(named)
-            return _read(read_bounded(path, limit=_MOST_BYTES), shown_path(path), path.stem, os.fspath(named))
+            return _read(read_bounded(path, limit=_MAX_BYTES), shown_path(path), path.stem, os.fspath(named))
         name, equals, release = named.partition("==") if isinstance(named, str) else ("", "", "")
         if name not in names():
             near = nearest(name, names())
@@ -145,12 +145,12 @@ class Target:
     def _by_operator(self) -> dict[OperatorSchema, tuple[Limit, ...]]:
         return {}
 
-    def of_operator(self, row: OperatorSchema) -> tuple[Limit, ...]:
+    def of_operator(self, schema: OperatorSchema) -> tuple[Limit, ...]:
         """Return its limits that an operator can meet alone."""
-        if row not in self._by_operator:
-            found = tuple(limit for limit in self.limits if limit.when and limit.concerns(row))
-            self._by_operator[row] = found
-        return self._by_operator[row]
+        if schema not in self._by_operator:
+            found = tuple(limit for limit in self.limits if limit.when and limit.concerns(schema))
+            self._by_operator[schema] = found
+        return self._by_operator[schema]
 
 
 @cache
@@ -192,7 +192,7 @@ def asked_targets(targets: Sequence[Target]) -> Sequence[Target]:
     return targets or load_targets(RUNTIMES)
 
 
-def untested_words(targets: Iterable[Target], met: Collection[str] = ()) -> str:
+def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> str:
     """Say which targets were never run, and that a model meets none of their limits; empty if all were run.
 
     Args:
@@ -200,9 +200,9 @@ def untested_words(targets: Iterable[Target], met: Collection[str] = ()) -> str:
         met: the names of the runtimes of which it meets a limit.
 
     Examples:
-        >>> untested_words(load_targets(["onnxruntime", "tensorrt"]))
+        >>> describe_untested(load_targets(["onnxruntime", "tensorrt"]))
         'none of the 1 documented limit is met; TensorRT was not tested'
-        >>> untested_words(load_targets("tensorrt"), ["tensorrt"])
+        >>> describe_untested(load_targets("tensorrt"), ["tensorrt"])
         'TensorRT was not tested'
     """
     untested = [target for target in targets if not target.is_tested]
@@ -291,12 +291,12 @@ def _target(document: Mapping[str, Any], stem: str, file: str) -> Target:
             error.index = index
             raise
         limits[limit.code] = limit
-    spoken_of = document.get("spoken_of", "")
+    documented_in = document.get("documented_in", "")
     checks = document.get("checks", {})
     for what, since in checks.items():
         if what not in CHECKS or not isinstance(since, str):
             raise _WrongError(f"checks: use the first release, in quotes, of {', '.join(CHECKS)}", what)
-    return Target(name, title, tuple(limits.values()), releases, spoken_of, formats, "", file, checks)
+    return Target(name, title, tuple(limits.values()), releases, documented_in, formats, "", file, checks)
 
 
 _TARGET_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
@@ -304,7 +304,7 @@ _TARGET_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "title": str,
     "formats": list,
     "releases": list,
-    "spoken_of": str,
+    "documented_in": str,
     "limits": list,
     "checks": dict,
 }
@@ -316,10 +316,10 @@ _KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "quirk": str,
     "outcome": str,
     "message": str,
-    "exact": str,
+    "message_with_sizes": str,
     "fix": str,
-    "forms": list,
-    "case": str,
+    "rewrites": list,
+    "evidence": str,
     "source": str,
     "since": str,
     "until": str,
@@ -363,12 +363,18 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
     if "when" in table and not when:
         raise _WrongError("'when' has no word", "when")
     outcome = Outcome(_one_of(Outcome, table.get("outcome", Outcome.ERROR), "outcome"))
-    forms = tuple(FIXES[_one_of(FIXES, form, "forms")] for form in _texts(table, "forms"))
+    rewrites = tuple(FIXES[_one_of(FIXES, form, "rewrites")] for form in _texts(table, "rewrites"))
     usual = next(
-        (USUAL_FORMS[one.word.text] for one in when if one.word.text in USUAL_FORMS and not one.negated), ()
+        (
+            USUAL_REWRITES[one.predicate.text]
+            for one in when
+            if one.predicate.text in USUAL_REWRITES and not one.negated
+        ),
+        (),
     )
     message = (
-        table.get("message") or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.words for one in when)}"
+        table.get("message")
+        or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.description for one in when)}"
     )
     return Limit(
         code=f"{name}.{code}",
@@ -377,14 +383,14 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
         quirk=_quirk(table),
         outcome=outcome,
         message=message,
-        exact=_exact(table),
+        message_with_sizes=_exact(table),
         fix=table.get("fix"),
-        forms=forms if "forms" in table else usual,
-        case=table.get("case"),
+        rewrites=rewrites if "rewrites" in table else usual,
+        evidence=table.get("evidence"),
         source=table.get("source", ""),
         since=table.get("since"),
         until=table.get("until"),
-        looked_at=releases,
+        tested_releases=releases,
     )
 
 
@@ -403,14 +409,14 @@ def _conditions(table: Mapping[str, Any]) -> Iterator[Condition]:
 
 def _operators(table: Mapping[str, Any]) -> Iterator[str]:
     for operator in _texts(table, "operators"):
-        if operator not in _known_operators():
-            known = ", ".join(_known_operators())
+        if operator not in _list_operators():
+            known = ", ".join(_list_operators())
             raise _WrongError(f"there is no operator {shown(operator)}; use {known}", "operators")
         yield operator
 
 
 @cache
-def _known_operators() -> tuple[str, ...]:
+def _list_operators() -> tuple[str, ...]:
     """Return how limits name operators: with and without a version, OpenVINO's behind their domain."""
     plain = {
         f"{domain}.{name}" if domain else name: history(name, domain)
@@ -419,8 +425,8 @@ def _known_operators() -> tuple[str, ...]:
     }
     return tuple(
         word
-        for name, rows in plain.items()
-        for word in (name, *(f"{name}-{row.since_version}" for row in rows))
+        for name, schemas in plain.items()
+        for word in (name, *(f"{name}-{schema.since_version}" for schema in schemas))
     )
 
 
@@ -431,8 +437,11 @@ def _one_of(known: Iterable[str], word: str, key: str) -> str:
 
 
 def _exact(table: Mapping[str, Any]) -> str | None:
-    exact: str | None = table.get("exact")
+    exact: str | None = table.get("message_with_sizes")
     if wrong := re.search(r"\{[^{}]*\}?|\}", EXACT_FIELD.sub("", exact or "")):
         fields = "{count}, {size}, {axis} and {part}"
-        raise _WrongError(f"exact: the fields of the text are {fields}, not {shown(wrong[0])}", "exact")
+        raise _WrongError(
+            f"message_with_sizes: the fields of the text are {fields}, not {shown(wrong[0])}",
+            "message_with_sizes",
+        )
     return exact

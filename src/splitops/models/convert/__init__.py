@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from splitops.errors import ModelError, Rule, rule_error, shown
 from splitops.models.convert.report import Change, Conversion, Status
-from splitops.models.sites.forms import Form, Target
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.spec.operators import SCHEMAS
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Change",
     "Conversion",
-    "Form",
+    "ConversionTarget",
+    "SplitStyle",
     "Status",
-    "Target",
     "convert",
     "convert_with_report",
     "parse_target",
@@ -33,7 +33,7 @@ _NEWEST_OPERATION_SET: Final = 17
 """Of OpenVINO: that of release 2026.4."""
 
 
-def parse_target(text: str | int) -> Target:
+def parse_target(text: str | int) -> ConversionTarget:
     """Read a target: ``"onnx:18"`` or ``18``, ``"openvino:opset8"``, or without an opset for the newest.
 
     Raises:
@@ -51,13 +51,14 @@ def parse_target(text: str | int) -> Target:
     if openvino is not None:
         opset = None if openvino[1] is None else int(openvino[1])
         newest = max(
-            _NEWEST_OPERATION_SET, *(row.since_version for row in SCHEMAS if row.domain == "openvino")
+            _NEWEST_OPERATION_SET,
+            *(schema.since_version for schema in SCHEMAS if schema.domain == "openvino"),
         )
         if opset is not None and not 1 <= opset <= newest:
             got = f"opset{opset} is asked for"
             expected = f"OpenVINO has operation sets opset1 to opset{newest}"
             raise rule_error("OpenVINO", Rule.OPERATOR_VERSION, got, expected, opset=opset)
-        return Target("openvino", opset)
+        return ConversionTarget("openvino", opset)
     match = _ONNX.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ModelError(
@@ -71,7 +72,7 @@ def parse_target(text: str | int) -> Target:
     if not 1 <= opset <= newest:
         got, expected = f"opset {opset} is asked for", f"the installed onnx has opsets 1 to {newest}"
         raise rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, opset=opset)
-    return Target("", opset)
+    return ConversionTarget("", opset)
 
 
 @overload
@@ -79,8 +80,8 @@ def convert(
     model: AnyModel,
     to: Literal["openvino"],
     *,
-    only_split: bool = False,
-    form: str | Form | None = None,
+    splits_only: bool = False,
+    style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> OpenVINOModel: ...
 
@@ -90,8 +91,8 @@ def convert(
     model: AnyModel,
     to: int | Literal["onnx"],
     *,
-    only_split: bool = False,
-    form: str | Form | None = None,
+    splits_only: bool = False,
+    style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> onnx.ModelProto: ...
 
@@ -101,8 +102,8 @@ def convert(
     model: AnyModel,
     to: str | int | None = None,
     *,
-    only_split: bool = False,
-    form: str | Form | None = None,
+    splits_only: bool = False,
+    style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> Any: ...
 
@@ -111,8 +112,8 @@ def convert(
     model: AnyModel,
     to: str | int | None = None,
     *,
-    only_split: bool = False,
-    form: str | Form | None = None,
+    splits_only: bool = False,
+    style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> onnx.ModelProto | OpenVINOModel:
     """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
@@ -131,11 +132,11 @@ def convert(
             :class:`OpenVINOModel`. It is not changed.
         to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
             knows, or ``"openvino"``, perhaps with an operation set (``"openvino:opset1"``); None with
-            ``only_split`` alone.
-        only_split: keep the opset and everything else, and only state the splits in ``form``.
-        form: ``"same"`` declares each split as it is set now where the target can; ``"lengths"`` prefers the
+            ``splits_only`` alone.
+        splits_only: keep the opset and everything else, and only state the splits in ``style``.
+        style: ``"same"`` declares each split as it is set now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is
-            ``"same"``, and ``"lengths"`` with ``only_split``.
+            ``"same"``, and ``"lengths"`` with ``splits_only``.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
 
@@ -159,7 +160,7 @@ def convert(
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    report = convert_with_report(model, to, only_split=only_split, form=form, allow_links=allow_links)
+    report = convert_with_report(model, to, splits_only=splits_only, style=style, allow_links=allow_links)
     converted: onnx.ModelProto | OpenVINOModel = report.model
     return converted
 
@@ -168,8 +169,8 @@ def convert_with_report(
     model: AnyModel,
     to: str | int | None = None,
     *,
-    only_split: bool = False,
-    form: str | Form | None = None,
+    splits_only: bool = False,
+    style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> Conversion:
     """Convert a model as :func:`convert` does, and report each node.
@@ -177,8 +178,8 @@ def convert_with_report(
     Args:
         model: as in :func:`convert`.
         to: as in :func:`convert`.
-        only_split: as in :func:`convert`.
-        form: as in :func:`convert`.
+        splits_only: as in :func:`convert`.
+        style: as in :func:`convert`.
         allow_links: as in :func:`convert`.
 
     Returns:
@@ -199,10 +200,10 @@ def convert_with_report(
         >>> change.before, change.after, str(change.status)
         ('Split-18(axis=0, num_outputs=2)', 'Split-11(axis=0, split=[3, 2])', 'converted')
     """
-    preferred = _form(form, only_split)
-    if only_split and to is not None:
-        raise ModelError("only_split keeps the opset of the model: it takes no target")
-    if to is None and not only_split:
+    preferred = _form(style, splits_only)
+    if splits_only and to is not None:
+        raise ModelError("splits_only keeps the opset of the model: it takes no target")
+    if to is None and not splits_only:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
     from splitops.models.formats.model import CheckedModel
@@ -231,10 +232,10 @@ def convert_with_report(
     return convert_opset(checked, edited, target, preferred)
 
 
-def _form(form: str | Form | None, only_split: bool) -> Form:
-    if form is None:
-        return Form.LENGTHS if only_split else Form.SAME
+def _form(style: str | SplitStyle | None, splits_only: bool) -> SplitStyle:
+    if style is None:
+        return SplitStyle.LENGTHS if splits_only else SplitStyle.SAME
     try:
-        return Form(form)
+        return SplitStyle(style)
     except ValueError as error:
-        raise ModelError(f"form {shown(form)} is none of {', '.join(map(str, Form))}") from error
+        raise ModelError(f"style {shown(style)} is none of {', '.join(map(str, SplitStyle))}") from error

@@ -10,8 +10,8 @@ import onnx_ir as ir
 from splitops.models.convert.onnx_adapter import NoAdapterError
 from splitops.models.formats.walk import FreshNames, stem
 from splitops.models.graph.onnx import shape_of, type_of
-from splitops.models.graph.pen import OnnxPen
-from splitops.models.sites.ways import onnx_types
+from splitops.models.graph.op_builder import OnnxOpBuilder
+from splitops.models.split_nodes.ways import onnx_types
 
 _SINCE: Final = 10
 """The opset from which on a Slice takes the sizes as its bounds."""
@@ -39,10 +39,12 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     made = onnx_types("ConstantOfShape", opset, "T2")
     if kind not in (made | onnx_types("Cast", opset, "T2")) & onnx_types("If", opset, "V"):
         raise NoAdapterError(f"a size may be 0, and no tensor of {kind} can be made: {known}")
-    pen = OnnxPen(opset, names, stem(node))
-    smallest = pen.op("ReduceMin", [pen.op("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest")
-    none = pen.op("Equal", [smallest, pen.integers([0])], hint="is_empty")
-    empty = OnnxPen(opset, names, stem(node))
+    builder = OnnxOpBuilder(opset, names, stem(node))
+    smallest = builder.op(
+        "ReduceMin", [builder.op("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
+    )
+    none = builder.op("Equal", [smallest, builder.integers([0])], hint="is_empty")
+    empty = OnnxOpBuilder(opset, names, stem(node))
     zeros = empty.op("Equal", [sizes, empty.integers([0])], hint="zeros")
     ones = empty.op("Where", [zeros, empty.integers([1]), sizes], hint="sizes")
     # As many elements as the sizes without zeros ask for: with one more of the data, they do not fit.
@@ -57,7 +59,7 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     filled = empty.op("Reshape", [empty.op("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
     begins, axes = empty.integers([0] * count), empty.integers(range(count))
     result = empty.op("Slice", [filled, begins, sizes, axes], hint="empty")
-    plain = OnnxPen(opset, names, stem(node))
+    plain = OnnxOpBuilder(opset, names, stem(node))
     reshaped = plain.op("Reshape", [data, sizes])
     branches = {
         "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.fresh(f"{stem(node)}_empty")),
@@ -66,4 +68,4 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     for value_ in (result, reshaped):
         value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))
     attributes = {name: ir.AttrGraph(name, graph) for name, graph in branches.items()}
-    pen.replace(node, [pen.op("If", [none], attributes, hint="reshaped")])
+    builder.replace(node, [builder.op("If", [none], attributes, hint="reshaped")])

@@ -30,19 +30,19 @@ from splitops.models.graph.onnx import BY_CHANCE, fixed_array
 from splitops.models.running.onnx.model import Model
 from splitops.spec.elements.types import element_type_of
 
-_MOST_NODES: Final = 256
-MOST_ELEMENTS: Final = 1 << 16
+_MAX_NODES: Final = 256
+MAX_ELEMENTS: Final = 1 << 16
 _DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
 
 
 def folded_array(
-    value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MOST_ELEMENTS
+    value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
     """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
     content = fixed_array(value, limit=limit)
     if content is not None:
         return content
-    nodes = _makers(value, limit)
+    nodes = _find_producers(value, limit)
     if not nodes:
         return None
     model = ModelProto(ir_version=10, opset_import=[OperatorSetIdProto(version=opset)])
@@ -72,8 +72,8 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
     while stack:
         one = stack.pop()
         constant = one.constant
-        large = constant is not None and math.prod(constant.shape) > MOST_ELEMENTS
-        if large or len(needed) == _MOST_NODES or (one.type in _DECIDED_BY_A_RUN and constant is None):
+        large = constant is not None and math.prod(constant.shape) > MAX_ELEMENTS
+        if large or len(needed) == _MAX_NODES or (one.type in _DECIDED_BY_A_RUN and constant is None):
             return None
         needed[one.id] = one
         stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]
@@ -105,7 +105,7 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
     return found
 
 
-def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
+def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
     """Return the nodes that make a value of constants alone, in topological order; none where others do."""
     found: dict[ir.Node, None] = {}
     opened: set[ir.Node] = set()
@@ -122,7 +122,7 @@ def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
             return []
         elif node not in opened:
             held = next(subgraphs(node), None)  # a body reads values that are no inputs of its node
-            if node.graph is None or len(opened) == _MOST_NODES or node.op_type in BY_CHANCE or held:
+            if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or held:
                 return []
             opened.add(node)
             stack.append((current, True))

@@ -15,19 +15,19 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, h
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import NOWHERE
+from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import PLAIN, fixed_array, known, note
-from splitops.models.graph.pen import OnnxPen
-from splitops.models.infer.walk import Walk
-from splitops.models.known import Known, Tensor
+from splitops.models.graph.onnx import PLAIN, annotate, fixed_array, get_abstract_value
+from splitops.models.graph.op_builder import OnnxOpBuilder
+from splitops.models.infer.interpreter import ShapeInterpreter
 
-_MOST_EMBEDDED: Final = 1 << 12
+_MAX_EMBEDDED: Final = 1 << 12
 """Integers up to this many elements are shown to onnx's converter, which reads axes and the like."""
-_MOST_FACTORS: Final = 16
+_MAX_FACTORS: Final = 16
 """Of floating-point numbers it reads bounds and scales: more are weights, in which equal nodes may differ."""
 _IR_VERSION: Final = 10
 _BODY: Final = "body"
@@ -39,7 +39,7 @@ class NoAdapterError(Exception):
 
 
 @dataclass(frozen=True)
-class LoneNode:
+class CanonicalNode:
     """A node by itself, its values named by their places, so that nodes of one kind are equal."""
 
     node: NodeProto
@@ -48,11 +48,15 @@ class LoneNode:
     """Those of its inputs that are small and always the same."""
 
     @classmethod
-    def of(cls, node: ir.Node) -> LoneNode:
+    def of(cls, node: ir.Node) -> CanonicalNode:
         """Return a node by itself."""
         proto = ir.serde.serialize_node(node)
         names = _place_names(node)
-        types = {name: kind for value, name in names.items() if (kind := to_type(known(value))) is not None}
+        types = {
+            name: kind
+            for value, name in names.items()
+            if (kind := to_type(get_abstract_value(value))) is not None
+        }
         proto.name = ""
         for fields, values in ((proto.input, node.inputs), (proto.output, node.outputs)):
             for index in range(len(fields)):
@@ -62,7 +66,7 @@ class LoneNode:
         for value in node.inputs:
             if value is None or value not in names:
                 continue
-            array = fixed_array(value, limit=_MOST_EMBEDDED)
+            array = fixed_array(value, limit=_MAX_EMBEDDED)
             if array is not None and _is_shown(array):
                 constants[names[value]] = _readable(array, names[value])
         return cls(proto, types, constants)
@@ -99,7 +103,7 @@ def _readable(array: npt.NDArray[Any], name: str) -> TensorProto:
 
 
 def _is_shown(array: npt.NDArray[Any]) -> bool:
-    return array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MOST_FACTORS)
+    return array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MAX_FACTORS)
 
 
 def _place_names(node: ir.Node) -> dict[ir.Value, str]:
@@ -117,69 +121,73 @@ def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
 
 
 @dataclass(frozen=True)
-class Small:
-    """What can stand in the place of a node: a model, its values named as those of the :class:`LoneNode`."""
+class ReplacementModel:
+    """What can stand in the place of a node: a model, its values named as those of the :class:`CanonicalNode`."""
 
     model: ModelProto
     opset: int
-    known: Mapping[str, Known]
+    known: Mapping[str, AbstractValue]
 
     @classmethod
-    def of(cls, model: ModelProto, opset: int) -> Small:
+    def of(cls, model: ModelProto, opset: int) -> ReplacementModel:
         """Return a model with what inference knows of its values."""
-        found = Walk(deserialize_model(model), NOWHERE, lambda site: None).run().settled()
+        found = (
+            ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
+        )
         return cls(model, opset, {name: known for (_, name), known in found.by_name().items()})
 
-    def put(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
+    def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
         """Put it in the place of a node, reading the values that the node reads; return its nodes."""
         places = _place_names(node)
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
         values[""] = None
-        pen = OnnxPen(self.opset, names, stem(node))
+        builder = OnnxOpBuilder(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
-                values[tensor.name] = pen.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
+                values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
         for proto in self.model.graph.node:
             inputs = [values[name] for name in proto.input]
             attributes = {one.name: ir.serde.deserialize_attribute(one) for one in proto.attribute}
-            outputs = pen.multi(proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved")
+            outputs = builder.multi(
+                proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved"
+            )
             for name, value in zip(proto.output, outputs, strict=True):
                 value.name = value.name if name else ""
                 if name in self.known:
-                    note(value, self.known[name])
+                    annotate(value, self.known[name])
             values.update(zip(proto.output, outputs, strict=True))
-        pen.replace(node, [values.get(places[v]) if v in places else None for v in node.outputs])
-        return pen.nodes
+        builder.replace(node, [values.get(places[v]) if v in places else None for v in node.outputs])
+        return builder.nodes
 
 
 class Adapter:
     """onnx's answers, each asked for once."""
 
     def __init__(self) -> None:
-        self._moved: dict[tuple[Any, ...], Small | NoAdapterError] = {}
-        self._bodies: dict[tuple[Any, ...], Small | None] = {}
+        self._moved: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
+        self._bodies: dict[tuple[Any, ...], ReplacementModel | None] = {}
         self._unchanged: dict[tuple[Any, ...], bool] = {}
 
     def unchanged(self, node: ir.Node, old: int, new: int) -> bool:
         """Return whether a node says the same at both opsets."""
         attributes = node.attributes.data.values()
         if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
-            lone = LoneNode.of(node)
-            return _unchanged(lone.node, lone.types, old, new)
+            canonical = CanonicalNode.of(node)
+            return _unchanged(canonical.node, canonical.types, old, new)
         stated = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
         key = old, new, node.op_type, stated, *map(_kind_of, node.inputs), None, *map(_kind_of, node.outputs)
         if key not in self._unchanged:
-            lone = LoneNode.of(node)
-            self._unchanged[key] = _unchanged(lone.node, lone.types, old, new)
+            canonical = CanonicalNode.of(node)
+            self._unchanged[key] = _unchanged(canonical.node, canonical.types, old, new)
         return self._unchanged[key]
 
-    def moved(self, lone: LoneNode, old: int, new: int) -> Small:
+    def convert(self, canonical: CanonicalNode, old: int, new: int) -> ReplacementModel:
         """Return the result of onnx's converter for a node."""
-        key = (old, new, *lone.key())
+        key = (old, new, *canonical.key())
         if key not in self._moved:
             try:
-                self._moved[key] = Small.of(_adapted(lone.model(old), old, new), new)
+                self._moved[key] = ReplacementModel.of(_adapted(canonical.model(old), old, new), new)
             except NoAdapterError as error:
                 self._moved[key] = error
         found = self._moved[key]
@@ -187,18 +195,18 @@ class Adapter:
             raise NoAdapterError(str(found))
         return found
 
-    def body(self, lone: LoneNode, opset: int) -> Small | None:
+    def body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
         """Return the body that the schema of a node's operator has; None where it sets none for it."""
-        key = (opset, *lone.key())
+        key = (opset, *canonical.key())
         if key not in self._bodies:
-            self._bodies[key] = _body(lone, opset)
+            self._bodies[key] = _body(canonical, opset)
         return self._bodies[key]
 
 
 def _kind_of(value: ir.Value | None) -> object:
     """Return what two values of one type share."""
-    found = known(value) if value is not None and value.name else ""
-    return (found.type,) if isinstance(found, Tensor) else found
+    found = get_abstract_value(value) if value is not None and value.name else ""
+    return (found.type,) if isinstance(found, AbstractTensor) else found
 
 
 def _unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
@@ -286,8 +294,8 @@ def _prove(model: ModelProto, opset: int) -> None:
 # Bodies
 
 
-def _body(lone: LoneNode, opset: int) -> Small | None:
-    node = lone.node
+def _body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
+    node = canonical.node
     schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
     fixed, depending = schema.function_opset_versions, schema.context_dependent_function_opset_versions
     version = max((found for found in (*fixed, *depending) if found <= opset), default=None)
@@ -297,22 +305,22 @@ def _body(lone: LoneNode, opset: int) -> Small | None:
         if version in fixed:
             function = FunctionProto.FromString(schema.get_function_with_opset_version(version))
         else:
-            types = [lone.types.get(name, TypeProto()).SerializeToString() for name in node.input]
+            types = [canonical.types.get(name, TypeProto()).SerializeToString() for name in node.input]
             content = schema.get_context_dependent_function_with_opset_version(
                 version, node.SerializeToString(), types
             )
             function = FunctionProto.FromString(content)
-        body = _inlined(lone, schema, function, version)
+        body = _inlined(canonical, schema, function, version)
         if any(attribute.HasField("g") for inner in body.graph.node for attribute in inner.attribute):
             return None  # it reads values of the graph around it, by names that they have here alone
-        return Small.of(body, version)
+        return ReplacementModel.of(body, version)
     except Exception:  # onnx asks for types that are not known, or its inference rejects
         return None
 
 
-def _inlined(lone: LoneNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
+def _inlined(canonical: CanonicalNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
     """Return a node's body as a model, without what nobody reads of it."""
-    model = lone.model(opset)
+    model = canonical.model(opset)
     (call,) = model.graph.node
     given = {attribute.name for attribute in call.attribute}
     defaults = [found.default_value for name, found in schema.attributes.items() if name not in given]

@@ -9,10 +9,11 @@ import onnx
 import onnx_ir as ir
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
+from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
-from splitops.ground.progress import counted
-from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, OpsetMover
+from splitops.models.abstract_values import AbstractTensor, may_be
 from splitops.models.convert.onnx_sequences import lower_sequence
+from splitops.models.convert.opset_converter import CONSTANTS_OF_EVERY_TYPE, OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx import check_model
@@ -29,20 +30,21 @@ from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owne
 from splitops.models.graph.onnx import make_initializer
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_sequences import slice_elements
-from splitops.models.graph.pen import OnnxPen
-from splitops.models.graph.sites import is_split
+from splitops.models.graph.op_builder import OnnxOpBuilder
+from splitops.models.graph.split_nodes import is_split
 from splitops.models.graph.split_writer import write
-from splitops.models.infer.walk import Upstream, Walk
-from splitops.models.known import Tensor, may_be
+from splitops.models.infer.interpreter import ForwardInterpreter, ShapeInterpreter
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
-from splitops.models.sites import Origin, Site
-from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.ways import Way, first_way
+from splitops.models.split_nodes import Origin, SplitNode
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
+from splitops.models.split_nodes.ways import Way, first_way
 from splitops.spec.operators import schema
 
 
-def convert_opset(model: CheckedModel, edited: ir.Model, target: Target | None, form: Form) -> Conversion:
+def convert_opset(
+    model: CheckedModel, edited: ir.Model, target: ConversionTarget | None, style: SplitStyle
+) -> Conversion:
     """Convert a copy of a model to an opset; None keeps its opset and only declares the splits anew."""
     imported, where = opset_imports(edited.graph, edited).get(""), model.where
     opset = None if target is None else target.opset
@@ -55,11 +57,11 @@ def convert_opset(model: CheckedModel, edited: ir.Model, target: Target | None, 
         return Conversion(name, (), None, problem)
     apart: frozenset[SplitKey] = frozenset()
     while True:
-        changes = _convert_graphs(edited, imported, opset, form, where, apart)
+        changes = _convert_graphs(edited, imported, opset, style, where, apart)
         if any(change.status is Status.REJECTED for change in changes):
             return Conversion(name, changes, None)
         # The next conversion would count the parts of splits that were set apart: what they meet then counts.
-        counted = form is Form.COUNT and bool(apart)
+        counted = style is SplitStyle.COUNT and bool(apart)
         merged = find_conflicting_splits(edited, equal_as_count=counted) - apart
         if not merged:
             break
@@ -81,13 +83,18 @@ def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
 
     onnx's inference of an older operation set knows less and lets them pass, and runtimes do not need them.
     """
-    values = Walk(deserialize_model(model, where), where, lambda _: None).run().settled().by_name()
+    values = (
+        ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
+        .run()
+        .substitute_sizes()
+        .by_name()
+    )
     made = ModelProto()
     made.CopyFrom(model)
     false = []
     for value in (*made.graph.output, *made.graph.value_info):
         found, said = values.get((None, value.name)), from_type(value.type)
-        if not isinstance(found, Tensor) or not isinstance(said, Tensor):
+        if not isinstance(found, AbstractTensor) or not isinstance(said, AbstractTensor):
             continue
         if not may_be(said.shape, found.shape):
             kind = to_type(found)
@@ -101,18 +108,18 @@ def _convert_graphs(
     edited: ir.Model,
     imported: int | None,
     opset: int | None,
-    form: Form,
+    style: SplitStyle,
     where: Where,
     apart: frozenset[SplitKey],
 ) -> tuple[Change, ...]:
-    annotate_for(edited, where, form)
-    converting = Converting(edited, where, apart)
+    annotate_for(edited, where, style)
+    converting = ModelConversion(edited, where, apart)
     for _, owner in owners_of(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
         new = old if opset is None else opset
-        converting.move(owner, old, new, form)
+        converting.convert_node(owner, old, new, style)
         owner.opset_imports[""] = new
     return tuple(converting.changes)
 
@@ -172,11 +179,11 @@ def _ends_the_process(node: NodeProto) -> bool:
     data), and a Split makes as many sizes as it is asked for.
     """
     return node.op_type == "Slice" or any(
-        attribute.name == "num_outputs" and attribute.i > _MOST_CHECKED for attribute in node.attribute
+        attribute.name == "num_outputs" and attribute.i > _MAX_CHECKED for attribute in node.attribute
     )
 
 
-_MOST_CHECKED: Final = 1 << 16
+_MAX_CHECKED: Final = 1 << 16
 
 
 def _forget_sizes(model: ModelProto) -> None:
@@ -198,22 +205,22 @@ _FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataTyp
 """The types of Constant-1."""
 
 
-def annotate_for(edited: ir.Model, where: Where, form: Form) -> None:
+def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
     """Annotate the values of a model with what is inferred for them.
 
     What a split proves of its own input is not known where a number of parts may take the place of lengths:
     it would prove that the lengths are not needed.
     """
-    if form is Form.COUNT:
-        Upstream(edited, where, lambda site: None).run().note()
+    if style is SplitStyle.COUNT:
+        ForwardInterpreter(edited, where, lambda site: None).run().annotate()
     else:
-        Walk(edited, where, lambda site: None).run().settled().note()
+        ShapeInterpreter(edited, where, lambda site: None).run().substitute_sizes().annotate()
 
 
 # Converting
 
 
-class Converting:
+class ModelConversion:
     """A model that is being converted, with what is known of its values noted, and the report of it."""
 
     def __init__(self, model: ir.Model, where: Where, apart: frozenset[SplitKey] = frozenset()) -> None:
@@ -223,21 +230,21 @@ class Converting:
         """The splits as the target has them, and what was made for them."""
         self._unread = unread_attributes(model)
         self._apart = apart  # splits that must set their lengths
-        self._mover = OpsetMover(self.editor.names)
+        self._mover = OpsetConverter(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
         self._rejected: dict[ir.Node, SplitError] = {}
 
-    def move(self, owner: AnyGraph, old: int, new: int, form: Form) -> None:
+    def convert_node(self, owner: AnyGraph, old: int, new: int, style: SplitStyle) -> None:
         """Move a graph or function, with all graphs inside it, to an opset."""
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
         nodes = [node for _, node in nodes_of(owner)]
-        self.rewrite_splits(nodes, Target("", new), new, form)
+        self.rewrite_splits(nodes, ConversionTarget("", new), new, style)
         if old != new:
-            for node in counted(nodes, "convert"):
+            for node in track(nodes, "convert"):
                 # A constant that only a split read is gone by now.
                 if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
-                    self._move_other(node, old, new)
+                    self._convert_other(node, old, new)
         if new < CONSTANTS_OF_EVERY_TYPE:
             self._settle_constants(owner)
 
@@ -248,51 +255,53 @@ class Converting:
         """
         splits = [node for _, node in nodes_of(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
-            site = self.editor.site(node)
+            split_node = self.editor.read_split_node(node)
             try:
-                self._lowered[lower_sequence(node, site, self.editor, rule)] = str(site)
+                self._lowered[lower_sequence(node, split_node, self.editor, rule)] = str(split_node)
             except SplitError as error:
                 where = self.editor.where(node)
-                after = self._read_apart(node, site)
+                after = self._read_separately(node, split_node)
                 if after is None:
                     self._rejected[node] = error
                 else:
-                    self.changes.append(Change(where, Status.REWRITTEN, str(site), after))
+                    self.changes.append(Change(where, Status.REWRITTEN, str(split_node), after))
 
-    def _read_apart(self, node: ir.Node, site: Site) -> str | None:
+    def _read_separately(self, node: ir.Node, split_node: SplitNode) -> str | None:
         """Let the readers of a sequence of unknown length read the data; None where they read more.
 
         Lengths that the caller can replace are no constants for every target.
         """
-        if Origin.DEFAULT in site.origins[1:]:
+        if Origin.DEFAULT in split_node.origins[1:]:
             return None
         sequence_reads(node, self.editor)
         if node.graph is None:
             return self.editor.changes[-1].after
         try:
-            count = slice_elements(node, site, self.editor)
+            count = slice_elements(node, split_node, self.editor)
         except ModelError:
             return None
-        return f"Slice x {count}(axis={site.bind().axis})"
+        return f"Slice x {count}(axis={split_node.bind().axis})"
 
-    def rewrite_splits(self, nodes: Iterable[ir.Node], target: Target, opset: int, form: Form) -> None:
+    def rewrite_splits(
+        self, nodes: Iterable[ir.Node], target: ConversionTarget, opset: int, style: SplitStyle
+    ) -> None:
         """Write each split among some nodes for a target, between nodes of an opset, and report it."""
-        for node in counted([node for node in nodes if is_split(node)], "convert splits"):
-            where, site = self.editor.where(node), self.editor.site(node)
-            before = self._lowered.get(node) or str(site)
+        for node in track([node for node in nodes if is_split(node)], "convert splits"):
+            where, split_node = self.editor.where(node), self.editor.read_split_node(node)
+            before = self._lowered.get(node) or str(split_node)
             try:
                 if node in self._rejected:
                     raise self._rejected[node]
-                apart = split_key(where.graph, site.outputs) in self._apart
-                way = first_way(site, target, form, apart=apart)
+                apart = split_key(where.graph, split_node.outputs) in self._apart
+                way = first_way(split_node, target, style, must_differ=apart)
                 if target.domain and way.lengths is None:
-                    _prove_stated(site, way)
-                pen = OnnxPen(opset, self.editor.names, stem(node))
-                write(node, site, way, pen)
+                    _check_stated(split_node, way)
+                builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
+                write(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
-            self.made.update(pen.nodes, [node])
+            self.made.update(builder.nodes, [node])
             status = Status.REWRITTEN if node in self._lowered else status_of(way)
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
@@ -309,7 +318,7 @@ class Converting:
             error = ModelError(f"a function has no constant of {tensor.dtype} below opset 9", place)
             self.changes.append(Change(place, Status.REJECTED, "Constant", error=error))
 
-    def _move_other(self, node: ir.Node, old: int, new: int) -> None:
+    def _convert_other(self, node: ir.Node, old: int, new: int) -> None:
         """Move one node of another operator and report it where it changed."""
         before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.where(node)
         try:
@@ -318,7 +327,7 @@ class Converting:
                 raise ModelError(
                     f"{before} cannot be moved to opset {new}: onnx-ir does not read {name}", where
                 )
-            became = self._mover.move(node, old, new, where)
+            became = self._mover.convert_node(node, old, new, where)
         except ModelError as error:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
@@ -328,14 +337,14 @@ class Converting:
             self.changes.append(Change(where, status, before, versions))
 
 
-def _prove_stated(site: Site, way: Way) -> None:
+def _check_stated(split_node: SplitNode, way: Way) -> None:
     """Reject lengths that the caller of the model may leave to a default."""
-    inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
+    inputs = zip(split_node.inputs[1:], split_node.origins[1:], strict=True)
     names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
     if names:
         got = f"the lengths {names} are a default that the caller can replace"
         expected = "OpenVINO has no defaults for inputs"
-        raise rule_error(str(way.schema), Rule.LENGTHS_MISSING, got, expected, where=site.where)
+        raise rule_error(str(way.schema), Rule.LENGTHS_MISSING, got, expected, where=split_node.where)
 
 
 def status_of(way: Way) -> Status:

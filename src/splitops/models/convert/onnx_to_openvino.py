@@ -16,7 +16,7 @@ import onnx.inliner
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Rule, SplitError, Where
-from splitops.models.convert.onnx_to_onnx import Converting, annotate_for
+from splitops.models.convert.onnx_to_onnx import ModelConversion, annotate_for
 from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
 from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
@@ -29,20 +29,22 @@ from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
 from splitops.models.formats.walk import FreshNames, nodes_of, opset_imports, stem
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import shape_of
-from splitops.models.graph.pen import OnnxPen
+from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.quirks import find, may_be_in
+from splitops.models.simplify.driver import annotate_model, rewrite
 from splitops.models.simplify.registry import REWRITES
-from splitops.models.simplify.rounds import note_known, rewrite
-from splitops.models.sites.forms import Form, Target
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.spec.operators import SCHEMAS, OperatorSchema
 from splitops.spec.sizes.dims import Dim, Shape
 
 _DOMAIN: Final = "openvino"
-_APART: Final = (REWRITES["kept-apart"],)
+_PREVENT_FUSION: Final = (REWRITES["prevent-fusion"],)
 """What is done where OpenVINO would fuse splits wrongly."""
 
 
-def convert_onnx(model: CheckedModel, edited: ir.Model, target: Target, form: Form) -> Conversion:
+def convert_onnx(
+    model: CheckedModel, edited: ir.Model, target: ConversionTarget, style: SplitStyle
+) -> Conversion:
     """Convert a copy of an ONNX model to OpenVINO."""
     where = model.where
     if edited.functions:
@@ -52,12 +54,12 @@ def convert_onnx(model: CheckedModel, edited: ir.Model, target: Target, form: Fo
         model = replace(CheckedModel.read(onnx.inliner.inline_local_functions(model.proto)), where=where)
         edited = model.copy()
     opset = opset_imports(edited.graph, edited).get("", 1)
-    annotate_for(edited, where, form)
-    if _has_quirk(edited, where) and rewrite(edited, _APART, {}, where):
-        form = Form.SAME  # a number of parts would be fused again
-    converting = Converting(edited, where)
+    annotate_for(edited, where, style)
+    if _has_quirk(edited, where) and rewrite(edited, _PREVENT_FUSION, {}, where):
+        style = SplitStyle.SAME  # a number of parts would be fused again
+    converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
-    converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, form)
+    converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, style)
     _state_flattening(edited, converting.editor.names, opset)
     changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
@@ -72,8 +74,8 @@ def convert_onnx(model: CheckedModel, edited: ir.Model, target: Target, form: Fo
         return Conversion(str(target), changes, None, error)
     nodes = to_nodes(converted)
     if may_be_in(nodes):
-        note_known(nodes, where)
-        if _has_quirk(nodes, where) and rewrite(nodes, _APART, {}, where):
+        annotate_model(nodes, where)
+        if _has_quirk(nodes, where) and rewrite(nodes, _PREVENT_FUSION, {}, where):
             converted = from_nodes(nodes)
     return Conversion(str(target), changes, converted)
 
@@ -91,24 +93,24 @@ def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
         axis += len(shape) if shape is not None and axis < 0 else 0
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
-        pen = OnnxPen(opset, names, stem(node))
-        sizes = [_product(pen, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
-        inputs, attributes = [data, pen.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
-        rows = pen.op("Reshape", inputs, attributes)
-        pen.nodes[-1].domain = _DOMAIN
-        pen.replace(node, [rows])
+        builder = OnnxOpBuilder(opset, names, stem(node))
+        sizes = [_product(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
+        inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
+        rows = builder.op("Reshape", inputs, attributes)
+        builder.nodes[-1].domain = _DOMAIN
+        builder.replace(node, [rows])
 
 
 def _is_positive(size: Dim) -> bool:
     return (size if isinstance(size, int) else size.lo) > 0
 
 
-def _product(pen: OnnxPen, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
+def _product(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
     """Return the product of some sizes, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
-        return pen.integers([math.prod(sizes)])
-    return pen.op("ReduceProd", [pen.size(data, pen.integers(axes))])
+        return builder.integers([math.prod(sizes)])
+    return builder.op("ReduceProd", [builder.size(data, builder.integers(axes))])
 
 
 def _through_openvino(
@@ -124,8 +126,8 @@ def _through_openvino(
     proto = model.to_proto(edited)
     replace_empty_constants(proto)
     rows = [
-        (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))
-        for row in _rows_of(own)
+        (schema.name, schema.since_version, tuple(attribute.name for attribute in schema.attributes))
+        for schema in _versions_used(own)
     ]
     rows.append(("Reshape", 1, ("special_zero",)))
     return _with_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
@@ -151,7 +153,11 @@ def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> Ope
     return converted.with_graph(graph)
 
 
-def _rows_of(own: set[ir.Node]) -> list[OperatorSchema]:
+def _versions_used(own: set[ir.Node]) -> list[OperatorSchema]:
     """Return the versions that were stated."""
     named = {(node.op_type, node.version) for node in own if node.domain == _DOMAIN}
-    return [row for row in SCHEMAS if row.domain == _DOMAIN and (row.name, row.since_version) in named]
+    return [
+        schema
+        for schema in SCHEMAS
+        if schema.domain == _DOMAIN and (schema.name, schema.since_version) in named
+    ]

@@ -7,7 +7,7 @@ from typing import Final
 
 from onnx import AttributeProto, NodeProto, helper
 
-from splitops.models.formats.onnx.schemas import Attribute, Version, version_of
+from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, version_of
 
 
 def unchanged(
@@ -52,7 +52,7 @@ def _attributes_agree(
     return True
 
 
-def _is_default(stated: AttributeProto, attribute: Attribute) -> bool:
+def _is_default(stated: AttributeProto, attribute: SchemaAttribute) -> bool:
     if attribute.default is None or stated.ref_attr_name:
         return False
     return bool(helper.get_attribute_value(stated) == attribute.default)

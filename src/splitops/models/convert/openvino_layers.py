@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
+from splitops.models.convert.layer_op_builder import ValueReader
 from splitops.models.convert.layers import BY_OPERATOR
-from splitops.models.convert.pens import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.formats.walk import label
 from splitops.models.graph.onnx import constant_array, shape_of, type_of

@@ -18,14 +18,15 @@ import onnx_ir as ir
 from onnx import ModelProto
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
-from splitops.ground.progress import counted
+from splitops.models.abstract_values import AbstractTensor, AbstractValue, meet_shapes
 from splitops.models.convert.folding import folded_array, folded_layer
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.convert.layers import row_of
-from splitops.models.convert.onnx_operators import OpsetMover
 from splitops.models.convert.onnx_to_onnx import check_converted, status_of
 from splitops.models.convert.openvino_bodies import write_bodies
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.opset_converter import OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx.graphs import min_ir_version
@@ -44,39 +45,38 @@ from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
 from splitops.models.formats.walk import FreshNames, all_graphs, stem, subgraphs
 from splitops.models.graph.onnx import (
+    annotate,
     attributes_of,
+    get_abstract_value,
     initializer,
-    known,
-    note,
     remove_if_unused,
     type_of,
     value_fact,
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.pen import OnnxPen
-from splitops.models.graph.sites import is_split, read_site
+from splitops.models.graph.op_builder import OnnxOpBuilder
+from splitops.models.graph.split_nodes import is_split, read_split_node
 from splitops.models.graph.split_writer import write
-from splitops.models.infer.walk import Walk
-from splitops.models.known import Known, Tensor, meet_shapes
+from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.models.movers.form import Values
 from splitops.models.movers.mover import ONNX_OPSET
 from splitops.models.quirks import SplitKey, find_conflicting_splits
-from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.ways import first_way
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
+from splitops.models.split_nodes.ways import first_way
 from splitops.spec.elements.types import ElementType, from_onnx
 
 EVALUATOR_OPSET: Final = 21
 """The opset in which the evaluator runs OpenVINO IR."""
 
 
-def convert_ir(source: CheckedModel, target: Target | None, form: Form) -> Conversion:
+def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: SplitStyle) -> Conversion:
     """Convert an OpenVINO model to an opset of ONNX."""
     model, nodes, where = source_of(source.nodes), source.nodes, source.where
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[ir.Node] = frozenset()
     while True:
-        writer = _Writer(model, nodes, target, form, apart)
+        writer = _Writer(model, nodes, target, style, apart)
         writer.write(model, where)
         changes = tuple(writer.changes)
         if not writer.complete:
@@ -102,7 +102,9 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
         RuleError: a split breaks a rule that does not depend on a run.
         ModelError: only OpenVINO runs a layer.
     """
-    writer = _Writer(model, to_nodes(model), Target("", EVALUATOR_OPSET), Form.SAME, frozenset())
+    writer = _Writer(
+        model, to_nodes(model), ConversionTarget("", EVALUATOR_OPSET), SplitStyle.SAME, frozenset()
+    )
     writer.for_evaluator = True
     writer.write(model, where)
     rejected = next((change for change in writer.changes if change.error is not None), None)
@@ -118,7 +120,12 @@ class _Writer:
     """What the graphs of one model share while their layers are written as nodes."""
 
     def __init__(
-        self, source: OpenVINOModel, read: ir.Model, target: Target, form: Form, apart: frozenset[ir.Node]
+        self,
+        source: OpenVINOModel,
+        read: ir.Model,
+        target: ConversionTarget,
+        style: SplitStyle,
+        apart: frozenset[ir.Node],
     ) -> None:
         assert target.opset is not None
         self.read = read
@@ -129,7 +136,7 @@ class _Writer:
         }
         self.target = target
         self.opset = target.opset
-        self.form = form
+        self.style = style
         self.apart = apart
         self.changes: list[Change] = []
         graph = ir.Graph(
@@ -137,7 +144,7 @@ class _Writer:
         )
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = FreshNames(self.model)
-        self.mover = OpsetMover(self.names)
+        self.mover = OpsetConverter(self.names)
         self.for_evaluator = False
         """Whether only the evaluator reads the model."""
         self.splits: dict[str, ir.Node] = {}
@@ -204,7 +211,7 @@ class _GraphWriter:
         self.names = writer.names
         self.opset = writer.opset
         self.source = Graph()
-        self.known: Mapping[ir.Value, Known] = {}
+        self.known: Mapping[ir.Value, AbstractValue] = {}
         self.values: dict[ir.Value, ir.Value] = {}
         """What stands for the value of each port."""
         self.named: set[ir.Value] = set()
@@ -230,14 +237,18 @@ class _GraphWriter:
         """
         self.source = source
         read = self.writer.read_graphs[id(source)]
-        told: dict[ir.Value, Known] = {}
+        told: dict[ir.Value, AbstractValue] = {}
         for node in read:
-            found = known(given[layer_of(node).id]) if layer_of(node).id in given else None
-            if isinstance(found, Tensor):
+            found = get_abstract_value(given[layer_of(node).id]) if layer_of(node).id in given else None
+            if isinstance(found, AbstractTensor):
                 told[node.outputs[0]] = found
-        self.known = Walk(self.writer.read, self.where, lambda site: None).alone(read, told).values
+        self.known = (
+            ShapeInterpreter(self.writer.read, self.where, lambda site: None)
+            .run_single_graph(read, told)
+            .values
+        )
         results: dict[int, ir.Value] = {}
-        for node in counted(read, "convert"):
+        for node in track(read, "convert"):
             assert type(node) is LayerNode
             layer = node.layer
             where = replace(self.where, node=layer.name)
@@ -267,22 +278,22 @@ class _GraphWriter:
         self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
         for port in node.outputs:
             self.values[port] = ir.Value(name=self.names.fresh("rejected"))
-            note(self.values[port], self.known.get(port))
+            annotate(self.values[port], self.known.get(port))
 
     # Parameter, Const, Result
 
     def _parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
         any_type = self.writer.for_evaluator and layer.takes_any_type
         kind = None if any_type else layer.element_type(where)
-        return self.input(name, Tensor(kind, layer.shape(where)), where)
+        return self.input(name, AbstractTensor(kind, layer.shape(where)), where)
 
-    def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
+    def input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
         """Add an input to the graph; the names of a model's own are taken already."""
         value = ir.Value(name=name)
         if what.type is not None:
             value.type = self._type(what.type, where)
             if what.type.onnx_number is None:
-                note(value, what)
+                annotate(value, what)
         if what.shape is not None:
             value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in what.shape])
         self.graph.inputs.append(value)
@@ -315,20 +326,20 @@ class _GraphWriter:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
         self.values[port] = initializer(self.graph, tensor, self.names.fresh(port.name or ""))
         if element_type.onnx_number is None:
-            note(self.values[port], Tensor(element_type, array.shape))
+            annotate(self.values[port], AbstractTensor(element_type, array.shape))
 
     def _result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
             return value  # an input that is an output too
         if value.producer() is None or value in self.named:
             output = ir.Value(name=name)
-            note(output, known(value))
+            annotate(output, get_abstract_value(value))
             node_name = self.names.fresh(f"{name}/Identity")
             self.graph.append(ir.Node("", "Identity", [value], outputs=[output], name=node_name))
             value = output
         self.named.add(value)
         value.name = name
-        kind = to_type(known(value))
+        kind = to_type(get_abstract_value(value))
         if kind is not None:
             value.type = ir.serde.deserialize_type_proto_for_type(kind)
             value.shape = ir.serde.deserialize_type_proto_for_shape(kind)
@@ -347,24 +358,26 @@ class _GraphWriter:
         stated = [self._folded(value, where) for value in stated]
         sources = [data, *stated]
         facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
-        site = read_site(read, 0, where, facts=facts, conditional=where.graph is not None)
-        if site.unread is not None:
-            raise site.unread
-        before = f"openvino {site}"
+        split_node = read_split_node(read, 0, where, facts=facts, conditional=where.graph is not None)
+        if split_node.unread is not None:
+            raise split_node.unread
+        before = f"openvino {split_node}"
         try:
             if facts[1].value is None:
                 raise rule_error(
-                    str(site.schema),
+                    str(split_node.schema),
                     Rule.AXIS_RANGE,
                     "the axis is computed when the model runs",
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            way = first_way(site, self.writer.target, self.writer.form, apart=read in self.writer.apart)
+            way = first_way(
+                split_node, self.writer.target, self.writer.style, must_differ=read in self.writer.apart
+            )
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
             self.graph.append(node)
-            parts = write(node, site, way, OnnxPen(self.opset, self.names, stem(node)))
+            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -414,7 +427,7 @@ class _GraphWriter:
 
     def _new_value(self, port: ir.Value) -> ir.Value:
         value = ir.Value(name=self.names.fresh(port.name or ""))
-        note(value, self.known.get(port))
+        annotate(value, self.known.get(port))
         return value
 
     # The other layers
@@ -441,9 +454,9 @@ class _GraphWriter:
         for port, value in zip(node.outputs, made, strict=True):
             if value is None:
                 continue
-            found, told = known(value), self.known[port]
-            if layer.bodies and isinstance(found, Tensor) and isinstance(told, Tensor):
-                note(value, Tensor(found.type, meet_shapes(found.shape, told.shape)))
+            found, told = get_abstract_value(value), self.known[port]
+            if layer.bodies and isinstance(found, AbstractTensor) and isinstance(told, AbstractTensor):
+                annotate(value, AbstractTensor(found.type, meet_shapes(found.shape, told.shape)))
             self.values[port] = value
 
     def _by_row(self, node: LayerNode, where: Where) -> Values:
@@ -451,9 +464,9 @@ class _GraphWriter:
         row = row_of(layer)
         if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        pen = LayerPen(row.opset, self.names, self.graph, node)
+        builder = LayerOpBuilder(row.opset, self.names, self.graph, node)
         try:
-            found = row.to_onnx(pen, layer, self._sources(node))
+            found = row.to_onnx(builder, layer, self._sources(node))
         except SplitError as error:
             error.where = where
             raise
@@ -466,9 +479,9 @@ class _GraphWriter:
             raise ModelError(f"{layer} has {outputs} output ports, but it gives {len(made)}", where)
         for port, value in zip(node.outputs, made, strict=True):
             if value is not None:
-                note(value, self.known.get(port))
+                annotate(value, self.known.get(port))
                 value.name = self.names.fresh(port.name or "")
-        return self.place(pen, made, where)
+        return self.place(builder, made, where)
 
     # What layers with bodies need
 
@@ -479,25 +492,25 @@ class _GraphWriter:
         imports = {"": self.opset}
         return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
-    def pen(self, node: LayerNode) -> LayerPen:
-        """Return a pen for nodes that stand for a layer with bodies."""
-        return LayerPen(ONNX_OPSET, self.names, self.graph, node)
+    def make_builder(self, node: LayerNode) -> LayerOpBuilder:
+        """Return a builder for nodes that stand for a layer with bodies."""
+        return LayerOpBuilder(ONNX_OPSET, self.names, self.graph, node)
 
-    def place(self, pen: LayerPen, values: Values, where: Where) -> Values:
-        """Append the nodes of a pen, moved to the target; return what stands for some values then."""
-        nodes = list(pen.nodes)
+    def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:
+        """Append the nodes of a builder, moved to the target; return what stands for some values then."""
+        nodes = list(builder.nodes)
         # A node that moves has other outputs: what reads them now is what reads the value.
-        readers = [None if value is None else pen.op("Identity", [value]) for value in values]
+        readers = [None if value is None else builder.op("Identity", [value]) for value in values]
         for reader, value in zip(readers, values, strict=True):
             if reader is not None and value is not None:
-                note(reader, known(value))
-        for node in pen.nodes:
+                annotate(reader, get_abstract_value(value))
+        for node in builder.nodes:
             self.graph.append(node)
         for node in nodes:
             if next(subgraphs(node), None) is None:
-                self.writer.mover.move(node, pen.opset, self.opset, where)
+                self.writer.mover.convert_node(node, builder.opset, self.opset, where)
             else:
-                self._prove_types(node, where)
+                self._check_types(node, where)
         placed: list[ir.Value | None] = []
         for reader in readers:
             identity = None if reader is None else reader.producer()
@@ -506,7 +519,7 @@ class _GraphWriter:
                 self.graph.remove(identity, safe=True)
         return placed
 
-    def _prove_types(self, node: ir.Node, where: Where) -> None:
+    def _check_types(self, node: ir.Node, where: Where) -> None:
         """Reject a node with graphs whose values are of types that it does not take at the target."""
         version = version_of(node.op_type, self.opset)
         inputs, outputs = (

@@ -7,8 +7,8 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from splitops.common.notebooks import format_html_table
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.ground.notebooks import format_html_table
 from splitops.models.formats.files import ModelReport
 from splitops.spec.operators import FAMILY
 

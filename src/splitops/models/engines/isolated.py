@@ -45,9 +45,9 @@ class IsolatedEngine:
         )
         self.ended = ""
         self.starts += 1
-        self.version = self.ask("make", self.name, *self._settings)
+        self.version = self.request("make", self.name, *self._settings)
 
-    def ask(self, *message: Any, where: Where = NOWHERE) -> Any:
+    def request(self, *message: Any, where: Where = NOWHERE) -> Any:
         """Send a message and return its answer.
 
         Raises:
@@ -115,7 +115,7 @@ class IsolatedProgram:
     def _compile(self) -> None:
         self._start = self._engine.starts
         where = self._program.where
-        self._number = self._engine.ask("compile", self._program, where=where)
+        self._number = self._engine.request("compile", self._program, where=where)
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run the program; arrays are copied into its process and back, which starts again if it ended."""
@@ -124,7 +124,9 @@ class IsolatedProgram:
                 self._engine.start()
             if self._start != self._engine.starts:
                 self._compile()
-        found: Sequence[Any] = self._engine.ask("run", self._number, dict(feeds), where=self._program.where)
+        found: Sequence[Any] = self._engine.request(
+            "run", self._number, dict(feeds), where=self._program.where
+        )
         return found
 
     def close(self) -> None:
@@ -132,5 +134,5 @@ class IsolatedProgram:
 
     def events(self) -> Sequence[Event]:
         """Return what a profile has recorded."""
-        found: Sequence[Event] = self._engine.ask("events", self._number, where=self._program.where)
+        found: Sequence[Event] = self._engine.request("events", self._number, where=self._program.where)
         return found

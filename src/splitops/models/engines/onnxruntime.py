@@ -15,7 +15,7 @@ import numpy as np
 
 from splitops.errors import ModelError, Where, shown
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
-from splitops.models.engines.forks import kept_in_forks
+from splitops.models.engines.fork_safety import keep_alive_in_children
 from splitops.spec.elements.types import element_type_of, from_onnx, is_builtin
 
 _OPTIONS: Final = ("providers", "provider_options", "session_options")
@@ -87,7 +87,7 @@ class OnnxRuntime:
             )
         except Exception as error:  # its own exceptions share no base but this
             raise _rejection(error, program.where) from error
-        return kept_in_forks(OnnxRuntimeProgram(self, session, program, (held, folder)))
+        return keep_alive_in_children(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
     def _value(self, array: Any) -> Any:
         """Return an OrtValue that shares the memory of an array."""

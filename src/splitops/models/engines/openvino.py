@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import ModelError, Where
-from splitops.ground.reading import DataFolder
 from splitops.models.engines.empty_tensors import (
     EmptyTensorError,
     EmptyTensorGuard,
@@ -27,7 +27,7 @@ from splitops.models.engines.empty_tensors import (
     check_full,
 )
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
-from splitops.models.engines.forks import kept_in_forks
+from splitops.models.engines.fork_safety import keep_alive_in_children
 from splitops.models.engines.openvino_process import Extension, to_ir
 from splitops.models.formats.onnx.structure import located_graphs, model_tensors
 from splitops.models.formats.onnx.tensors import load_external
@@ -78,7 +78,7 @@ class OpenVINO:
         """Compile a program; see :class:`Engine`."""
         try:
             model = self._read(program)
-            _prove_sizes(model, program)
+            _check_sizes(model, program)
             guard, sizes = None, 0
             if not program.as_it_is:
                 check_full(model, program.where)
@@ -89,7 +89,7 @@ class OpenVINO:
             made = OpenVINOProgram(
                 self._library, compiled, guard, program.where, sizes=sizes, profile=self._profile
             )
-            return kept_in_forks(made)
+            return keep_alive_in_children(made)
         except ModelError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
@@ -203,7 +203,7 @@ def _self_contained(content: bytes, program: Program) -> bytes:
     return whole
 
 
-def _prove_sizes(model: Any, program: Program) -> None:
+def _check_sizes(model: Any, program: Program) -> None:
     """Check that OpenVINO infers the sizes of parts that splitops has inferred, of all splits that it runs.
 
     A file can declare shapes that its layers do not have.

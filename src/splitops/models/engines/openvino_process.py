@@ -28,7 +28,7 @@ class _Process:
         self._engine: IsolatedEngine | None = None
         atexit.register(self._close, os.getpid())
 
-    def ask(self, *message: Any, where: Where) -> Any:
+    def request(self, *message: Any, where: Where) -> Any:
         """Return an answer, or in words how the process has ended; a rejection by OpenVINO is raised."""
         with self._lock:
             if self._engine is None:
@@ -38,7 +38,7 @@ class _Process:
             if self._engine.ended:
                 self._engine.start()
             try:
-                return self._engine.ask(*message, where=where)
+                return self._engine.request(*message, where=where)
             except EngineError:
                 if not self._engine.ended:
                     raise
@@ -68,7 +68,7 @@ def to_ir(
     The source is serialised, with its data inside, or a file. Nodes of domain ``openvino`` are extensions.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
-    answer: tuple[bytes, bytes] | str = _process().ask("to_ir", given, extensions, where, where=where)
+    answer: tuple[bytes, bytes] | str = _process().request("to_ir", given, extensions, where, where=where)
     if not isinstance(answer, str):
         return answer
     at = _suspect(given, extensions, where)
@@ -89,7 +89,7 @@ def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where)
         count = (read + unread) // 2
         try:
             part = _beginning(model, count)
-            answer = _process().ask("to_ir", part, extensions, where, where=where)
+            answer = _process().request("to_ir", part, extensions, where, where=where)
             problem = answer if isinstance(answer, str) else None
         except EngineError as error:
             # OpenVINO goes on behind a node that it cannot read, and crashes on what is missing there.

@@ -18,7 +18,7 @@ class _Worker:
         self._engine: Engine | None = None
         self._programs: list[Compiled] = []
 
-    def answer(self, kind: str, *message: Any) -> Any:
+    def respond(self, kind: str, *message: Any) -> Any:
         if kind == "make":
             self.name, options, profile = message
             self._engine = make_engine(self.name, options, profile=profile, inside=True)
@@ -46,7 +46,7 @@ def main() -> None:
         if message is None:
             return
         try:
-            answer = worker.answer(*message)
+            answer = worker.respond(*message)
         except SplitError as error:
             answer = error
         except Exception as error:  # whatever a runtime may raise

@@ -167,14 +167,14 @@ def fix_with_report(
 'onnxruntime.ceil-negative-part')
     """
     from splitops.models.check.targets import load_targets
-    from splitops.models.fix.limits import meaning_of
+    from splitops.models.fix.limits import parse_unbind
     from splitops.models.fix.models import fix_model
     from splitops.models.fix.opening import opening_of
     from splitops.models.formats.files import is_openvino
     from splitops.models.formats.model import CheckedModel
 
     targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
-    meaning, chosen = meaning_of(unbind), opening_of(open)
+    meaning, chosen = parse_unbind(unbind), opening_of(open)
     if keep_data and (is_openvino(model) or not isinstance(model, str | os.PathLike)):
         raise ModelError("keep_data is for the path of an ONNX model, which names its data in other files")
     checked = CheckedModel.read(model, allow_links=allow_links, keep_data=keep_data)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
+from splitops.models.abstract_values import AbstractSequence, AbstractValue, meet_shapes
 from splitops.models.check.checking import Contradiction, Walked, contradicted_outputs, contradiction
 from splitops.models.fix.report import Reason
 from splitops.models.formats.openvino.nodes import LayerNode
-from splitops.models.graph.sites import is_split
+from splitops.models.graph.split_nodes import is_split
+from splitops.models.infer.interpreter import InferenceResult
 from splitops.models.infer.layers import declare_ports
-from splitops.models.infer.walk import Found
-from splitops.models.known import Known, SequenceOf, meet_shapes
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 
-Repair = tuple[Site, str, Reason]
+Repair = tuple[SplitNode, str, Reason]
 """A split, what its output is declared as now, and what was wrong."""
 
 
@@ -24,7 +24,7 @@ class Declarations:
 
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
-        self._parts: dict[tuple[str | None, str | None], Site] = {}
+        self._parts: dict[tuple[str | None, str | None], SplitNode] = {}
         """The outputs of all splits seen, by the path of their graph and their name."""
 
     def repair(self, walked: Walked) -> None:
@@ -33,31 +33,31 @@ class Declarations:
         A part that is declared with a wrong type or size usually makes the declarations behind it wrong too.
         """
         wrong = [*contradicted_outputs(walked), *self._replaced(walked.found)]
-        for site in walked.sites:
-            named = ((site.where.graph, value.name) for value in site.node.outputs if value.name)
-            self._parts.update(dict.fromkeys(named, site))
+        for split_node in walked.splits:
+            named = ((split_node.where.graph, value.name) for value in split_node.node.outputs if value.name)
+            self._parts.update(dict.fromkeys(named, split_node))
         if not wrong:
             return
         others = (contradiction(walked.found, value) for value in walked.found.values)
         _declare([one for one in others if one is not None])
         self.repairs += [
-            (site, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
-            for site, one in wrong
+            (split_node, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
+            for split_node, one in wrong
         ]
 
-    def _replaced(self, found: Found) -> Iterator[tuple[Site, Contradiction]]:
+    def _replaced(self, found: InferenceResult) -> Iterator[tuple[SplitNode, Contradiction]]:
         """Yield what is wrong with values that a split had as outputs, and another node makes now."""
         for value in found.values if self._parts else ():
-            site, maker = self._parts.get((found.paths.get(value), value.name)), value.producer()
-            if site is None or maker is None or is_split(maker):
+            split_node, maker = self._parts.get((found.paths.get(value), value.name)), value.producer()
+            if split_node is None or maker is None or is_split(maker):
                 continue
             one = contradiction(found, value)
             if one is not None:
-                yield site, one
+                yield split_node, one
 
 
 def _declare(wrong: Iterable[Contradiction]) -> None:
-    layers: dict[ir.Node, dict[ir.Value, Known]] = {}
+    layers: dict[ir.Node, dict[ir.Value, AbstractValue]] = {}
     for one in wrong:
         maker = one.value.producer()
         if maker is None:
@@ -74,15 +74,15 @@ def _declare(wrong: Iterable[Contradiction]) -> None:
 def _declare_value(one: Contradiction) -> None:
     """Declare a value of ONNX as it is; what it says beside the contradiction stays."""
     found, before, value = one.found, one.declared, one.value
-    if isinstance(found, SequenceOf):
+    if isinstance(found, AbstractSequence):
         shape, kind = found.element.shape, found.element.type
-    elif isinstance(before, SequenceOf):
+    elif isinstance(before, AbstractSequence):
         shape, kind = found.shape, found.type
     else:
         shape, kind = meet_shapes(found.shape, before.shape), found.type or before.type
     if kind is not None and kind.onnx_number is not None:
         tensor = ir.TensorType(ir.DataType(kind.onnx_number))
-        value.type = ir.SequenceType(tensor) if isinstance(found, SequenceOf) else tensor
+        value.type = ir.SequenceType(tensor) if isinstance(found, AbstractSequence) else tensor
     if shape is not None or type(found) is not type(before):
         sizes = [size if isinstance(size, int) else size.name for size in shape or ()]
         value.shape = None if shape is None else ir.Shape(sizes)

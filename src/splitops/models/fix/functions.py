@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from splitops.models.check.onnx_form import OTHER_VERSION, other_version_words, other_versions
-from splitops.models.convert.onnx_to_onnx import Converting
+from splitops.models.check.onnx_form import OTHER_VERSION, describe_other_version, other_versions
+from splitops.models.convert.onnx_to_onnx import ModelConversion
 from splitops.models.convert.report import Change
 from splitops.models.fix.report import FixStatus, Reason, SplitReport
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.walk import has_layers, label, opset_imports, owners_of
-from splitops.models.graph.sites import is_split
-from splitops.models.infer.walk import Upstream
-from splitops.models.sites.forms import Form
+from splitops.models.graph.split_nodes import is_split
+from splitops.models.infer.interpreter import ForwardInterpreter
+from splitops.models.split_nodes.styles import SplitStyle
 
 _Place = tuple[str | None, str | None]
 
@@ -36,7 +36,7 @@ class MovedFunctions:
             found = [] if has_layers(self.edited) else list(other_versions(self.edited))
             splits = [one for one in found if is_split(one.node)]
             for one in splits:
-                words, why = other_version_words(one), stuck.get(one.function)
+                words, why = describe_other_version(one), stuck.get(one.function)
                 words += f"; the function cannot move to that opset: {why}" if why else ""
                 self._reasons[one.path, label(one.node)] = Reason(OTHER_VERSION, words)
             paths = {one.function for one in splits} - stuck.keys()
@@ -72,11 +72,11 @@ class MovedFunctions:
 
 
 def _move(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> Sequence[Change]:
-    Upstream(edited, model.where, lambda site: None).run().note()
+    ForwardInterpreter(edited, model.where, lambda site: None).run().annotate()
     opset = opset_imports(edited.graph, edited)[""]
-    converting = Converting(edited, model.where)
+    converting = ModelConversion(edited, model.where)
     for path, owner in owners_of(edited):
         if path in paths:
-            converting.move(owner, opset_imports(owner)[""], opset, Form.SAME)
+            converting.convert_node(owner, opset_imports(owner)[""], opset, SplitStyle.SAME)
             owner.opset_imports[""] = opset
     return converting.changes

@@ -9,6 +9,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.errors import Where
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.openvino.nodes import LayerNode, set_layer
 from splitops.models.formats.walk import (
     AnyGraph,
@@ -18,16 +19,15 @@ from splitops.models.formats.walk import (
     owners_of,
     subgraphs,
 )
-from splitops.models.graph.onnx import declared, note
+from splitops.models.graph.onnx import annotate, declared
+from splitops.models.infer.interpreter import ForwardInterpreter
 from splitops.models.infer.layers import with_shapes
-from splitops.models.infer.walk import Upstream
-from splitops.models.known import Tensor
 from splitops.spec.sizes.dims import Dim
 
 _LOOSENED: Final = "splitops.loosened"
 
 
-def loosen_behind(model: ir.Model, node: ir.Node) -> None:
+def loosen_after(model: ir.Model, node: ir.Node) -> None:
     """Let the values that follow from a split declare their rank alone: their sizes may be others now."""
     functions = functions_of(model)
     behind: set[ir.Value] = set(node.outputs)
@@ -81,18 +81,18 @@ def _loosen(value: ir.Value) -> None:
     else:
         return
     value.meta[_LOOSENED] = True
-    note(value, declared(value))
+    annotate(value, declared(value))
 
 
 def declare_loosened(model: ir.Model, where: Where) -> None:
-    """Let the values of :func:`loosen_behind` declare what follows for them from the values before."""
-    values = Upstream(model, where, lambda site: None).run().values
+    """Let the values of :func:`loosen_after` declare what follows for them from the values before."""
+    values = ForwardInterpreter(model, where, lambda site: None).run().values
     found = {value: known for value, known in values.items() if value.meta.get(_LOOSENED)}
     if type(next(iter(model.graph), None)) is LayerNode:
         with_shapes(model, found)
         return
     for value, known in found.items():
-        if isinstance(known, Tensor) and known.shape is not None and value.shape is not None:
+        if isinstance(known, AbstractTensor) and known.shape is not None and value.shape is not None:
             value.shape = ir.Shape([_written(size) for size in known.shape])
 
 

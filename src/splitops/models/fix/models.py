@@ -9,29 +9,29 @@ from functools import partial
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
+from splitops.models.abstract_values import AbstractValue
 from splitops.models.check import baked
 from splitops.models.check.checking import Walked, examine_nodes, walk_model
-from splitops.models.check.conditions import Surroundings
 from splitops.models.check.findings import Finding, Severity
+from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
 from splitops.models.fix.declared import Declarations, Repair
+from splitops.models.fix.driver import ModelSnapshot, ValueName, fix_splits
 from splitops.models.fix.functions import MovedFunctions
-from splitops.models.fix.limits import most_outputs
+from splitops.models.fix.limits import max_outputs
 from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
-from splitops.models.fix.rounds import Round, ValueName, fix_splits
 from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.openvino.nodes import output_values
 from splitops.models.formats.walk import has_layers
-from splitops.models.graph.onnx import known
+from splitops.models.graph.onnx import get_abstract_value
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.graph.provenance import record_fix
-from splitops.models.infer.walk import Upstream
-from splitops.models.known import Known
-from splitops.models.sites import Site
+from splitops.models.infer.interpreter import ForwardInterpreter
+from splitops.models.split_nodes import SplitNode
 
 
 def fix_model(
@@ -60,7 +60,7 @@ def fix_model(
         record_fix(edited, runtimes)
     made = model.write(edited, changed=changed)
     # What is written is checked as a stranger would check it: nothing is left unsaid.
-    found = examine_nodes(edited, model.where, walked, targets, last.surroundings)
+    found = examine_nodes(edited, model.where, walked, targets, last.context)
     splits = _with_baked(splits, [one for one in found if one.code == baked.CODE])
     left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
@@ -70,10 +70,12 @@ def fix_model(
 def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
     """Add what is declared otherwise now to the reports of the splits that make it."""
     reports = list(splits)
-    for site, after, reason in repairs:
-        at = next((at for at, one in enumerate(reports) if one.where == site.where), None)
+    for split_node, after, reason in repairs:
+        at = next((at for at, one in enumerate(reports) if one.where == split_node.where), None)
         if at is None:  # of a split that a form has made
-            reports.append(SplitReport(site.where, FixStatus.REWRITTEN, str(site), after, (reason,)))
+            reports.append(
+                SplitReport(split_node.where, FixStatus.REWRITTEN, str(split_node), after, (reason,))
+            )
             continue
         one = reports[at]
         fixable = one.status is not FixStatus.UNFIXABLE
@@ -119,51 +121,51 @@ def fix_nodes(
     repair: bool = True,
     opening: Opening | None = None,
     on_look: Callable[[Walked], None] | None = None,
-) -> tuple[ir.Model, tuple[SplitReport, ...], Round]:
+) -> tuple[ir.Model, tuple[SplitReport, ...], ModelSnapshot]:
     """Return a model fixed for some targets, what happened to its splits, and the last look at it.
 
     Without ``repair``, splits that break a rule stay. ``on_look`` is called before each round.
     """
     functions = MovedFunctions(model)
     edited = functions.edited
-    look = partial(look_at, edited, model.where, targets, unbind, opening, on_look)
+    look = partial(take_snapshot, edited, model.where, targets, unbind, opening, on_look)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
     return edited, functions.told(splits), last
 
 
-def look_at(
+def take_snapshot(
     model: ir.Model,
     where: Where,
     targets: Sequence[Target],
     unbind: Unbind | None = None,
     opening: Opening | None = None,
     on_look: Callable[[Walked], None] | None = None,
-) -> Round:
+) -> ModelSnapshot:
     """Return a model as a round of fixes for some targets sees it; what is known of its values is noted."""
-    most = most_outputs(targets)
-    calls: dict[ir.Node, list[Site]] = {}
+    most = max_outputs(targets)
+    calls: dict[ir.Node, list[SplitNode]] = {}
 
-    def on_site(site: Site) -> None:
-        calls.setdefault(site.node, []).append(site)
+    def on_site(split_node: SplitNode) -> None:
+        calls.setdefault(split_node.node, []).append(split_node)
 
     # What a split proves of its own input is not known before it has run.
     sizes = None if opening is None else baked.OpenSizes.of(model)
-    found = Upstream(model, where, on_site, given=None if sizes is None else sizes.given).run()
+    found = ForwardInterpreter(model, where, on_site, given=None if sizes is None else sizes.given).run()
     if on_look is not None:
-        on_look(Walked(found, [site for sites in calls.values() for site in sites]))
-    found.note()
+        on_look(Walked(found, [split_node for split_nodes in calls.values() for split_node in split_nodes]))
+    found.annotate()
     to_open = None if sizes is None else sizes.baked
-    surroundings = Surroundings.of(model)
+    context = ModelContext.of(model)
     if not has_layers(model):
         onnx = FixWriter(OnnxEditor(model, where), unbind, most, opening)
-        return Round(calls, surroundings, onnx, _outputs, found.by_name, to_open)
+        return ModelSnapshot(calls, context, onnx, _outputs, found.by_name, to_open)
     # Names inside it go with the layers.
-    results: dict[ValueName, Known] = {
-        (None, name): known(value) for name, value in output_values(model).items()
+    results: dict[ValueName, AbstractValue] = {
+        (None, name): get_abstract_value(value) for name, value in output_values(model).items()
     }
     forms = FixWriter(OpenVINOEditor(model, where), unbind, most, opening)
-    return Round(calls, surroundings, forms, lambda node, path: results, lambda: results, to_open)
+    return ModelSnapshot(calls, context, forms, lambda node, path: results, lambda: results, to_open)
 
 
-def _outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, Known]:
-    return {(path, value.name): known(value) for value in node.outputs if value.name}
+def _outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:
+    return {(path, value.name): get_abstract_value(value) for value in node.outputs if value.name}

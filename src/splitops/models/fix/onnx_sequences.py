@@ -6,10 +6,10 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.fix.rounds import NoFormError
+from splitops.models.fix.driver import NotApplicableError
 from splitops.models.graph.onnx import type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.graph.onnx_sequences import readers_of
+from splitops.models.graph.onnx_sequences import find_consumers
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 _CARRIERS: Final = {
@@ -24,28 +24,30 @@ _CARRIERS: Final = {
 """Types that hold every value of another one, and of which onnxruntime has sequences."""
 
 
-def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
+def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
     """Change the element type of a sequence, and cast back where it is read; return the new type."""
     data, sequence = node.inputs[0], node.outputs[0]
     kind = None if data is None else type_of(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
-        raise NoFormError(f"no type of sequences holds {kind}")
-    readers = readers_of(node.outputs[0])
+        raise NotApplicableError(f"no type of sequences holds {kind}")
+    readers = find_consumers(node.outputs[0])
     others = [reader for reader in readers if not is_operator(reader, *_ELEMENTS, "SequenceLength")]
     if sequence.is_graph_output() or others:
         who = others[0].op_type if others else "the caller"
-        raise NoFormError(f"the number of its parts is known only when the model runs, and {who} reads them")
-    pen = editor.pen(node)
-    inputs = [pen.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
-    carried = pen.op(node.op_type, inputs, node.attributes, hint="carried")
+        raise NotApplicableError(
+            f"the number of its parts is known only when the model runs, and {who} reads them"
+        )
+    builder = editor.make_builder(node)
+    inputs = [builder.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
+    carried = builder.op(node.op_type, inputs, node.attributes, hint="carried")
     sequence.replace_all_uses_with(carried)
-    pen.replace(node, [None])
+    builder.replace(node, [None])
     for reader in readers:
         if is_operator(reader, *_ELEMENTS):
-            pen = editor.pen(reader)
-            read = pen.op(reader.op_type, list(reader.inputs), reader.attributes)
-            pen.replace(reader, [pen.cast(read, kind)])
+            builder = editor.make_builder(reader)
+            read = builder.op(reader.op_type, list(reader.inputs), reader.attributes)
+            builder.replace(reader, [builder.cast(read, kind)])
     return ELEMENT_TYPES[carrier]
 
 

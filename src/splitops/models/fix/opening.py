@@ -9,7 +9,7 @@ from typing import Final
 
 from splitops.errors import ModelError, brief, shown
 from splitops.models.check.baked import chunk_of, is_even
-from splitops.models.fix.rounds import NoFormError
+from splitops.models.fix.driver import NotApplicableError
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
@@ -45,27 +45,29 @@ class Opening:
         With CHUNK, ``count`` is the number of parts: those that begin behind the end of the axis are empty.
 
         Raises:
-            NoFormError: the lengths do not follow the rule.
+            NotApplicableError: the lengths do not follow the rule.
         """
         count = len(lengths)
         match self.rule:
             case OpenRule.EVEN:
                 if not is_even(lengths):
-                    raise NoFormError(
+                    raise NotApplicableError(
                         f"the lengths {brief(lengths)} are not equal: --open even needs equal ones"
                     )
                 return Division(SizeRule.EVEN, count=count)
             case OpenRule.REST:
                 if not -count <= self.index < count:
                     told = f"a split into {count} parts has no part {self.index}"
-                    raise NoFormError(f"{told}: --open rest=INDEX takes 0 to {count - 1}" if count else told)
+                    raise NotApplicableError(
+                        f"{told}: --open rest=INDEX takes 0 to {count - 1}" if count else told
+                    )
                 at = self.index % count
                 return Division(SizeRule.REMAINDER, lengths=(*lengths[:at], -1, *lengths[at + 1 :]))
             case OpenRule.CHUNK:
                 chunk = chunk_of(lengths)
                 if chunk is None:
                     told = f"the lengths {brief(lengths)} are not chunks of one size"
-                    raise NoFormError(f"{told}, of which the last one may be smaller")
+                    raise NotApplicableError(f"{told}, of which the last one may be smaller")
                 return Division(SizeRule.CHUNK, chunk=chunk, count=count)
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from splitops.common.json_values import to_json_values
+from splitops.common.notebooks import format_html_table
 from splitops.errors import ModelError, SplitError, Where, count_of
-from splitops.ground.notebooks import format_html_table
-from splitops.ground.records import to_json_values
 from splitops.models.formats.files import ModelReport
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
     """Try to fix what a check has found, for the named targets, or those whose met limits can be fixed."""
-    named = targets or load_targets(_curable(findings) or installed_runtimes(model))
+    named = targets or load_targets(_fixable_runtimes(findings) or installed_runtimes(model))
     try:
         report = fix_with_report(model, named, partial=True, allow_links=allow_links)
         if not targets and report.unfixable:
@@ -47,7 +47,7 @@ def suggest(
     return Suggestion(len(fixed), tuple(map(str, kept)), report.error is not None)
 
 
-def _curable(findings: Iterable[Finding]) -> tuple[str, ...]:
+def _fixable_runtimes(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the runtimes for which every met limit has a form."""
     with_forms = {limit.code for target in asked_targets(()) for limit in target.limits if limit.is_fixable}
     found: dict[str, bool] = {}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import onnx_ir as ir
 from onnx import ModelProto, TensorProto
 
+from splitops.common.untrusted_files import make_location
 from splitops.errors import ModelError, Where
-from splitops.ground.reading import place_of
 from splitops.models.formats import openvino
 from splitops.models.formats.files import is_openvino
 from splitops.models.formats.onnx import storage
@@ -55,7 +55,7 @@ class CheckedModel:
         Without ``weights``, large external data stays unread. With ``keep_data``, of the path of an ONNX
         model, what is written names external data where it is.
         """
-        where, given = place_of(model), cast("Any", model)
+        where, given = make_location(model), cast("Any", model)
         if is_openvino(model):
             source = openvino.opened(given, allow_links=allow_links)
             return cls(Where(where.model or source.file), source)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from splitops.common.json_values import to_json_values
 from splitops.errors import Where
-from splitops.ground.records import to_json_values
 
 
 @dataclass(frozen=True, slots=True)

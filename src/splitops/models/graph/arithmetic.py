@@ -11,56 +11,60 @@ from typing import assert_never
 
 import onnx_ir as ir
 
-from splitops.models.graph.pen import OnnxPen
+from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
 
-def lengths_of_size(division: Division, size: ir.Value, pen: OnnxPen) -> ir.Value:
+def lengths_of_size(division: Division, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
     """Compute all lengths of a division, of shape [n], from the size of the axis, of shape [1]."""
-    count, integers = division.count, pen.integers
+    count, integers = division.count, builder.integers
     match division.rule:
         case SizeRule.CEIL:
-            chunk = _ceil_chunk(count, size, pen)
-            starts = pen.op("Mul", [chunk, integers(range(count))])
-            left = pen.op("Max", [pen.op("Sub", [size, starts]), integers([0])])
-            return pen.op("Min", [left, chunk])
+            chunk = _ceil_chunk(count, size, builder)
+            starts = builder.op("Mul", [chunk, integers(range(count))])
+            left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
+            return builder.op("Min", [left, chunk])
         case SizeRule.EVEN:
             # Where count does not divide the size, the lengths do not add up: still an error.
-            part = pen.op("Div", [size, integers([count])])
-            return pen.op("Mul", [part, integers([1] * count)])
+            part = builder.op("Div", [size, integers([count])])
+            return builder.op("Mul", [part, integers([1] * count)])
         case SizeRule.REMAINDER:
             given = [max(length, 0) for length in division.lengths]
             marks = integers([int(length < 0) for length in division.lengths])
-            rest = pen.op("Sub", [size, integers([sum(given)])])
-            return pen.op("Add", [integers(given), pen.op("Mul", [marks, rest])])
+            rest = builder.op("Sub", [size, integers([sum(given)])])
+            return builder.op("Add", [integers(given), builder.op("Mul", [marks, rest])])
         case SizeRule.CHUNK:
             # Of so many chunks; where the axis is longer, the lengths do not add up.
             starts = integers([index * division.chunk for index in range(count)])
-            left = pen.op("Max", [pen.op("Sub", [size, starts]), integers([0])])
-            return pen.op("Min", [left, integers([division.chunk])])
+            left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
+            return builder.op("Min", [left, integers([division.chunk])])
         case SizeRule.EXPLICIT:
             raise NotImplementedError("explicit lengths are set")
         case _:
             assert_never(division.rule)
 
 
-def resolved_lengths(lengths: ir.Value, size: ir.Value, pen: OnnxPen) -> ir.Value:
+def resolved_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
     """Compute lengths in which a -1, if there is one, is what the others leave of the size."""
-    marks = pen.op("Cast", [pen.op("Equal", [lengths, pen.integers([-1])])], {"to": _INT64})
+    marks = builder.op("Cast", [builder.op("Equal", [lengths, builder.integers([-1])])], {"to": _INT64})
     # With one -1, the sum of the others is the sum of all + 1.
-    rest = pen.op("Sub", [size, pen.op("ReduceSum", [lengths], {"keepdims": 1})])
-    return pen.op("Add", [lengths, pen.op("Mul", [marks, rest])])
+    rest = builder.op("Sub", [size, builder.op("ReduceSum", [lengths], {"keepdims": 1})])
+    return builder.op("Add", [lengths, builder.op("Mul", [marks, rest])])
 
 
-def uniform_bounds(count: int, parts: int, size: ir.Value, pen: OnnxPen) -> list[tuple[ir.Value, ir.Value]]:
+def uniform_bounds(
+    count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
+) -> list[tuple[ir.Value, ir.Value]]:
     """Compute begin and end of the first parts of the EVEN and CEIL rules; they may lie behind the end."""
-    chunk = _ceil_chunk(count, size, pen)
-    return list(pairwise(pen.op("Mul", [chunk, pen.integers([index])]) for index in range(parts + 1)))
+    chunk = _ceil_chunk(count, size, builder)
+    return list(pairwise(builder.op("Mul", [chunk, builder.integers([index])]) for index in range(parts + 1)))
 
 
-def _ceil_chunk(count: int, size: ir.Value, pen: OnnxPen) -> ir.Value:
-    return pen.op("Div", [pen.op("Add", [size, pen.integers([count - 1])]), pen.integers([count])])
+def _ceil_chunk(count: int, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+    return builder.op(
+        "Div", [builder.op("Add", [size, builder.integers([count - 1])]), builder.integers([count])]
+    )
 
 
 _INT64 = ir.DataType.INT64.value

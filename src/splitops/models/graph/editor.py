@@ -17,32 +17,32 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from splitops.common.progress import track
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.ground.progress import counted
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.walk import AnyGraph, FreshNames, label
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import (
     constant_array,
     describe_like,
-    exchange,
     fixed_array,
+    get_abstract_value,
+    has_consumers,
     is_constant,
-    is_read,
-    known,
     remove_node,
-    replace_values,
+    replace_all_uses,
     set_inputs,
     shape_of,
+    transfer_values,
 )
-from splitops.models.graph.pen import Pen
-from splitops.models.known import Tensor
+from splitops.models.graph.op_builder import OpBuilder
 from splitops.models.movers import MOVERS
 from splitops.models.movers.mover import Role as Role
-from splitops.models.sites import Site
-from splitops.models.sites.decisions import Cut, cut_of
+from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.static_facts import SplitFacts, read_split_facts
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import FAMILY, schema
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.dims import Range, Shape
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def roles_of(domain: str) -> dict[str, Role]:
     splits = (schema(name, domain=domain) for name in FAMILY[domain])
     names = {mover.openvino if domain else mover.onnx: mover.role for mover in MOVERS}
     return {name: role for name, role in names.items() if role is not None} | {
-        row.name: Role.SEQUENCE if row.gives_sequence else Role.SPLIT for row in splits
+        schema.name: Role.SEQUENCE if schema.gives_sequence else Role.SPLIT for schema in splits
     }
 
 
@@ -77,7 +77,7 @@ class Rewrite(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPlace:
+class GraphScope:
     """The path and opset of a graph that nodes are in, and whether it belongs to a model-local function."""
 
     path: str | None
@@ -92,7 +92,7 @@ class Editor(ABC):
         domain: of its operators, as :mod:`splitops.spec.operators` has it.
         model: the model; it is changed in place.
         changes: what was rewritten.
-        looks: how often a rewrite has looked at a node.
+        visits: how often a rewrite has looked at a node.
     """
 
     domain: ClassVar[str]
@@ -100,11 +100,11 @@ class Editor(ABC):
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self.model = model
         self.changes: list[Applied] = []
-        self.looks = 0
+        self.visits = 0
         self._where = where
-        self._scopes: dict[ir.Graph | None, GraphPlace] = {}
+        self._scopes: dict[ir.Graph | None, GraphScope] = {}
         self._queue: dict[ir.Node, None] = {}
-        self._cuts: dict[ir.Node, Cut | None] = {}
+        self._cuts: dict[ir.Node, SplitFacts | None] = {}
         self._positions: dict[ir.Node, int] = {}
         self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
@@ -130,15 +130,15 @@ class Editor(ABC):
         for rewrite in rewrites:
             for root in rewrite.roots:
                 by_root.setdefault(root, []).append(rewrite)
-        for node in counted(self._drained(), "simplify"):
+        for node in track(self._pop_worklist(), "simplify"):
             for rewrite in by_root.get(self.role(node), ()):
                 if node.graph is None:
                     break  # the rewrite before this one has removed it
-                self.looks += 1
+                self.visits += 1
                 self._rewrite = rewrite.name
                 rewrite.rewrite(node, self)
 
-    def _drained(self) -> Iterator[ir.Node]:
+    def _pop_worklist(self) -> Iterator[ir.Node]:
         """Yield the nodes to look at, also those that are added meanwhile."""
         while self._queue:
             node = next(iter(self._queue))
@@ -148,7 +148,7 @@ class Editor(ABC):
     # What the format says
 
     @abstractmethod
-    def _graphs(self) -> Iterator[tuple[GraphPlace, AnyGraph]]:
+    def _graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
         """Yield every graph and function of the model."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class Editor(ABC):
         """Return what a node is to the rewrites; None is nothing."""
 
     @abstractmethod
-    def site(self, node: ir.Node) -> Site:
+    def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
 
     @abstractmethod
@@ -167,14 +167,14 @@ class Editor(ABC):
         """
 
     @abstractmethod
-    def is_needed(self, node: ir.Node) -> bool:
+    def is_live(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
 
-    def keeps(self, value: ir.Value) -> bool:
+    def has_fixed_name(self, value: ir.Value) -> bool:
         """Return whether a value cannot give way to another one: an output would lose its name."""
         return False
 
-    def keeps_parts(self, node: ir.Node) -> bool:
+    def has_fixed_outputs(self, node: ir.Node) -> bool:
         """Return whether the number of a node's outputs cannot change: an output would lose its name."""
         return False
 
@@ -191,27 +191,27 @@ class Editor(ABC):
         return True
 
     @abstractmethod
-    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+    def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Divide a constant that one node reads into constants beside it; None where it is none.
 
         They have no names yet; :meth:`adopt` gives them those of the parts.
         """
 
-    def adopt(self, part: ir.Value, old: ir.Value, before: ir.Node) -> None:
+    def use_split_constant(self, part: ir.Value, old: ir.Value, before: ir.Node) -> None:
         """Let a constant of :meth:`divided` stand for a part of what a node splits, with its name."""
         whole = before.inputs[0]
         assert whole is not None
-        self.exchange({old: part})
-        self.place(part, whole, before)
+        self.transfer_values({old: part})
+        self.insert_part(part, whole, before)
 
     @abstractmethod
-    def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
+    def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
         """Put a constant of :meth:`divided` in front of a node, with a name of its own."""
 
     # What the format writes
 
     @abstractmethod
-    def pen(self, before: ir.Node) -> Pen:
+    def make_builder(self, before: ir.Node) -> OpBuilder:
         """Return what writes nodes in front of one."""
 
     def can_slice(self, data: ir.Value) -> bool:
@@ -236,7 +236,7 @@ class Editor(ABC):
 
     def written_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as it is set: one that is counted from the end is negative."""
-        if self.site(node).schema.axis.given is Given.ATTRIBUTE:
+        if self.read_split_node(node).schema.axis.kind is SourceKind.ATTRIBUTE:
             return self.axis(node) if "axis" in node.attributes else 0
         axis = fixed_array(node.inputs[1]) if len(node.inputs) > 1 else None
         return None if axis is None or axis.size != 1 else int(axis.reshape(()))
@@ -284,7 +284,7 @@ class Editor(ABC):
 
     def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
         """Return the numbers that a node sets, by operand; None where one of them is not known."""
-        signature = self.pen(node).signature(node.op_type)
+        signature = self.make_builder(node).signature(node.op_type)
         found: dict[str, npt.NDArray[Any]] = {}
         for name, value in zip(signature.inputs if signature else (), node.inputs[1:], strict=False):
             if value is not None:
@@ -370,7 +370,7 @@ class Editor(ABC):
         """Return the place of a node."""
         return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))
 
-    def cut(self, node: ir.Node) -> Cut | None:
+    def read_split_facts(self, node: ir.Node) -> SplitFacts | None:
         """Return what a split does.
 
         None of another node, and of one that is invalid, known too little or read in two ways.
@@ -379,23 +379,23 @@ class Editor(ABC):
             self._cuts[node] = self._read(node)
         return self._cuts[node]
 
-    def _read(self, node: ir.Node) -> Cut | None:
+    def _read(self, node: ir.Node) -> SplitFacts | None:
         if self.role(node) not in (Role.SPLIT, Role.SEQUENCE):
             return None
         try:
-            site = self.site(node)
-            return None if site.may_be_unbind else cut_of(site.bind())
+            split_node = self.read_split_node(node)
+            return None if split_node.may_be_unbind else read_split_facts(split_node.bind())
         except SplitError:
             return None
 
     def describe(self, node: ir.Node) -> str:
         """Write what a node is in one line."""
-        if self.cut(node) is not None:
-            return str(self.site(node))
+        if self.read_split_facts(node) is not None:
+            return str(self.read_split_node(node))
         axis = self.axis(node)
         return node.op_type if axis is None else f"{node.op_type}(axis={axis})"
 
-    def describe_maker(self, value: ir.Value) -> str:
+    def describe_producer(self, value: ir.Value) -> str:
         """Write in one line what the node is that makes a value."""
         node = value.producer()
         assert node is not None
@@ -406,7 +406,7 @@ class Editor(ABC):
         axis = self.axis(node)
         return axis % rank if axis is not None and -rank <= axis < rank else None
 
-    def source(self, value: ir.Value) -> ir.Value:
+    def skip_identities(self, value: ir.Value) -> ir.Value:
         """Return the value that a value is, behind all Identity nodes of its graph."""
         while True:
             producer = value.producer()
@@ -419,13 +419,13 @@ class Editor(ABC):
 
     def part_of(self, value: ir.Value) -> tuple[ir.Node, int] | None:
         """Return the split that makes a value, and the position of the part."""
-        found = self.source(value)
+        found = self.skip_identities(value)
         producer, index = found.producer(), found.index()
         if producer is None or index is None or self.role(producer) is not Role.SPLIT:
             return None
         return producer, index
 
-    def alone(self, value: ir.Value) -> ir.Node | None:
+    def find_sole_consumer(self, value: ir.Value) -> ir.Node | None:
         """Return the only node that reads a value, behind Identity nodes; None where there are others."""
         while not value.is_graph_output():
             uses = value.uses()
@@ -441,7 +441,7 @@ class Editor(ABC):
         """Return the position of a node among those of its graph; None for one that was added."""
         return self._positions.get(node)
 
-    def first_look(self, value: ir.Value, graph: AnyGraph) -> bool:
+    def is_first_visit(self, value: ir.Value, graph: AnyGraph) -> bool:
         """Return whether the rewrite has yet to look at the readers of a value in a graph as they are."""
         looked = self._looked.setdefault(value, set())
         if (self._rewrite, graph) in looked:
@@ -449,7 +449,7 @@ class Editor(ABC):
         looked.add((self._rewrite, graph))
         return True
 
-    def once(self, look: Callable[[Editor], T]) -> T:
+    def cached_analysis(self, look: Callable[[Editor], T]) -> T:
         """Return what a function finds in the model, which is asked for once."""
         if look not in self._found:
             self._found[look] = look(self)
@@ -462,7 +462,7 @@ class Editor(ABC):
         """Report what the rewrite has done."""
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
-    def look_again(self, node: ir.Node | None) -> None:
+    def enqueue(self, node: ir.Node | None) -> None:
         """Put a node into the queue, and forget what was read of it."""
         if node is not None and node.graph is not None:
             self._cuts.pop(node, None)
@@ -483,24 +483,24 @@ class Editor(ABC):
         producer = old.producer()
         assert producer is not None
         for use in old.uses():
-            self._moved(use.node)
-        replace_values({old: new})
-        self.look_again(producer)
-        self.look_again(new.producer())
+            self._enqueue_consumers(use.node)
+        replace_all_uses({old: new})
+        self.enqueue(producer)
+        self.enqueue(new.producer())
 
-    def unnamed(self, value: ir.Value) -> str | None:
+    def take_name(self, value: ir.Value) -> str | None:
         """Take the name of a value that nobody will read away from it; its node may stay."""
         name = value.name
         if name:
             value.name = self.names.fresh(f"{name}_unused")
         return name
 
-    def _moved(self, reader: ir.Node) -> None:
+    def _enqueue_consumers(self, reader: ir.Node) -> None:
         """Look again at a node that reads another value now, and at those behind it that see through it."""
         left = [reader]
         while left:
             node = left.pop()
-            self.look_again(node)
+            self.enqueue(node)
             if self.role(node) is Role.IDENTITY:
                 left += [use.node for use in reversed(tuple(node.outputs[0].uses()))]
 
@@ -516,11 +516,11 @@ class Editor(ABC):
             for old, new in zip(node.outputs, values, strict=True):
                 if new is None:
                     continue
-                if new.producer() is None or new in fresh or is_read(new):
+                if new.producer() is None or new in fresh or has_consumers(new):
                     others.append((old, new))
                 else:
                     fresh[new] = old
-        self.exchange({old: new for new, old in fresh.items()})
+        self.transfer_values({old: new for new, old in fresh.items()})
         for old, new in others:
             self.replace(old, new)
         makers = {
@@ -532,12 +532,12 @@ class Editor(ABC):
                 self.name_like(made, node)
         self.remove(*places)
 
-    def exchange(self, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Put new values in the places of others, see :func:`~splitops.models.graph.onnx.exchange`."""
+    def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
+        """Put new values in the places of others, see :func:`~splitops.models.graph.onnx.transfer_values`."""
         for old in values:
             for use in old.uses():
-                self._moved(use.node)
-        exchange(values)
+                self._enqueue_consumers(use.node)
+        transfer_values(values)
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a node in the place of another one be called like it."""
@@ -549,10 +549,10 @@ class Editor(ABC):
         """Give a node other inputs."""
         before = [value for value in node.inputs if value is not None]
         set_inputs(node, values)
-        self._moved(node)
+        self._enqueue_consumers(node)
         # Whether a split of thousands of parts is still needed is asked once, not for each part.
         for maker in dict.fromkeys(map(self._let_go, before)):
-            if maker is not None and maker.graph is not None and not self.is_needed(maker):
+            if maker is not None and maker.graph is not None and not self.is_live(maker):
                 self.remove(maker)
 
     def remove(self, *nodes: ir.Node) -> None:
@@ -569,25 +569,23 @@ class Editor(ABC):
             for node in group:
                 set_inputs(node, ())
             makers = dict.fromkeys(self._let_go(value) for value in inputs if value.producer() not in gone)
-            left += [
-                (maker,) for maker in reversed(makers) if maker is not None and not self.is_needed(maker)
-            ]
+            left += [(maker,) for maker in reversed(makers) if maker is not None and not self.is_live(maker)]
         for node in gone:  # none of which reads anything now
             self._queue.pop(node, None)
             self._cuts.pop(node, None)
             if node.graph is not None:
                 remove_node(node)
 
-    def release(self, value: ir.Value) -> None:
+    def remove_if_dead(self, value: ir.Value) -> None:
         """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
         maker = self._let_go(value)
-        if maker is not None and not self.is_needed(maker):
+        if maker is not None and not self.is_live(maker):
             self.remove(maker)
 
     def _let_go(self, value: ir.Value) -> ir.Node | None:
         """Remove an initializer that nobody reads any more; return the node that may go with a value."""
         producer = value.producer()
-        self.look_again(producer)
+        self.enqueue(producer)
         if value.is_graph_input() or self._is_read_still(value):
             return None
         if producer is not None:
@@ -605,7 +603,7 @@ class Editor(ABC):
         many as were counted must let go of it before they are counted again.
         """
         if not is_constant(value):
-            return is_read(value)
+            return has_consumers(value)
         left = self._readers.get(value, 0) - 1
         if left <= 0:
             left = len({use.node for use in value.uses()})
@@ -614,8 +612,8 @@ class Editor(ABC):
 
 
 def _is_fixed(value: ir.Value) -> bool:
-    found = known(value)
-    numbers = found.value if isinstance(found, Tensor) else None
+    found = get_abstract_value(value)
+    numbers = found.elements if isinstance(found, AbstractTensor) else None
     if numbers is None:
         return constant_array(value) is not None
     return all(entry.name if isinstance(entry, Range) else entry is not None for entry in numbers.flat)

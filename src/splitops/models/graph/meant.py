@@ -10,19 +10,19 @@ from typing import Any, Final
 from splitops.errors import Rule, RuleError
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.onnx import fixed_array
-from splitops.models.sites import Site
-from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.ways import Kind, Way, ways
+from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
+from splitops.models.split_nodes.ways import Kind, Way, ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
-from splitops.spec.operators.schemas import Given, Source, TypeConstraint
+from splitops.spec.operators.schemas import SourceKind, TypeConstraint, ValueSource
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
 from splitops.splitting.binding.lengths import INT64_MAX
 
-_MOST_LENGTHS: Final = 1 << 16
+_MAX_LENGTHS: Final = 1 << 16
 MEANT_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
 """The rules that a split breaks whose meaning is clear all the same."""
 _INT64: Final = ELEMENT_TYPES["int64"]
@@ -30,7 +30,7 @@ FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16"
 _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.integer}
 
 
-def meant_site(site: Site) -> Site | None:
+def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
     """Return a split as it can only be meant; None if it is valid, or if it has no meaning or several.
 
     Lengths of another integer type are these lengths, and one -1 among them is what the others leave. Lengths
@@ -44,73 +44,75 @@ def meant_site(site: Site) -> Site | None:
         >>> from splitops.spec.operators import schema
         >>> facts = (Fact(_INT64, (6,)), Fact(ELEMENT_TYPES["int32"], (2,), (4, -1)))
         >>> site = Site(schema=schema("Split", 18), attributes={}, facts=facts, outputs=("a", "b"))
-        >>> meant_site(site).inference.parts
+        >>> find_intended_split_node(site).inference.parts
         ((4,), (2,))
     """
-    error = site.error
-    if not isinstance(error, RuleError) or error.rule not in MEANT_RULES or site.unread is not None:
+    error = split_node.error
+    if not isinstance(error, RuleError) or error.rule not in MEANT_RULES or split_node.unread is not None:
         return None
-    if not {source.name for source in site.schema.lengths}.isdisjoint(site.references):
+    if not {source.name for source in split_node.schema.lengths}.isdisjoint(split_node.references):
         return None  # a caller of the function says so, and others say something else
-    facts: list[Fact | None] = list(site.facts)
+    facts: list[Fact | None] = list(split_node.facts)
     if error.rule is Rule.AXIS_RANK:
-        index = site.schema.input_index(site.schema.axis.name)
+        index = split_node.schema.input_index(split_node.schema.axis.name)
         axis = facts[index]
         if axis is None or axis.shape is None or any(size != 1 for size in axis.shape):
             return None
-        numbers = _numbers(site, index, 1)
+        numbers = _numbers(split_node, index, 1)
         facts[index] = replace(axis, shape=(), value=None if numbers is None else numbers[0])
     lengths: Any = None
-    for source in site.schema.lengths:
-        if source.given is Given.ATTRIBUTE:
-            lengths = site.attributes.get(source.name, lengths)
+    for source in split_node.schema.lengths:
+        if source.kind is SourceKind.ATTRIBUTE:
+            lengths = split_node.attributes.get(source.name, lengths)
             continue
-        index = site.schema.input_index(source.name)
+        index = split_node.schema.input_index(source.name)
         given = facts[index] if index < len(facts) else None
         if given is not None:
-            listed = _listed(site, source, index, given)
+            listed = _listed(split_node, source, index, given)
             if listed is None or (listed.type in FLOATS and listed.value is None):
                 return None
             facts[index], lengths = listed, listed.value
     remainder = isinstance(lengths, tuple | list) and list(lengths).count(-1) == 1
-    made = replace(site, schema=_lenient(site.schema, remainder=remainder), facts=tuple(facts))
+    made = replace(split_node, schema=_lenient(split_node.schema, remainder=remainder), facts=tuple(facts))
     return made if made.error is None else None
 
 
-def find_meant_way(meant: Site, opset: int) -> Way | str:
+def find_intended_way(meant: SplitNode, opset: int) -> Way | str:
     """Find how a split as it is meant is written as one node of ONNX at an opset, or say why it is not."""
-    for way in ways(meant, Target("", opset), Form.LENGTHS, keep=False):
+    for way in ways(meant, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
         if way.kind is Kind.NODE:
             return way
-    row = meant.schema
-    computed = any(source.given is Given.INPUT for source in row.lengths) and not row.gives_sequence
-    cure = "" if computed or row.gives_sequence else ", or convert the model to opset 13 or newer first"
-    return f"the size of the axis is not known, and {row} cannot compute the lengths: set the size{cure}"
+    schema = meant.schema
+    computed = any(source.kind is SourceKind.INPUT for source in schema.lengths) and not schema.gives_sequence
+    cure = "" if computed or schema.gives_sequence else ", or convert the model to opset 13 or newer first"
+    return f"the size of the axis is not known, and {schema} cannot compute the lengths: set the size{cure}"
 
 
-def _listed(site: Site, source: Source, index: int, given: Fact) -> Fact | None:
+def _listed(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
     """Return lengths as a list; None if they are in no one row."""
-    ranks = site.schema.inputs[index].ranks
+    ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given
     if not given.shape:
         lists = (
-            set() if isinstance(given.value, tuple) or given.value is None else set(_lists(site, given.value))
+            set()
+            if isinstance(given.value, tuple) or given.value is None
+            else set(_lists(split_node, given.value))
         )
         (one,) = lists if len(lists) == 1 else (None,)
         return None if one is None else Fact(_INT64, (len(one),), one)
     long = [size for size in given.shape if size != 1]
     count = long[0] if long else 1
-    if len(long) > 1 or (count == 1 and site.schema.scalar_rule is not None):
+    if len(long) > 1 or (count == 1 and split_node.schema.scalar_rule is not None):
         return None
-    return Fact(given.type, (count,), _numbers(site, index, count))
+    return Fact(given.type, (count,), _numbers(split_node, index, count))
 
 
-def _numbers(site: Site, index: int, count: Dim) -> tuple[Any, ...] | None:
+def _numbers(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
     """Return the numbers of a constant input of any rank, or those that follow from shapes."""
-    if site.node is None or not isinstance(count, int) or count > _MOST_LENGTHS:
+    if split_node.node is None or not isinstance(count, int) or count > _MAX_LENGTHS:
         return None
-    value = site.node.inputs[index]
+    value = split_node.node.inputs[index]
     maker = value.producer()
     if type(maker) is LayerNode and maker.layer.constant is not None:
         array: Any = maker.layer.constant.array(maker.layer.where)
@@ -119,12 +121,15 @@ def _numbers(site: Site, index: int, count: Dim) -> tuple[Any, ...] | None:
     return None if array is None else tuple(array.reshape(-1).tolist())
 
 
-def _lists(site: Site, number: int | float) -> Iterator[tuple[int, ...]]:
+def _lists(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
     """Yield the lengths that one number may stand for."""
-    data, outputs = site.facts[0], len(site.outputs)
-    row, axis = site.schema.axis, site.attributes.get(site.schema.axis.name, site.schema.default_axis)
-    if row.given is Given.INPUT:
-        fact = site.facts[site.schema.input_index(row.name)]
+    data, outputs = split_node.facts[0], len(split_node.outputs)
+    row, axis = (
+        split_node.schema.axis,
+        split_node.attributes.get(split_node.schema.axis.name, split_node.schema.default_axis),
+    )
+    if row.kind is SourceKind.INPUT:
+        fact = split_node.facts[split_node.schema.input_index(row.name)]
         value = None if fact is None else fact.value
         axis = value[0] if isinstance(value, tuple) and value else value
     shape = None if data is None else data.shape
@@ -141,18 +146,18 @@ def _lists(site: Site, number: int | float) -> Iterator[tuple[int, ...]]:
 
 
 @cache
-def _lenient(row: OperatorSchema, *, remainder: bool) -> OperatorSchema:
+def _lenient(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
     """Return a version that takes lengths of all types of numbers, and one -1 among them if asked."""
     least = -1 if remainder else 0
-    names = {source.name for source in row.lengths}
-    attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in row.attributes)
+    names = {source.name for source in schema.lengths}
+    attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in schema.attributes)
     inputs = tuple(
-        replace(one, type="lengths", minimum=least) if one.name in names else one for one in row.inputs
+        replace(one, type="lengths", minimum=least) if one.name in names else one for one in schema.inputs
     )
     return replace(
-        row,
+        schema,
         attributes=attributes,
         inputs=inputs,
-        type_constraints=(*row.type_constraints, TypeConstraint(name="lengths", types=_NUMBERS)),
-        lengths_rule=SizeRule.REMAINDER if remainder else row.lengths_rule,
+        type_constraints=(*schema.type_constraints, TypeConstraint(name="lengths", types=_NUMBERS)),
+        lengths_rule=SizeRule.REMAINDER if remainder else schema.lengths_rule,
     )

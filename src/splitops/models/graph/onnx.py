@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, fact, meet
 from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
@@ -16,7 +17,6 @@ from splitops.models.formats.openvino.nodes import LayerNode, PortValue
 from splitops.models.formats.walk import (
     canonical,
 )
-from splitops.models.known import Known, SequenceOf, Tensor, fact, meet
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
@@ -39,7 +39,7 @@ PLAIN: Final = frozenset(
 _KNOWN: Final = "splitops.known"
 _OUTPUTS: Final = "splitops.outputs"
 """Where graphs keep the positions of their outputs; one that is no longer true is looked up again."""
-_MOST_CONSTANT: Final = 1 << 20
+_MAX_CONSTANT: Final = 1 << 20
 """Larger constants are not lengths, and are not read."""
 
 
@@ -58,12 +58,12 @@ def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
     return made
 
 
-def known(value: ir.Value) -> Known:
+def get_abstract_value(value: ir.Value) -> AbstractValue:
     """Return what is known of a value: by inference, else what it declares itself."""
     return value.meta[_KNOWN] if _KNOWN in value.meta else declared(value)
 
 
-def declared(value: ir.Value) -> Known:
+def declared(value: ir.Value) -> AbstractValue:
     """Return what a model declares of a value."""
     if type(value) is PortValue:
         return value.port.declared
@@ -72,9 +72,9 @@ def declared(value: ir.Value) -> Known:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None
     sizes = None if shape is None else tuple(map(_size, shape.dims))
     if kind is None or isinstance(kind, ir.TensorType):
-        return Tensor(None if kind is None else from_onnx(kind.dtype.value), sizes)
+        return AbstractTensor(None if kind is None else from_onnx(kind.dtype.value), sizes)
     if isinstance(kind, ir.SequenceType) and isinstance(kind.elem_type, ir.TensorType):
-        return SequenceOf(Tensor(from_onnx(kind.elem_type.dtype.value), sizes))
+        return AbstractSequence(AbstractTensor(from_onnx(kind.elem_type.dtype.value), sizes))
     return from_type(ir.serde.serialize_value(value).type)
 
 
@@ -85,21 +85,21 @@ def _size(size: int | ir.SymbolicDim) -> Dim:
     return Range(name=name) if isinstance(name, str) and name else UNKNOWN
 
 
-def note(value: ir.Value, what: Known) -> None:
+def annotate(value: ir.Value, what: AbstractValue) -> None:
     """Note what is known of a value, which is not written with the model."""
     value.meta[_KNOWN] = what
 
 
 def type_of(value: ir.Value) -> ElementType | None:
     """Return the element type of a tensor; None is unknown."""
-    found = known(value)
-    return found.type if isinstance(found, Tensor) else None
+    found = get_abstract_value(value)
+    return found.type if isinstance(found, AbstractTensor) else None
 
 
 def shape_of(value: ir.Value) -> Shape | None:
     """Return what is known of the shape of a tensor; None is an unknown rank."""
-    found = known(value)
-    return found.shape if isinstance(found, Tensor) else None
+    found = get_abstract_value(value)
+    return found.shape if isinstance(found, AbstractTensor) else None
 
 
 def is_external(tensor: ir.TensorProtocol | None) -> bool:
@@ -119,7 +119,7 @@ def is_constant(value: ir.Value | None) -> bool:
     return producer.op_type == "Constant" and canonical(producer.domain) == ""
 
 
-def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:
+def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the value of an initializer or Constant node; None where it is none, or not at hand.
 
     Initializers that the caller can replace, and data in files whose folder is not known, are not at hand.
@@ -138,15 +138,15 @@ def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArr
     return tensor.numpy()
 
 
-def fixed_array(value: ir.Value | None, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:
+def fixed_array(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the numbers that a value has in every run: of a constant, or as they follow from shapes."""
     if value is None:
         return None
     array = constant_array(value, limit=limit)
-    found = known(value) if array is None else None
-    if not isinstance(found, Tensor) or found.value is None or not found.is_whole:
+    found = get_abstract_value(value) if array is None else None
+    if not isinstance(found, AbstractTensor) or found.elements is None or not found.is_complete:
         return array
-    return found.value if found.type is None else found.value.astype(found.type.numpy, copy=False)
+    return found.elements if found.type is None else found.elements.astype(found.type.numpy, copy=False)
 
 
 def fixed_integers(value: ir.Value | None) -> list[int] | None:
@@ -173,16 +173,16 @@ def fixed_shape(tensor: ir.TensorProtocol) -> ir.Shape:
 
 def value_fact(value: ir.Value, *, read: bool) -> Fact:
     """Return what is known of a value, its numbers included where asked and known."""
-    found = known(value)
+    found = get_abstract_value(value)
     array = constant_array(value) if read else None
     if array is not None:
-        found = Tensor(element_type_of(array.dtype), array.shape, array)
-    return fact(found, value=read) if isinstance(found, Tensor) else Fact()
+        found = AbstractTensor(element_type_of(array.dtype), array.shape, array)
+    return fact(found, value=read) if isinstance(found, AbstractTensor) else Fact()
 
 
-def exchange(values: Mapping[ir.Value, ir.Value]) -> None:
+def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:
     """Put new values in the places of others: readers, names, types, what is known and metadata go over."""
-    replace_values(values)
+    replace_all_uses(values)
     for old, new in values.items():
         take_over(new, old)
         name, old.name = old.name, None
@@ -197,16 +197,16 @@ def describe_like(made: ir.Node, node: ir.Node) -> None:
 
 def take_over(new: ir.Value, old: ir.Value) -> None:
     """Give a value what another one declares, and what is known of either."""
-    both = meet(known(new), known(old))
+    both = meet(get_abstract_value(new), get_abstract_value(old))
     new.type = new.type if old.type is None else old.type
     new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
     new.metadata_props.update(old.metadata_props)
     new.meta.update(old.meta)
-    note(new, both)
+    annotate(new, both)
     new.doc_string = old.doc_string or new.doc_string
 
 
-def replace_values(exchanged: Mapping[ir.Value, ir.Value]) -> None:
+def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
     """Let all that reads some values read others, outputs of graphs too."""
     readers: dict[ir.Node, dict[int, ir.Value]] = {}
     for old, new in exchanged.items():
@@ -281,14 +281,14 @@ def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) 
     graph.remove(node, safe=True)
 
 
-def is_read(value: ir.Value) -> bool:
+def has_consumers(value: ir.Value) -> bool:
     """Return whether anything reads a value."""
     return bool(value.uses()) or value.is_graph_output()
 
 
 def remove_if_unused(value: ir.Value) -> None:
     """Remove the Constant node or the initializer that made a value which nobody reads any more."""
-    if is_read(value) or value.is_graph_input():
+    if has_consumers(value) or value.is_graph_input():
         return
     producer = value.producer()
     if producer is not None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, Where
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.walk import (
     INITIALIZERS_OF_THEIR_OWN,
@@ -22,17 +23,23 @@ from splitops.models.formats.walk import (
 )
 from splitops.models.graph.editor import (
     Editor,
-    GraphPlace,
+    GraphScope,
     Role,
     roles_of,
 )
-from splitops.models.graph.onnx import constant_array, fixed_shape, initializer, is_read, known, take_over
-from splitops.models.graph.pen import OnnxPen
-from splitops.models.graph.sites import read_site
-from splitops.models.known import Tensor
-from splitops.models.sites import Site
-from splitops.models.sites.decisions import lying, pieces
-from splitops.models.sites.ways import onnx_types
+from splitops.models.graph.onnx import (
+    constant_array,
+    fixed_shape,
+    get_abstract_value,
+    has_consumers,
+    initializer,
+    take_over,
+)
+from splitops.models.graph.op_builder import OnnxOpBuilder
+from splitops.models.graph.split_nodes import read_split_node
+from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.static_facts import find_byte_ranges, pieces
+from splitops.models.split_nodes.ways import onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
@@ -68,12 +75,12 @@ class OnnxEditor(Editor):
         self._read_last: dict[ir.Node, int] = {}  # of nodes, the position of an output
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphPlace, Any]]:
+    def _graphs(self) -> Iterator[tuple[GraphScope, Any]]:
         imported = opset_imports(self.model.graph, self.model).get("", 0)
         for start, owner in owners_of(self.model):
             for path, graph in graphs_of(owner, start):
                 yield (
-                    GraphPlace(path, opset_imports(owner).get("", imported), in_function=start is not None),
+                    GraphScope(path, opset_imports(owner).get("", imported), in_function=start is not None),
                     graph,
                 )
 
@@ -83,9 +90,9 @@ class OnnxEditor(Editor):
         removed = node.graph is None
         return role if role is not None and (removed or _is_formed(node, self.opset(node))) else None
 
-    def site(self, node: ir.Node) -> Site:
+    def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
-        return read_site(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
+        return read_split_node(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
 
     def attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a node."""
@@ -94,20 +101,20 @@ class OnnxEditor(Editor):
             raise LookupError(name)
         return None if found is None else found.value
 
-    def is_needed(self, node: ir.Node) -> bool:
+    def is_live(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
         if node.domain not in _ONNX or self._has_readers(node):
             return True
         if node.op_type in _NEVER_FAIL:
             return False
-        facts = [known(value) for value in node.outputs]
-        return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
+        facts = [get_abstract_value(value) for value in node.outputs]
+        return not all(isinstance(found, AbstractTensor) and found.is_complete for found in facts)
 
     def _has_readers(self, node: ir.Node) -> bool:
         """Return whether an output is read: first the one that was read last time, of thousands."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
-            if is_read(node.outputs[index]):
+            if has_consumers(node.outputs[index]):
                 self._read_last[node] = index
                 return True
         return False
@@ -134,14 +141,14 @@ class OnnxEditor(Editor):
         element_type = from_onnx(tensor.dtype.value)
         return None if element_type is None else (array, element_type)
 
-    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+    def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Divide an initializer that one node reads."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None
         if len(value.uses()) > 1 or value.is_graph_output():
             return None
-        pieces = _divided(tensor, axis, sizes)
+        pieces = _split_tensor(tensor, axis, sizes)
         if pieces is None or not all(piece.size for piece in pieces):  # see has_empty
             return None
         made = []
@@ -151,7 +158,7 @@ class OnnxEditor(Editor):
             made.append(part)
         return made
 
-    def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
+    def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
         """Register a part of an initializer beside the whole."""
         assert isinstance(whole.graph, ir.Graph)
         assert part.const_value is not None
@@ -160,9 +167,9 @@ class OnnxEditor(Editor):
 
     # Changes
 
-    def pen(self, before: ir.Node) -> OnnxPen:
+    def make_builder(self, before: ir.Node) -> OnnxOpBuilder:
         """Return what writes nodes in front of one, which share the constants of the model."""
-        return _Pen(self, before)
+        return _OpBuilder(self, before)
 
     def constant(
         self,
@@ -196,7 +203,7 @@ class OnnxEditor(Editor):
 
     def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Add a Constant node in front of another node."""
-        value = self.pen(before).op("Constant", [], {"value": tensor})
+        value = self.make_builder(before).op("Constant", [], {"value": tensor})
         value.type, value.shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
         return value
 
@@ -210,7 +217,7 @@ class OnnxEditor(Editor):
         if not array.size:
             shape = self.constant(np.array(array.shape, np.int64), before)
             zero = _tensor(np.zeros(1, element_type.numpy), element_type)
-            made = self.pen(before).op("ConstantOfShape", [shape], {"value": zero})
+            made = self.make_builder(before).op("ConstantOfShape", [shape], {"value": zero})
             made.type, made.shape = ir.TensorType(zero.dtype), ir.Shape(array.shape)
             return made
         tensor = _tensor(array, element_type)
@@ -218,7 +225,7 @@ class OnnxEditor(Editor):
             return self.constant_node(tensor, before)
         if before.graph is not self.model.graph:
             return self.constant(tensor, before, shared=False)
-        return self.constant(tensor, before, shared=False, name=self.unnamed(old))
+        return self.constant(tensor, before, shared=False, name=self.take_name(old))
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
         """Let all that reads a value read another one, which is equal; a graph output keeps its name."""
@@ -228,14 +235,14 @@ class OnnxEditor(Editor):
         producer, origin = old.producer(), new.producer()
         assert producer is not None
         if origin is None or origin.graph is not producer.graph or new.is_graph_output():
-            new = self.pen(producer).op("Identity", [new])
+            new = self.make_builder(producer).op("Identity", [new])
         take_over(new, old)
-        name = self.unnamed(old)
+        name = self.take_name(old)
         super().replace(old, new)
         new.name = name
 
 
-class _Pen(OnnxPen):
+class _OpBuilder(OnnxOpBuilder):
     """Writes nodes in front of one of a model that is being rewritten."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
@@ -262,7 +269,7 @@ def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any
     return ir.Tensor(array.astype(dtype.numpy(), copy=False), dtype)
 
 
-def _divided(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
+def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
     """Return the parts of a tensor; those of one in another file stay in it where they can."""
     element = from_onnx(tensor.dtype.value)
     if element is None:
@@ -270,7 +277,7 @@ def _divided(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list
     if not isinstance(tensor, ir.ExternalTensor):
         return [_tensor(piece, element) for piece in pieces(tensor.numpy(), axis, sizes)]
     shape = tuple(int(size) for size in tensor.shape.numpy())
-    found = lying(shape, axis, sizes, element)
+    found = find_byte_ranges(shape, axis, sizes, element)
     return found and [
         ir.ExternalTensor(
             tensor.location,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.openvino.builder import make_const, make_layer, make_port
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
@@ -20,17 +21,16 @@ from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.formats.walk import AnyGraph, all_graphs
 from splitops.models.graph.editor import (
     Editor,
-    GraphPlace,
+    GraphScope,
     Role,
     roles_of,
 )
-from splitops.models.graph.onnx import note, shape_of, type_of
-from splitops.models.graph.pen import Pen, Signature
-from splitops.models.graph.sites import read_site
-from splitops.models.known import Tensor
+from splitops.models.graph.onnx import annotate, shape_of, type_of
+from splitops.models.graph.op_builder import OpBuilder, Signature
+from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.movers import mover_of
-from splitops.models.sites import Site
-from splitops.models.sites.decisions import lying, pieces
+from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.static_facts import find_byte_ranges, pieces
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division
@@ -53,23 +53,23 @@ class OpenVINOEditor(Editor):
         self._next: dict[AnyGraph | None, int] = {}
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphPlace, AnyGraph]]:
+    def _graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
         graphs = list(all_graphs(self.model))
         # Who reads the model knows the newest operation set of its layers, and so all that came before.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
             self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
-            yield GraphPlace(path, opset), graph
+            yield GraphScope(path, opset), graph
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type)
         return role if role in (Role.SPLIT, Role.SUM) or mover_of(layer_of(node)) else None
 
-    def site(self, node: ir.Node) -> Site:
+    def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
-        return read_site(node, 0, self.where(node))
+        return read_split_node(node, 0, self.where(node))
 
     def attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a layer: integers where it is nothing else."""
@@ -87,17 +87,17 @@ class OpenVINOEditor(Editor):
         outside = found is not None and layer_of(node).version != "opset8" and (found[1] < 0).any()
         return None if outside or len(node.inputs) != 3 else found
 
-    def is_needed(self, node: ir.Node) -> bool:
+    def is_live(self, node: ir.Node) -> bool:
         """Return whether a layer is read, or may do something else than to be read."""
         return node.op_type != "Const" or any(value.uses() for value in node.outputs)
 
-    def keeps(self, value: ir.Value) -> bool:
+    def has_fixed_name(self, value: ir.Value) -> bool:
         """Return whether a value is an output: its layer and tensor names are the output's."""
         return any(use.node.op_type == "Result" for use in value.uses())
 
-    def keeps_parts(self, node: ir.Node) -> bool:
+    def has_fixed_outputs(self, node: ir.Node) -> bool:
         """Return whether the ports of a layer name outputs of the model, as they do before IR version 11."""
-        return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.keeps, node.outputs))
+        return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.has_fixed_name, node.outputs))
 
     def has_type(self, element_type: ElementType) -> bool:
         """Return whether a constant of numbers has the element type."""
@@ -114,14 +114,14 @@ class OpenVINOEditor(Editor):
         except SplitError:
             return None
 
-    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+    def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Divide a Const that one layer reads; parts that lie in one piece share its bytes."""
         producer = value.producer()
         constant = None if producer is None else layer_of(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
             return None
         kind, shape = constant.element_type, constant.shape
-        found = lying(shape, axis, sizes, kind)
+        found = find_byte_ranges(shape, axis, sizes, kind)
         if found is not None:
             weights, start = constant.weights, constant.offset
             made = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
@@ -137,7 +137,7 @@ class OpenVINOEditor(Editor):
             for index, part in enumerate(made)
         ]
 
-    def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
+    def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
         """Put a part of a Const in front of a layer."""
         producer = part.producer()
         assert producer is not None
@@ -145,9 +145,9 @@ class OpenVINOEditor(Editor):
 
     # Changes
 
-    def pen(self, before: ir.Node) -> OpenVINOPen:
+    def make_builder(self, before: ir.Node) -> OpenVINOOpBuilder:
         """Return what writes layers in front of one."""
-        return OpenVINOPen(self, before)
+        return OpenVINOOpBuilder(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
         """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
@@ -162,9 +162,9 @@ class OpenVINOEditor(Editor):
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.constant(array, element_type, name or "", before, port_of(old).names)
 
-    def exchange(self, values: Mapping[ir.Value, ir.Value]) -> None:
+    def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
         """Put new values in the places of others; their layers have the ports that they take over."""
-        super().exchange(values)
+        super().transfer_values(values)
         taken: dict[ir.Node | None, dict[int, Port]] = {}
         for old, new in values.items():
             taken.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
@@ -189,7 +189,7 @@ class OpenVINOEditor(Editor):
         self, constant: Constant, name: str, graph: AnyGraph | None, names: tuple[str, ...] = ()
     ) -> ir.Node:
         node = LayerNode(make_const(self.next_id(graph), name, constant, names), [], [name])
-        note(node.outputs[0], Tensor(constant.element_type, constant.shape))
+        annotate(node.outputs[0], AbstractTensor(constant.element_type, constant.shape))
         return node
 
     def constant(
@@ -204,11 +204,11 @@ class OpenVINOEditor(Editor):
         node = self._const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
-            note(value, Tensor(element_type, array.shape, array))
+            annotate(value, AbstractTensor(element_type, array.shape, array))
         return value
 
 
-class OpenVINOPen(Pen):
+class OpenVINOOpBuilder(OpBuilder):
     """Writes layers in front of one."""
 
     domain = DOMAIN
@@ -252,7 +252,7 @@ class OpenVINOPen(Pen):
 
     def _since(self, operator: str) -> int:
         """Return the operation set of a layer that the table does not have: of a split, that of its row."""
-        return next((row.since_version for row in self.rows if row.name == operator), 1)
+        return next((schema.since_version for schema in self.rows if schema.name == operator), 1)
 
     def _add(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
@@ -264,10 +264,12 @@ class OpenVINOPen(Pen):
         layer = make_layer(empty, sources, [Port(0, sources[0].precision)] * outputs, data)
         node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in layer.outputs])
         for value in node.outputs:
-            note(value, Tensor(type_of(inputs[0])))
+            annotate(value, AbstractTensor(type_of(inputs[0])))
         return self._editor.insert(self._before, node)
 
-    def told(self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None) -> list[ir.Value]:
+    def annotate_outputs(
+        self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
+    ) -> list[ir.Value]:
         """Note element type and shapes of the outputs of a layer, which its ports declare."""
         node = made[0].producer()
         assert node is not None
@@ -276,7 +278,7 @@ class OpenVINOPen(Pen):
         pairs = zip(layer.outputs, shapes, strict=True)
         ports = [make_port(precision or port.precision, shape) for port, shape in pairs]
         set_layer(node, make_layer(layer, layer.inputs, ports, layer.data))
-        return super().told(made, kind, *shapes)
+        return super().annotate_outputs(made, kind, *shapes)
 
     def constant(
         self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64
@@ -295,16 +297,18 @@ class OpenVINOPen(Pen):
         layer, read = layer_of(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
         made = self._add(layer.type, version, read, data, 1)
-        return self.told(made, type_of(node.outputs[0]), shape)[0]
+        return self.annotate_outputs(made, type_of(node.outputs[0]), shape)[0]
 
     def sizes(self, data: ir.Value) -> ir.Value:
         """Add a ShapeOf."""
         shape = shape_of(data)
-        return self.told(self.multi("ShapeOf", [data]), _INT64, None if shape is None else (len(shape),))[0]
+        return self.annotate_outputs(
+            self.multi("ShapeOf", [data]), _INT64, None if shape is None else (len(shape),)
+        )[0]
 
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
         """Add a tensor of some sizes, each element of which is a value."""
-        return self.told(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
+        return self.annotate_outputs(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
 
     def clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
         """Add layers that compute lengths of CHUNK or REMAINDER from the size of an axis, none below 0."""
@@ -314,12 +318,14 @@ class OpenVINOPen(Pen):
             self.constant(np.array([axis]), "axis"),
             self.constant(np.array(0), "first"),
         ]
-        size = self.told(self.multi("Gather", inputs), _INT64, (1,))[0]
+        size = self.annotate_outputs(self.multi("Gather", inputs), _INT64, (1,))[0]
         shape = (len(before),)
-        lengths = self.told(self.multi("Subtract", [size, self.constant(np.array(before))]), _INT64, shape)[0]
+        lengths = self.annotate_outputs(
+            self.multi("Subtract", [size, self.constant(np.array(before))]), _INT64, shape
+        )[0]
         for operator, limits in zip(("Maximum", "Minimum"), np.array(bounds).T, strict=True):
             limit = self.constant(limits, operator.lower())
-            lengths = self.told(self.multi(operator, [lengths, limit]), _INT64, shape)[0]
+            lengths = self.annotate_outputs(self.multi(operator, [lengths, limit]), _INT64, shape)[0]
         return lengths
 
     def computed_split(
@@ -340,14 +346,14 @@ class OpenVINOPen(Pen):
         if lengths.rule is SizeRule.EVEN:
             at = self.constant(np.array(axis), "axis")
             inputs = [self.sizes(data), at, self.constant(np.array(0), "first")]
-            size = self.told(self.multi("Gather", inputs), _INT64, ())[0]
+            size = self.annotate_outputs(self.multi("Gather", inputs), _INT64, ())[0]
             length = self.multi("Divide", [size, self.constant(np.array(lengths.count), "parts")])
             count = self.constant(np.array([lengths.count]), "count")
-            computed = self.fill(self.told(length, _INT64, ())[0], count, (lengths.count,))
+            computed = self.fill(self.annotate_outputs(length, _INT64, ())[0], count, (lengths.count,))
         else:
             computed = self.clamped_lengths(data, axis, lengths)
         parts = self.multi(schema.name, [data, at, computed], outputs=len(shapes))
-        return self.told(parts, type_of(data), *shapes)
+        return self.annotate_outputs(parts, type_of(data), *shapes)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Put values in the place of the outputs of a layer."""

@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from splitops.common.notebooks import format_html_table
 from splitops.errors import count_of
-from splitops.ground.notebooks import format_html_table
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue
 from splitops.models.formats.files import ModelReport
-from splitops.models.known import Known, SequenceOf, Tensor
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["InferredModel", "InferredValue", "SequenceOf", "Site", "Tensor", "find_splits", "infer"]
+__all__ = [
+    "AbstractSequence",
+    "AbstractTensor",
+    "InferredModel",
+    "InferredValue",
+    "SplitNode",
+    "find_splits",
+    "infer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +38,8 @@ class InferredValue:
 
     graph: str | None
     name: str
-    before: Known
-    after: Known
+    before: AbstractValue
+    after: AbstractValue
 
     @property
     def is_new(self) -> bool:
@@ -42,11 +50,11 @@ class InferredValue:
         return f"InferredValue({self.name}: {self.after})"
 
 
-def _type_and_shape(known: Known) -> Known:
+def _type_and_shape(known: AbstractValue) -> AbstractValue:
     """Return what is known without the numbers: those of a weight are not stated, and no news."""
-    if isinstance(known, SequenceOf):
-        return replace(known, element=replace(known.element, value=None))
-    return replace(known, value=None) if isinstance(known, Tensor) else known
+    if isinstance(known, AbstractSequence):
+        return replace(known, element=replace(known.element, elements=None))
+    return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +64,14 @@ class InferredModel(ModelReport):
     Attributes:
         model: the model that declares them, of the kind that was given.
         values: every value, in the order in which it is computed.
-        sites: every split node; one in a function once for every call.
+        splits: every split node; one in a function once for every call.
     """
 
     model: Any
     values: tuple[InferredValue, ...]
-    sites: tuple[Site, ...]
+    splits: tuple[SplitNode, ...]
 
-    def __getitem__(self, name: str) -> Known:
+    def __getitem__(self, name: str) -> AbstractValue:
         """Return what is known of a value of the main graph."""
         for value in self.values:
             if value.graph is None and value.name == name:
@@ -71,7 +79,7 @@ class InferredModel(ModelReport):
         raise KeyError(name)
 
     def __repr__(self) -> str:
-        values, splits = count_of(len(self.values), "value"), count_of(len(self.sites), "split node")
+        values, splits = count_of(len(self.values), "value"), count_of(len(self.splits), "split node")
         return f"InferredModel({values}, {splits})"
 
     def _repr_html_(self) -> str:
@@ -117,17 +125,21 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     from splitops.models.formats.model import CheckedModel
     from splitops.models.formats.openvino.nodes import output_values, source_of
     from splitops.models.infer import layers
-    from splitops.models.infer.walk import Walk
+    from splitops.models.infer.interpreter import ShapeInterpreter
 
-    sites: list[Site] = []
+    split_nodes: list[SplitNode] = []
 
-    def on_site(site: Site) -> None:
-        if site.error is not None and not site.conditional:
-            raise site.error
-        sites.append(site)
+    def on_site(split_node: SplitNode) -> None:
+        if split_node.error is not None and not split_node.conditional:
+            raise split_node.error
+        split_nodes.append(split_node)
 
     checked = CheckedModel.read(model, allow_links=allow_links)
-    found = Walk(checked.nodes, checked.where, on_site, as_openvino=as_openvino).run().settled()
+    found = (
+        ShapeInterpreter(checked.nodes, checked.where, on_site, as_openvino=as_openvino)
+        .run()
+        .substitute_sizes()
+    )
     rows = [
         InferredValue(found.paths[value], value.name or "", found.declared(value), known)
         for value, known in found.values.items()
@@ -141,10 +153,10 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
             if name not in named:
                 rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
         made = layers.with_shapes(checked.nodes, found.values)
-    return InferredModel(made, tuple(rows), tuple(sites))
+    return InferredModel(made, tuple(rows), tuple(split_nodes))
 
 
-def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[Site]:
+def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode]:
     """Find the split nodes of a model with their inferred types and shapes, including invalid ones.
 
     Args:
@@ -169,9 +181,9 @@ def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[Site]:
         ('Split-13(axis=1, 2 outputs)', ['N, 3', 'N, 3'])
     """
     from splitops.models.formats.model import CheckedModel
-    from splitops.models.infer.walk import Walk
+    from splitops.models.infer.interpreter import ShapeInterpreter
 
-    sites: list[Site] = []
+    split_nodes: list[SplitNode] = []
     checked = CheckedModel.read(model, allow_links=allow_links)
-    Walk(checked.nodes, checked.where, sites.append).run()
-    return sites
+    ShapeInterpreter(checked.nodes, checked.where, split_nodes.append).run()
+    return split_nodes

@@ -10,38 +10,38 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, may_be, meet_shapes
 from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.nodes import from_nodes, layer_of, set_layer
 from splitops.models.formats.walk import all_nodes
 from splitops.models.infer.openvino_folding import folded
-from splitops.models.known import MAX_ELEMENTS, Known, Tensor, may_be, meet_shapes
 from splitops.models.movers import mover_of
 from splitops.models.movers.elementwise import ELEMENTWISE
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 _FOLLOWED: Final = frozenset({"bool", "float16", "float32", "float64"})
 
 
-def known_before(layer: Layer, where: Where) -> Tensor:
+def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
     """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
     if layer.type == "Parameter":
         kind = None if layer.takes_any_type else layer.element_type(where)
-        return Tensor(kind, layer.shape(where))
+        return AbstractTensor(kind, layer.shape(where))
     constant = layer.constant
     if constant is None:
-        return Tensor()
+        return AbstractTensor()
     kind, value = constant.element_type, None
     if math.prod(constant.shape) <= MAX_ELEMENTS and (kind.integer or kind.name in _FOLLOWED):
         value = constant.array(where)
-    return Tensor(kind, constant.shape, value)
+    return AbstractTensor(kind, constant.shape, value)
 
 
-def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
+def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor]:
     """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
     ports = [port.declared for port in layer.outputs]
     found = _inferred(layer, inputs, ports)
-    if all(tensor.is_whole for tensor in found) or not layer.version.startswith("opset"):
+    if all(tensor.is_complete for tensor in found) or not layer.version.startswith("opset"):
         return found
     constants = folded(layer, inputs, ports)
     if constants is None or not all(
@@ -51,7 +51,9 @@ def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
     return constants
 
 
-def _inferred(layer: Layer, inputs: Sequence[Tensor], ports: list[Tensor]) -> list[Tensor]:
+def _inferred(
+    layer: Layer, inputs: Sequence[AbstractTensor], ports: list[AbstractTensor]
+) -> list[AbstractTensor]:
     mover = mover_of(layer)
     rule = _ELEMENTWISE.get(layer.type) if mover is None else mover.infer_layer
     if rule is None or len(ports) != 1 or not layer.version.startswith("opset"):
@@ -60,7 +62,9 @@ def _inferred(layer: Layer, inputs: Sequence[Tensor], ports: list[Tensor]) -> li
         found = rule(layer, inputs)
     except (ValueError, IndexError, TypeError, KeyError, OverflowError):
         return ports  # inputs that do not fit one another: the layer fails when it runs
-    return [Tensor(found.type or ports[0].type, meet_shapes(found.shape, ports[0].shape), found.value)]
+    return [
+        AbstractTensor(found.type or ports[0].type, meet_shapes(found.shape, ports[0].shape), found.elements)
+    ]
 
 
 _ELEMENTWISE: Final = {row.layer: row.infer_layer for row in ELEMENTWISE}
@@ -75,36 +79,40 @@ def _openvino_accepts(error: SplitError) -> bool:
     )
 
 
-def openvino_says(site: Site, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+def openvino_says(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor] | None:
     """Return what OpenVINO's own inference says of a split; None where it ends with an error.
 
     It keeps nothing but the rank where the axis is not known; it rounds both ends of a range down where a
     split is in equal parts; of an axis that is not exact it knows nothing of what -1 takes; and it gives -1
     nothing where the other lengths are too long.
     """
-    if not inputs or not (site.error is None or _openvino_accepts(site.error)):
+    if not inputs or not (split_node.error is None or _openvino_accepts(split_node.error)):
         return None
     data = inputs[0]
-    count, shape = len(site.outputs), data.shape
-    axis = site.facts[1].value if len(site.facts) > 1 and site.facts[1] is not None else None
+    count, shape = len(split_node.outputs), data.shape
+    axis = (
+        split_node.facts[1].value if len(split_node.facts) > 1 and split_node.facts[1] is not None else None
+    )
     axis = axis[0] if isinstance(axis, tuple) and axis else axis
     if shape is None:
-        return [Tensor(data.type)] * count
+        return [AbstractTensor(data.type)] * count
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-        return [Tensor(data.type, (UNKNOWN,) * len(shape))] * count
+        return [AbstractTensor(data.type, (UNKNOWN,) * len(shape))] * count
     axis %= len(shape)
-    sizes = _openvino_sizes(site, shape[axis], count)
-    return [Tensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
+    sizes = _openvino_sizes(split_node, shape[axis], count)
+    return [AbstractTensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
 
-def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
-    name = site.schema.count_attribute
-    number = None if name is None else site.attributes.get(name)
+def _openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[Dim]:
+    name = split_node.schema.count_attribute
+    number = None if name is None else split_node.attributes.get(name)
     if isinstance(number, int) and number >= 1:
         if isinstance(size, int):
             return [size // number] * count
         return [dimension(size.lo // number, None if size.hi is None else size.hi // number)] * count
-    lengths = site.facts[2].value if len(site.facts) > 2 and site.facts[2] is not None else None
+    lengths = (
+        split_node.facts[2].value if len(split_node.facts) > 2 and split_node.facts[2] is not None else None
+    )
     if not isinstance(lengths, tuple) or len(lengths) != count:
         return [UNKNOWN] * count
     known = sum(int(length) for length in lengths if length is not None and length >= 0)
@@ -116,7 +124,7 @@ def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
     return [int(length) if length is not None and length >= 0 else rest for length in lengths]
 
 
-def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOModel:
+def with_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> OpenVINOModel:
     """Return the model that nodes were made of, with the dimensions of its ports: -1 where one is not exact.
 
     Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. Nodes have them too.
@@ -126,7 +134,7 @@ def with_shapes(model: ir.Model, values: Mapping[ir.Value, Known]) -> OpenVINOMo
     return from_nodes(model)
 
 
-def declare_ports(node: ir.Node, values: Mapping[ir.Value, Known]) -> None:
+def declare_ports(node: ir.Node, values: Mapping[ir.Value, AbstractValue]) -> None:
     """Set the types and dimensions of the ports of a layer, as far as they are known."""
     layer = layer_of(node)
     inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
@@ -135,9 +143,9 @@ def declare_ports(node: ir.Node, values: Mapping[ir.Value, Known]) -> None:
         set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
 
 
-def _port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, Known]) -> Port:
+def _port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, AbstractValue]) -> Port:
     known = None if value is None else values.get(value)
-    if not isinstance(known, Tensor) or known.shape is None:
+    if not isinstance(known, AbstractTensor) or known.shape is None:
         return port
     precision = known.type.precision if known.type is not None and known.type.precision else port.precision
     dims = tuple(size if isinstance(size, int) else -1 for size in known.shape)

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shape_inference
 
+from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
 from splitops.models.formats.walk import canonical
@@ -16,7 +17,6 @@ from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
 from splitops.models.infer.onnx_rules import TEXT_OPERATORS, followed, with_text_sizes
-from splitops.models.known import Known, Tensor
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_FED: Final = 64
@@ -30,19 +30,25 @@ class NodeInference:
     """
 
     def __init__(self, unread: Mapping[ir.Node, Sequence[AttributeProto]]) -> None:
-        self._found: dict[Hashable, tuple[Known, ...]] = {}
+        self._found: dict[Hashable, tuple[AbstractValue, ...]] = {}
         self._unread = unread
 
     def outputs(
-        self, node: ir.Node, attributes: Attributes, opsets: Mapping[str, int], inputs: Sequence[Known]
-    ) -> Sequence[Known]:
+        self,
+        node: ir.Node,
+        attributes: Attributes,
+        opsets: Mapping[str, int],
+        inputs: Sequence[AbstractValue],
+    ) -> Sequence[AbstractValue]:
         """Return what is known of the outputs of a node without graphs, by onnx and by the rules here."""
         unread = self._unread.get(node, ()) if self._unread else ()
         keys: list[Hashable] = []
         complete = True
         for value, known in zip(node.inputs, inputs, strict=True):
             keys.append("" if value is None else _key(known))
-            complete = complete and (not isinstance(known, Tensor) or known.value is None or _is_fed(known))
+            complete = complete and (
+                not isinstance(known, AbstractTensor) or known.elements is None or _is_fed(known)
+            )
         try:
             key = (
                 node.domain,
@@ -59,7 +65,7 @@ class NodeInference:
             return [None] * len(node.outputs)
         if found is None:
             assert asked is not None
-            outputs: Sequence[Known] = _infer_by_onnx(asked, opsets, inputs)
+            outputs: Sequence[AbstractValue] = _infer_by_onnx(asked, opsets, inputs)
             if complete and not node.domain:
                 outputs = followed(node, attributes, opsets.get("", 0), inputs, outputs)
             found = self._found[key] = tuple(outputs)
@@ -77,42 +83,44 @@ def _attribute_key(attribute: ir.Attr) -> Hashable:
     return content
 
 
-def _key(known: Known) -> Hashable:
+def _key(known: AbstractValue) -> Hashable:
     """Return what inference looks at in an input."""
-    if not isinstance(known, Tensor):
+    if not isinstance(known, AbstractTensor):
         return known
-    numbers = known.value
+    numbers = known.elements
     if numbers is None or not _is_fed(known):
         return known.type, known.shape
     content = tuple(numbers.flat) if numbers.dtype == object else numbers.tobytes()
     return known.type, known.shape, numbers.dtype.str, content
 
 
-def _is_fed(known: Tensor) -> bool:
-    return known.value is not None and known.value.ndim <= 1 and known.value.size <= _MAX_FED
+def _is_fed(known: AbstractTensor) -> bool:
+    return known.elements is not None and known.elements.ndim <= 1 and known.elements.size <= _MAX_FED
 
 
-def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
+def _infer_by_onnx(
+    node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
+) -> list[AbstractValue]:
     version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
     if version is None or version.deprecated:
         return [None] * len(node.output)
     types = _types_by_schema(version.schema, node, inputs)
-    found: list[Known] = [None] * len(node.output)
+    found: list[AbstractValue] = [None] * len(node.output)
     if version.fits(node):
         if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
             # onnx takes what is left out for 0, and the default is 1
             node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))
         found = _inferred(version.schema, node, opsets, inputs)
     return [
-        Tensor(kind, known.shape if isinstance(known, Tensor) else None)
-        if kind is not None and (known is None or (isinstance(known, Tensor) and known.type is None))
+        AbstractTensor(kind, known.shape if isinstance(known, AbstractTensor) else None)
+        if kind is not None and (known is None or (isinstance(known, AbstractTensor) and known.type is None))
         else known
         for known, kind in zip(found, types, strict=True)
     ]
 
 
 def _types_by_schema(
-    schema: onnx.defs.OpSchema, node: NodeProto, inputs: Sequence[Known]
+    schema: onnx.defs.OpSchema, node: NodeProto, inputs: Sequence[AbstractValue]
 ) -> list[ElementType | None]:
     """Return the element types of outputs that follow from the schema alone, whatever the shapes are.
 
@@ -121,7 +129,7 @@ def _types_by_schema(
     """
     variables: dict[str, ElementType | None] = {}
     for name, formal, known in zip(node.input, _formals(schema.inputs, len(inputs)), inputs, strict=True):
-        if name and formal is not None and isinstance(known, Tensor) and known.type is not None:
+        if name and formal is not None and isinstance(known, AbstractTensor) and known.type is not None:
             kind = variables.setdefault(formal.type_str, known.type)
             variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
     named = next((attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")), 0)
@@ -159,10 +167,10 @@ _TENSORS: Final = {
 
 
 def _inferred(
-    schema: onnx.defs.OpSchema, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]
-) -> list[Known]:
+    schema: onnx.defs.OpSchema, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
+) -> list[AbstractValue]:
     """Return what onnx's own inference says."""
-    nothing: list[Known] = [None] * len(node.output)
+    nothing: list[AbstractValue] = [None] * len(node.output)
     names = SizeNames()
     types: dict[str, TypeProto] = {}
     numbers: dict[str, TensorProto] = {}
@@ -173,10 +181,15 @@ def _inferred(
         if type_ is None:
             return nothing
         types[name] = type_
-        if isinstance(known, Tensor) and _is_fed(known) and known.is_whole and known.type is not None:
-            assert known.value is not None
-            if known.value.dtype.kind in "iufb":
-                numbers[name] = onnx.numpy_helper.from_array(known.value.astype(known.type.numpy), name)
+        if (
+            isinstance(known, AbstractTensor)
+            and _is_fed(known)
+            and known.is_complete
+            and known.type is not None
+        ):
+            assert known.elements is not None
+            if known.elements.dtype.kind in "iufb":
+                numbers[name] = onnx.numpy_helper.from_array(known.elements.astype(known.type.numpy), name)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
         found = shape_inference.infer_node_outputs(schema, node, types, numbers, opset_imports=imports)

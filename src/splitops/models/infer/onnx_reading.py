@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 from onnx import AttributeProto, NodeProto
 
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor
 from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.known import MAX_ELEMENTS, Tensor
 from splitops.spec.elements.types import element_type_of, from_onnx
 
 
@@ -34,14 +34,14 @@ def attribute_proto(attribute: ir.Attr) -> AttributeProto:
     return ir.serde.serialize_attribute(attribute)
 
 
-def constant(attributes: Attributes) -> Tensor | None:
+def constant(attributes: Attributes) -> AbstractTensor | None:
     """Return what is known of the value of a Constant node; None where it is not a tensor and no numbers."""
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():
                 continue
             case ir.AttributeType.TENSOR:
-                return tensor_known(attribute.value)
+                return make_abstract_tensor(attribute.value)
             case ir.AttributeType.INT | ir.AttributeType.INTS:
                 return _of_numbers(attribute.value, np.int64)
             case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:
@@ -49,13 +49,15 @@ def constant(attributes: Attributes) -> Tensor | None:
     return None
 
 
-def _of_numbers(numbers: Any, dtype: type[np.generic]) -> Tensor:
+def _of_numbers(numbers: Any, dtype: type[np.generic]) -> AbstractTensor:
     value = np.array(numbers, dtype)
-    return Tensor(element_type_of(value.dtype), value.shape, value if value.size <= MAX_ELEMENTS else None)
+    return AbstractTensor(
+        element_type_of(value.dtype), value.shape, value if value.size <= MAX_ELEMENTS else None
+    )
 
 
-def tensor_known(tensor: ir.TensorProtocol) -> Tensor:
+def make_abstract_tensor(tensor: ir.TensorProtocol) -> AbstractTensor:
     """Return what is known of a tensor in the model: of a large one, not its numbers."""
     kind, shape = from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
     here = tensor.dtype != ir.DataType.STRING and not is_external(tensor)
-    return Tensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)
+    return AbstractTensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)

@@ -7,11 +7,11 @@ from onnx import ModelProto, TypeProto
 from splitops.errors import NOWHERE, Where
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.infer.walk import Walk
+from splitops.models.infer.interpreter import ShapeInterpreter
 
 
 def types_of_values(model: ModelProto, where: Where = NOWHERE) -> dict[tuple[str | None, str], TypeProto]:
     """Return what is known of the types of a model's values, by the path of the graph and the name."""
-    found = Walk(deserialize_model(model, where), where, lambda _: None).run().settled()
+    found = ShapeInterpreter(deserialize_model(model, where), where, lambda _: None).run().substitute_sizes()
     types = ((key, to_type(known)) for key, known in found.by_name().items())
     return {key: kind for key, kind in types if kind is not None}

@@ -14,19 +14,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor
 from splitops.models.formats.openvino.model import Layer
-from splitops.models.known import MAX_ELEMENTS, Tensor
 from splitops.models.movers.conversion import convert, is_convertible
 from splitops.spec.elements.types import element_type_of, from_openvino
 
 _Array = npt.NDArray[Any]
 _Evaluate = Callable[..., Any]
-_MOST_BITS: Final = 64
+_MAX_BITS: Final = 64
 _FOLLOWED: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
 """OpenVINO folds no arithmetic of float64, and narrow integers sometimes wrap and sometimes saturate."""
 
 
-def folded(layer: Layer, inputs: Sequence[Tensor], declared: Sequence[Tensor]) -> list[Tensor] | None:
+def folded(
+    layer: Layer, inputs: Sequence[AbstractTensor], declared: Sequence[AbstractTensor]
+) -> list[AbstractTensor] | None:
     """Return the outputs of a layer whose inputs are all known; None if they are not known.
 
     ``declared`` is what the layer says of them.
@@ -36,9 +38,14 @@ def folded(layer: Layer, inputs: Sequence[Tensor], declared: Sequence[Tensor]) -
         return None
     arrays = []
     for tensor in inputs:
-        if tensor.type is None or tensor.value is None or not tensor.is_whole or not _is_followed(tensor):
+        if (
+            tensor.type is None
+            or tensor.elements is None
+            or not tensor.is_complete
+            or not _is_followed(tensor)
+        ):
             return None
-        arrays.append(tensor.value.astype(tensor.type.numpy))
+        arrays.append(tensor.elements.astype(tensor.type.numpy))
     try:
         with np.errstate(all="raise"):
             found = evaluate(layer, *arrays)
@@ -48,14 +55,14 @@ def folded(layer: Layer, inputs: Sequence[Tensor], declared: Sequence[Tensor]) -
         return None  # the layer fails when it runs, or says what is not known here
 
 
-def _known(array: _Array, declared: Tensor, data: _Array) -> Tensor:
+def _known(array: _Array, declared: AbstractTensor, data: _Array) -> AbstractTensor:
     kind = declared.type or element_type_of(data.dtype)
     if array.size > MAX_ELEMENTS or element_type_of(array.dtype) is not kind:
         raise ValueError("another type than is declared, or too large")
-    return Tensor(kind, array.shape, array)
+    return AbstractTensor(kind, array.shape, array)
 
 
-def _is_followed(tensor: Tensor) -> bool:
+def _is_followed(tensor: AbstractTensor) -> bool:
     return tensor.type is not None and tensor.type.name in _FOLLOWED
 
 
@@ -198,7 +205,7 @@ def _power(layer: Layer, data: _Array, exponent: _Array) -> Any:
         return _numpy(np.power)(layer, data.astype(np.float64), exponent.astype(np.float64)).astype(
             data.dtype
         )
-    if ((exponent < 0) | (exponent > _MOST_BITS)).any():
+    if ((exponent < 0) | (exponent > _MAX_BITS)).any():
         raise ValueError("rounded in another way, or too large")
     _check_size(np.broadcast_shapes(data.shape, exponent.shape))
     return np.asarray(np.power(data.astype(object), exponent.astype(object))).astype(data.dtype)

@@ -10,8 +10,8 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 from splitops.errors import ModelError
-from splitops.models.known import Tensor
-from splitops.models.known import Value as Numbers
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.abstract_values import Value as Numbers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.form import BOOL, INT64, NUMBERS, SIZES
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader, Role
@@ -37,7 +37,7 @@ _NAMES: Final[Mapping[str, str]] = {
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 
 
-def _inferred(operator: str, tensors: Sequence[Tensor]) -> Tensor:
+def _inferred(operator: str, tensors: Sequence[AbstractTensor]) -> AbstractTensor:
     def computed() -> Numbers:
         if operator == "Equal":
             return apply(equal, numbers(tensors[0]), numbers(tensors[1]))
@@ -53,20 +53,20 @@ def _kind(operator: str) -> ElementType | None:
     return BOOL if operator == "Equal" else None
 
 
-def _infer_layer(operator: str, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_layer(operator: str, layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     if not _broadcasts_as_onnx(layer):
         raise ValueError("broadcasts in another way")
     return _inferred(operator, inputs)
 
 
-def _infer_node(operator: str, node: OnnxNode) -> Tensor:
+def _infer_node(operator: str, node: OnnxNode) -> AbstractTensor:
     if "broadcast" in node.attributes or "axis" in node.attributes:
         raise ValueError("broadcasts as it did before opset 7")
     return _inferred(operator, node.tensors())
 
 
-def _to_onnx(operator: str, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    types = {pen.type_of(source) for source in sources}
+def _to_onnx(operator: str, builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    types = {builder.type_of(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
         if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
@@ -78,16 +78,16 @@ def _to_onnx(operator: str, pen: NodeWriter, layer: Layer, sources: Sequence[ir.
     if not _broadcasts_as_onnx(layer):
         raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
     if operator == "Div" and types <= SIZES and layer.attribute("m_pythondiv") != "false":
-        return _rounded_down(pen, sources)
-    return pen.op(operator, sources)
+        return _rounded_down(builder, sources)
+    return builder.op(operator, sources)
 
 
-def _rounded_down(pen: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
+def _rounded_down(builder: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
     """Divide integers: one less than towards zero where the two kinds of remainder differ."""
-    kind = pen.type_of(sources[0])
+    kind = builder.type_of(sources[0])
     assert kind is not None
-    same = pen.op("Equal", [pen.op("Mod", sources), pen.op("Mod", sources, {"fmod": 1})])
-    return pen.op("Sub", [pen.op("Div", sources), pen.cast(pen.op("Not", [same]), kind)])
+    same = builder.op("Equal", [builder.op("Mod", sources), builder.op("Mod", sources, {"fmod": 1})])
+    return builder.op("Sub", [builder.op("Div", sources), builder.cast(builder.op("Not", [same]), kind)])
 
 
 def _to_openvino(operator: str, layers: LayerWriter, node: ir.Node) -> Output:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from splitops.models.abstract_values import AbstractTensor, partial_value
+from splitops.models.abstract_values import Value as Numbers
 from splitops.models.formats.openvino.shapes import parse_integer
-from splitops.models.known import Tensor, partial_value
-from splitops.models.known import Value as Numbers
 from splitops.models.movers.followed import entries, moved, shape_of
 from splitops.models.movers.form import prove
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, Role
@@ -29,7 +29,7 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return shape[:axis] + shape[axis + 1 :]
 
 
-def _inferred(tensors: Sequence[Tensor], axis: int) -> Tensor:
+def _inferred(tensors: Sequence[AbstractTensor], axis: int) -> AbstractTensor:
     def joined() -> Numbers:
         arrays = [_numbers(tensor) for tensor in tensors]
         return np.concatenate([array.astype(object) for array in arrays], axis=axis)
@@ -37,15 +37,15 @@ def _inferred(tensors: Sequence[Tensor], axis: int) -> Tensor:
     return moved(tensors[0].type, concatenated([shape_of(tensor) for tensor in tensors], axis), joined)
 
 
-def _numbers(tensor: Tensor) -> Numbers:
+def _numbers(tensor: AbstractTensor) -> Numbers:
     """Return the numbers of a tensor; of a short one that is not followed, unknown ones."""
-    return partial_value(entries(tensor)) if tensor.value is None else tensor.value
+    return partial_value(entries(tensor)) if tensor.elements is None else tensor.elements
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    kinds = {str(kind) for value in sources if (kind := pen.type_of(value)) is not None}
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    kinds = {str(kind) for value in sources if (kind := builder.type_of(value)) is not None}
     prove(len(kinds) < 2, f"{layer} joins {' and '.join(sorted(kinds))}")
-    return pen.op("Concat", sources, {"axis": _layer_axis(layer)})
+    return builder.op("Concat", sources, {"axis": _layer_axis(layer)})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

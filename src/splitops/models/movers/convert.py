@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from splitops.errors import ModelError
-from splitops.models.known import Tensor
-from splitops.models.known import Value as Numbers
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.abstract_values import Value as Numbers
 from splitops.models.movers.followed import moved, numbers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
@@ -30,10 +30,10 @@ def _layer_target(layer: Layer) -> ElementType | None:
     return from_openvino(layer.attribute("destination_type") or "")
 
 
-def _inferred(data: Tensor, target: ElementType) -> Tensor:
+def _inferred(data: AbstractTensor, target: ElementType) -> AbstractTensor:
     def converted() -> Numbers:
         found = numbers(data)
-        if not data.is_whole:
+        if not data.is_complete:
             # What is partly known is an integer; types narrower than those of sizes might not hold it.
             if target.name not in _SIZES:
                 raise ValueError("a number is unknown")
@@ -44,14 +44,14 @@ def _inferred(data: Tensor, target: ElementType) -> Tensor:
     return moved(target, data.shape, converted)
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     target = _layer_target(layer)
     if target is None or target.name not in _SIZES:  # other types convert as they are evaluated
-        return Tensor(target, inputs[0].shape)
+        return AbstractTensor(target, inputs[0].shape)
     return _inferred(inputs[0], target)
 
 
-def _infer_node(node: OnnxNode) -> Tensor:
+def _infer_node(node: OnnxNode) -> AbstractTensor:
     target = from_onnx(node.attributes["to"])
     if target is None:
         raise ValueError("no element type")
@@ -70,11 +70,11 @@ def _same(source: ElementType, target: ElementType) -> bool:
     return source.name in _TYPES and target.name in _TYPES
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    source, target = pen.type_of(sources[0]), _layer_target(layer)
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    source, target = builder.type_of(sources[0]), _layer_target(layer)
     if source is None or target is None or target.onnx_number is None or not _same(source, target):
         raise ModelError(f"Convert from {source} to {target} is not the same in ONNX")
-    return pen.cast(sources[0], target)
+    return builder.cast(sources[0], target)
 
 
 def _node_types(node: ir.Node, graph: Reader) -> tuple[ElementType | None, ElementType | None]:

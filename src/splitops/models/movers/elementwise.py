@@ -103,107 +103,109 @@ _SHARED: Final = (
 """The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 
 
-def _floor_modulo(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    if pen.type_of(sources[0]) in SIZES:
-        return pen.op("Mod", sources)
-    whole = pen.op("Floor", [pen.op("Div", sources)])
-    return pen.op("Sub", [sources[0], pen.op("Mul", [whole, sources[1]])])
+def _floor_modulo(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    if builder.type_of(sources[0]) in SIZES:
+        return builder.op("Mod", sources)
+    whole = builder.op("Floor", [builder.op("Div", sources)])
+    return builder.op("Sub", [sources[0], builder.op("Mul", [whole, sources[1]])])
 
 
-def _squared_difference(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    difference = pen.op("Sub", sources)
-    return pen.op("Mul", [difference, difference])
+def _squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    difference = builder.op("Sub", sources)
+    return builder.op("Mul", [difference, difference])
 
 
-def _clamp(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     low, high = layer.number("min"), layer.number("max")
-    if pen.type_of(data) in SIZES:
+    if builder.type_of(data) in SIZES:
         # Of integers, the bounds are the integers inside them.
-        info = np.iinfo(pen.type_of(data).numpy)  # type: ignore[union-attr]
+        info = np.iinfo(builder.type_of(data).numpy)  # type: ignore[union-attr]
         low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
-    return pen.op("Clip", [data, scalar(pen, low, data), scalar(pen, high, data)])
+    return builder.op("Clip", [data, scalar(builder, low, data), scalar(builder, high, data)])
 
 
-def _round(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
-    if pen.type_of(data) in INTEGERS:
-        return pen.op("Identity", [data])
+    if builder.type_of(data) in INTEGERS:
+        return builder.op("Identity", [data])
     if layer.text("mode", "half_to_even") == "half_to_even":
-        return pen.op("Round", [data])
+        return builder.op("Round", [data])
     # Away from zero: adding a half would round what lies just below it up.
-    size = pen.op("Abs", [data])
-    whole = pen.op("Floor", [size])
-    rest = pen.op("Sub", [size, whole])
-    kind = must_know(pen.type_of(data), "the element type")
-    up = pen.cast(pen.op("GreaterOrEqual", [rest, scalar(pen, 0.5, data)]), kind)
-    return pen.op("Mul", [pen.op("Sign", [data]), pen.op("Add", [whole, up])])
+    size = builder.op("Abs", [data])
+    whole = builder.op("Floor", [size])
+    rest = builder.op("Sub", [size, whole])
+    kind = must_know(builder.type_of(data), "the element type")
+    up = builder.cast(builder.op("GreaterOrEqual", [rest, scalar(builder, 0.5, data)]), kind)
+    return builder.op("Mul", [builder.op("Sign", [data]), builder.op("Add", [whole, up])])
 
 
-def _swish(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *beta = sources
-    scaled = pen.op("Mul", [data, beta[0]]) if beta else data
-    return pen.op("Mul", [data, pen.op("Sigmoid", [scaled])])
+    scaled = builder.op("Mul", [data, beta[0]]) if beta else data
+    return builder.op("Mul", [data, builder.op("Sigmoid", [scaled])])
 
 
 def _with_numbers(
-    operator: str, names: Mapping[str, str], pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
+    operator: str, names: Mapping[str, str], builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
     """Write an operator that has as attributes what are inputs of the layer, whose names are the values."""
     rows = zip(names.items(), sources[1:], strict=True)
-    return pen.op(
-        operator, sources[:1], {own: _stated(pen, layer, value, name) for (own, name), value in rows}
+    return builder.op(
+        operator, sources[:1], {own: _stated(builder, layer, value, name) for (own, name), value in rows}
     )
 
 
-def _stated(pen: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
+def _stated(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
     """Return an input that ONNX has as an attribute, which is a float32."""
-    found = constant(pen, layer, value, name)
+    found = constant(builder, layer, value, name)
     prove(found.size == 1, f"{name} of {layer} has {found.size} elements")
     exact = float(found.reshape(()))
     prove(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
     return exact
 
 
-def _parametric(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _parametric(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, slope = sources
-    rank = rank_of(pen, layer, data)
-    shape = must_know(pen.shape_of(slope), f"the rank of the slope of {layer}")
+    rank = rank_of(builder, layer, data)
+    shape = must_know(builder.shape_of(slope), f"the rank of the slope of {layer}")
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
         # One slope a channel, where there are as many; else as NumPy broadcasts.
-        channels = (pen.shape_of(data) or ())[1]
+        channels = (builder.shape_of(data) or ())[1]
         both = isinstance(channels, int) and isinstance(shape[0], int)
         prove(both, f"the number of channels of {layer} is not known")
         if channels == shape[0]:
-            slope = pen.op("Reshape", [slope, pen.integers([-1, *[1] * (rank - 2)])])
-    return pen.op("PRelu", [data, slope])
+            slope = builder.op("Reshape", [slope, builder.integers([-1, *[1] * (rank - 2)])])
+    return builder.op("PRelu", [data, slope])
 
 
-def _is_infinite(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _is_infinite(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
-    return pen.op("IsInf", sources, signs)
+    return builder.op("IsInf", sources, signs)
 
 
-def _convert_like(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, like = sources
-    source, target = pen.type_of(data), pen.type_of(like)
+    source, target = builder.type_of(data), builder.type_of(like)
     if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
         raise ModelError(f"{layer} from {source} to {target} is not the same in ONNX")
     prove(
         source not in FLOATS or target in FLOATS, f"{layer} from {source} to {target} is not the same in ONNX"
     )
-    return pen.cast(data, target)
+    return builder.cast(data, target)
 
 
-def _fake_quantize(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, low, high, out_low, out_high = sources
-    steps = scalar(pen, layer.number("levels") - 1, data)
-    span, out_span = pen.op("Sub", [high, low]), pen.op("Sub", [out_high, out_low])
-    level = pen.op("Round", [pen.op("Mul", [pen.op("Div", [pen.op("Sub", [data, low]), span]), steps])])
-    inside = pen.op("Add", [pen.op("Mul", [pen.op("Div", [level, steps]), out_span]), out_low])
-    above = pen.op("Greater", [data, pen.op("Max", [low, high])])
-    below = pen.op("LessOrEqual", [data, pen.op("Min", [low, high])])
-    return pen.op("Where", [below, out_low, pen.op("Where", [above, out_high, inside])])
+    steps = scalar(builder, layer.number("levels") - 1, data)
+    span, out_span = builder.op("Sub", [high, low]), builder.op("Sub", [out_high, out_low])
+    level = builder.op(
+        "Round", [builder.op("Mul", [builder.op("Div", [builder.op("Sub", [data, low]), span]), steps])]
+    )
+    inside = builder.op("Add", [builder.op("Mul", [builder.op("Div", [level, steps]), out_span]), out_low])
+    above = builder.op("Greater", [data, builder.op("Max", [low, high])])
+    below = builder.op("LessOrEqual", [data, builder.op("Min", [low, high])])
+    return builder.op("Where", [below, out_low, builder.op("Where", [above, out_high, inside])])
 
 
 _form = partial(LayerForm, versions=opsets(1), types=FLOATS, infer_layer=same)
@@ -213,16 +215,16 @@ _pair = partial(_form, types=NUMBERS, infer_layer=broadcasted, broadcasts=True)
 _WRITTEN: Final = (
     _pair(
         layer="NotEqual",
-        write=lambda pen, layer, sources: pen.op("Not", [pen.op("Equal", sources)]),
+        write=lambda builder, layer, sources: builder.op("Not", [builder.op("Equal", sources)]),
         types=_COMPARED | LOGICAL,
         infer_layer=partial(broadcasted, kind=BOOL),
     ),
-    _pair(layer="Mod", write=lambda pen, layer, sources: pen.op("Mod", sources, {"fmod": 1})),
+    _pair(layer="Mod", write=lambda builder, layer, sources: builder.op("Mod", sources, {"fmod": 1})),
     _pair(layer="FloorMod", write=_floor_modulo),
     _pair(layer="SquaredDifference", write=_squared_difference),
     _pair(
         layer="Select",
-        write=lambda pen, layer, sources: pen.op("Where", sources),
+        write=lambda builder, layer, sources: builder.op("Where", sources),
         types=None,
         infer_layer=lambda layer, inputs: broadcasted(layer, inputs, inputs[1].type),
     ),
@@ -235,14 +237,16 @@ _WRITTEN: Final = (
     _form(
         layer="HSigmoid",
         versions=opsets(5),
-        write=lambda pen, layer, sources: pen.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}),
+        write=lambda builder, layer, sources: builder.op(
+            "HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}
+        ),
     ),
     _form(layer="Selu", write=partial(_with_numbers, "Selu", {"alpha": "alpha", "gamma": "lambda"})),
     _form(layer="PReLU", write=_parametric),
     _truth(
         layer="IsFinite",
-        write=lambda pen, layer, sources: pen.op(
-            "Not", [pen.op("Or", [pen.op("IsInf", sources), pen.op("IsNaN", sources)])]
+        write=lambda builder, layer, sources: builder.op(
+            "Not", [builder.op("Or", [builder.op("IsInf", sources), builder.op("IsNaN", sources)])]
         ),
     ),
     _truth(layer="IsInf", write=_is_infinite),
@@ -256,7 +260,7 @@ _WRITTEN: Final = (
     _form(
         layer="Identity",
         versions=opsets(16),
-        write=lambda pen, layer, sources: pen.op("Identity", sources),
+        write=lambda builder, layer, sources: builder.op("Identity", sources),
         types=None,
     ),
 )

@@ -6,31 +6,31 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from splitops.models.known import MAX_ELEMENTS, Entry, Tensor, Value
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, Entry, Value
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Shape
 
 _MAX_RANK: Final = 64
 
 
-def shape_of(tensor: Tensor) -> Shape:
+def shape_of(tensor: AbstractTensor) -> Shape:
     """Return the shape of a tensor; ValueError where its rank is unknown."""
     if tensor.shape is None:
         raise ValueError("the rank is unknown")
     return tensor.shape
 
 
-def numbers(tensor: Tensor) -> Value:
+def numbers(tensor: AbstractTensor) -> Value:
     """Return the numbers of a tensor, some unknown; ValueError where they are not followed."""
-    if tensor.value is None:
+    if tensor.elements is None:
         raise ValueError("the numbers are not followed")
-    return tensor.value
+    return tensor.elements
 
 
-def entries(tensor: Tensor) -> list[Entry]:
+def entries(tensor: AbstractTensor) -> list[Entry]:
     """Return the numbers of a tensor of rank 0 or 1; where they are not followed, only how many there are."""
-    if tensor.value is not None and tensor.value.ndim <= 1:
-        found: list[Entry] = tensor.value.reshape(-1).tolist()
+    if tensor.elements is not None and tensor.elements.ndim <= 1:
+        found: list[Entry] = tensor.elements.reshape(-1).tolist()
         return found
     (count,) = shape_of(tensor)
     if not isinstance(count, int) or count > _MAX_RANK:
@@ -38,7 +38,7 @@ def entries(tensor: Tensor) -> list[Entry]:
     return [None] * count
 
 
-def integers(tensor: Tensor) -> list[int]:
+def integers(tensor: AbstractTensor) -> list[int]:
     """Return the integers of a tensor of rank 0 or 1; ValueError where one is unknown."""
     found = entries(tensor)
     known = [int(entry) for entry in found if isinstance(entry, int)]
@@ -47,13 +47,15 @@ def integers(tensor: Tensor) -> list[int]:
     return known
 
 
-def moved(element_type: ElementType | None, shape: Shape | None, compute: Callable[[], Value]) -> Tensor:
+def moved(
+    element_type: ElementType | None, shape: Shape | None, compute: Callable[[], Value]
+) -> AbstractTensor:
     """Return what is known of a result: its type, its shape, and its numbers where they can be computed."""
     exact = [size for size in shape or () if isinstance(size, int)]
     if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
-        return Tensor(element_type, shape)
+        return AbstractTensor(element_type, shape)
     try:
         value = compute()
     except (ValueError, IndexError, TypeError):
-        return Tensor(element_type, shape)
-    return Tensor(element_type, tuple(value.shape), value)
+        return AbstractTensor(element_type, shape)
+    return AbstractTensor(element_type, tuple(value.shape), value)

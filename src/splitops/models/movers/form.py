@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ModelError
-from splitops.models.known import Tensor
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.movers.followed import shape_of
 from splitops.models.movers.mover import ONNX_OPSET, LayerWriter, NodeWriter, Reader
 from splitops.models.movers.shapes import broadcast
@@ -38,7 +38,7 @@ Values = Sequence["ir.Value | None"]
 """What stands for the outputs of a layer; None for one that nobody reads."""
 
 Write = Callable[[Any, "Layer", Sequence["ir.Value"]], "ir.Value | Values"]
-Infer = Callable[["Layer", Sequence[Tensor]], Tensor]
+Infer = Callable[["Layer", Sequence[AbstractTensor]], AbstractTensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +55,13 @@ class LayerForm:
     """The element types of the first input for which both say the same; None are all."""
     broadcasts: bool = False
 
-    def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def to_onnx(self, builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as nodes."""
         if self.types is not None:
-            prove_types(pen, layer, sources[:1], self.types)
+            check_types(builder, layer, sources[:1], self.types)
         if self.broadcasts:
-            prove_broadcast(layer)
-        made = self.write(pen, layer, sources)
+            check_broadcast(layer)
+        made = self.write(builder, layer, sources)
         return made if isinstance(made, Sequence) else [made]
 
 
@@ -81,7 +81,7 @@ class Attribute:
     def of_layer(self, layer: Layer) -> Any:
         """Return the value that a node is to state for a layer."""
         if isinstance(self.read, Mapping):
-            return layer.word(self.layer, self.read, self.layer_default)
+            return layer.read_enum(self.layer, self.read, self.layer_default)
         stated = layer.attribute(self.layer) or self.layer_default
         try:
             return self.read(stated or "")
@@ -120,18 +120,18 @@ class Shared:
         """The opset of the node that a layer becomes."""
         return max(self.since, ONNX_OPSET)
 
-    def to_onnx(self, pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def to_onnx(self, builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as a node."""
         prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
-        prove_types(pen, layer, sources, self.types)
+        check_types(builder, layer, sources, self.types)
         if self.broadcasts:
-            prove_broadcast(layer)
-        if pen.type_of(sources[0]) in self.whole:
-            return [pen.op("Identity", sources)]
+            check_broadcast(layer)
+        if builder.type_of(sources[0]) in self.whole:
+            return [builder.op("Identity", sources)]
         attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
-        return [pen.op(self.onnx, sources, attributes)]
+        return [builder.op(self.onnx, sources, attributes)]
 
-    def infer_layer(self, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    def infer_layer(self, layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
         """Return what is known of the output of a layer, see :func:`same` and :func:`broadcasted`."""
         if len(inputs) != self.inputs:
             raise ValueError(f"{len(inputs)} inputs")
@@ -166,16 +166,18 @@ def opsets(*numbers: int) -> frozenset[str]:
 # What is known of its output
 
 
-def same(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None = None) -> Tensor:
+def same(layer: Layer, inputs: Sequence[AbstractTensor], kind: ElementType | None = None) -> AbstractTensor:
     """Return a tensor of the shape of the first input, and of its element type or another."""
-    return Tensor(kind or inputs[0].type, inputs[0].shape)
+    return AbstractTensor(kind or inputs[0].type, inputs[0].shape)
 
 
-def broadcasted(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None = None) -> Tensor:
+def broadcasted(
+    layer: Layer, inputs: Sequence[AbstractTensor], kind: ElementType | None = None
+) -> AbstractTensor:
     """Return a tensor of the shape that all inputs have together, of the first one's type or another."""
     if layer.attribute("auto_broadcast") not in (None, "numpy"):
         raise ValueError("not broadcast as NumPy does")
-    return Tensor(kind or inputs[0].type, reduce(broadcast, map(shape_of, inputs)))
+    return AbstractTensor(kind or inputs[0].type, reduce(broadcast, map(shape_of, inputs)))
 
 
 # What a layer sets
@@ -187,16 +189,16 @@ def prove(holds: bool, reason: str) -> None:
         raise ModelError(reason)
 
 
-def prove_types(
-    pen: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
+def check_types(
+    builder: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
 ) -> None:
     """Reject a layer of other element types."""
     for source in sources:
-        kind = pen.type_of(source)
+        kind = builder.type_of(source)
         prove(kind in types, f"{layer} of {kind} is not said to be the same in ONNX")
 
 
-def prove_broadcast(layer: Layer) -> None:
+def check_broadcast(layer: Layer) -> None:
     """Reject what ONNX does not broadcast alike. Equal shapes need none, pdpd of the last axes is."""
     stated, axis = layer.attribute("auto_broadcast"), layer.attribute("axis")
     alike = stated in (None, "numpy", "none") or (stated == "pdpd" and axis in (None, "-1"))
@@ -213,48 +215,48 @@ def must_know(found: T | None, what: str) -> T:
     return found
 
 
-def constant(pen: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+def constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
     """Return the numbers of an input that ONNX needs to be constant."""
-    found = pen.numbers(value)
+    found = builder.read_constant(value)
     if found is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
         raise ModelError(f"the {name} of {layer} {verb} computed when the model runs. ONNX needs a constant")
     return found
 
 
-def axes_of(pen: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
+def axes_of(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
     """Return the integers of an input that ONNX needs to be constant."""
-    return [int(axis) for axis in constant(pen, layer, value, name).reshape(-1)]
+    return [int(axis) for axis in constant(builder, layer, value, name).reshape(-1)]
 
 
-def axis_input(pen: Reader, layer: Layer, value: ir.Value) -> int:
+def axis_input(builder: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the axis that ONNX needs to be constant."""
-    axes = axes_of(pen, layer, value, "axis")
+    axes = axes_of(builder, layer, value, "axis")
     prove(len(axes) == 1, f"{layer} has {len(axes)} axes")
     return axes[0]
 
 
-def rank_of(pen: Reader, layer: Layer, value: ir.Value) -> int:
+def rank_of(builder: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the rank of an input."""
-    return len(must_know(pen.shape_of(value), f"the rank of what {layer} takes"))
+    return len(must_know(builder.shape_of(value), f"the rank of what {layer} takes"))
 
 
-def length_of(pen: Reader, value: ir.Value, what: str) -> int:
+def length_of(builder: Reader, value: ir.Value, what: str) -> int:
     """Return how many numbers a 1-D input has."""
-    shape = must_know(pen.shape_of(value), what)
+    shape = must_know(builder.shape_of(value), what)
     return must_know(shape[0] if isinstance(shape[0], int) else None, what)
 
 
-def scalar(pen: NodeWriter, number: float, like: ir.Value) -> ir.Value:
+def scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a constant of the type of a value."""
-    return pen.constant(np.array(number, must_know(pen.type_of(like), "the element type").numpy))
+    return builder.constant(np.array(number, must_know(builder.type_of(like), "the element type").numpy))
 
 
-def as_int64(pen: NodeWriter, value: ir.Value) -> ir.Value:
+def as_int64(builder: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes sizes and positions."""
-    return value if pen.type_of(value) is INT64 else pen.cast(value, INT64)
+    return value if builder.type_of(value) is INT64 else builder.cast(value, INT64)
 
 
-def as_positions(pen: NodeWriter, value: ir.Value) -> ir.Value:
+def as_positions(builder: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes positions."""
-    return value if pen.type_of(value) in SIZES else pen.cast(value, INT64)
+    return value if builder.type_of(value) in SIZES else builder.cast(value, INT64)

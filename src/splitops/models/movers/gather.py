@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from splitops.models.known import Tensor
-from splitops.models.known import Value as Numbers
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.abstract_values import Value as Numbers
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.form import as_positions, axis_input
@@ -26,13 +26,15 @@ def _counts_back(layer: Layer) -> bool:
     return layer.version not in {"opset1", "opset7"}
 
 
-def _inferred(data: Tensor, indices: Tensor, axis: int, *, counts_back: bool) -> Tensor:
+def _inferred(
+    data: AbstractTensor, indices: AbstractTensor, axis: int, *, counts_back: bool
+) -> AbstractTensor:
     shape = shape_of(data)
     at = axis_within(axis, len(shape))
 
     def take() -> Numbers:
         source, positions = numbers(data), numbers(indices)
-        if not indices.is_whole:
+        if not indices.is_complete:
             raise ValueError("a position is unknown")
         positions = positions.astype(np.int64)
         size = source.shape[at]
@@ -43,20 +45,20 @@ def _inferred(data: Tensor, indices: Tensor, axis: int, *, counts_back: bool) ->
     return moved(data.type, gathered(shape, at, shape_of(indices)), take)
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     data, indices, axis = inputs
     return _inferred(data, indices, known_integers(axis)[0], counts_back=_counts_back(layer))
 
 
-def _infer_node(node: OnnxNode) -> Tensor:
+def _infer_node(node: OnnxNode) -> AbstractTensor:
     return _inferred(node.tensor(0), node.tensor(1), node.attributes.get("axis", 0), counts_back=True)
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, given = sources
-    axis = axis_input(pen, layer, given)
+    axis = axis_input(builder, layer, given)
     # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
-    return pen.op("Gather", [data, as_positions(pen, indices)], {"axis": axis})
+    return builder.op("Gather", [data, as_positions(builder, indices)], {"axis": axis})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy.typing as npt
 
-from splitops.models.known import Entry, Known, Tensor
+from splitops.models.abstract_values import AbstractTensor, AbstractValue, Entry
 from splitops.models.movers.followed import entries, integers, shape_of
 from splitops.spec.sizes.dims import Shape
 
@@ -47,20 +47,20 @@ class OnnxNode:
     operator: str
     opset: int
     attributes: Mapping[str, Any]
-    inputs: Sequence[Known]
+    inputs: Sequence[AbstractValue]
 
     def has(self, index: int) -> bool:
         """Return whether anything is known of an input."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
-    def tensor(self, index: int = 0) -> Tensor:
+    def tensor(self, index: int = 0) -> AbstractTensor:
         """Return what is known of an input."""
         known = self.inputs[index] if index < len(self.inputs) else None
-        if not isinstance(known, Tensor):
+        if not isinstance(known, AbstractTensor):
             raise ValueError("nothing is known")
         return known
 
-    def tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[AbstractTensor]:
         """Return what is known of all inputs."""
         return [self.tensor(index) for index in range(len(self.inputs))]
 
@@ -79,8 +79,8 @@ class OnnxNode:
     def entry(self, index: int) -> Entry:
         """Return the number of an input of one element."""
         known = self.inputs[index] if index < len(self.inputs) else None
-        if isinstance(known, Tensor) and known.value is not None and known.value.size == 1:
-            found: Entry = known.value.reshape(()).item()
+        if isinstance(known, AbstractTensor) and known.elements is not None and known.elements.size == 1:
+            found: Entry = known.elements.reshape(()).item()
             return found
         return None
 
@@ -94,7 +94,7 @@ class OnnxNode:
 class Reader(Protocol):
     """What is known of the values of an ONNX graph."""
 
-    def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
+    def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the value of a constant; None where it is computed when the model runs."""
 
     def type_of(self, value: ir.Value) -> ElementType | None:
@@ -168,8 +168,8 @@ class Mover:
     versions: frozenset[str] = EVERY_OPSET
     takes_layer: Callable[[Layer], bool] = lambda layer: True
     takes_node: Callable[[ir.Node, Reader, int], bool] = lambda node, graph, opset: True
-    infer_layer: Callable[[Layer, Sequence[Tensor]], Tensor]
-    infer_node: Callable[[OnnxNode], Tensor]
+    infer_layer: Callable[[Layer, Sequence[AbstractTensor]], AbstractTensor]
+    infer_node: Callable[[OnnxNode], AbstractTensor]
     to_onnx: Callable[[NodeWriter, Layer, Sequence[ir.Value]], ir.Value]
     to_openvino: Callable[[LayerWriter, ir.Node], Output]
 

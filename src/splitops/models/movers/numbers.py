@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.models.known import Entry
+from splitops.models.abstract_values import Entry
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import Range, dimension
 

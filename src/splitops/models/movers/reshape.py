@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import ModelError
-from splitops.models.known import Entry, Tensor
+from splitops.models.abstract_values import AbstractTensor, Entry
 from splitops.models.movers.followed import entries, moved, numbers
 from splitops.models.movers.form import as_int64, prove
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
@@ -59,29 +59,29 @@ def resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_ze
     return result
 
 
-def _inferred(data: Tensor, target: Sequence[Entry], *, copies_zero: bool) -> Tensor:
+def _inferred(data: AbstractTensor, target: Sequence[Entry], *, copies_zero: bool) -> AbstractTensor:
     shape = reshaped(data.shape, target, copies_zero=copies_zero)
     exact = [size if isinstance(size, int) else -1 for size in shape]
     return moved(data.type, shape, lambda: numbers(data).reshape(exact))
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     data, pattern = inputs
     copies_zero = (layer.attribute("special_zero") or "").lower() in ("true", "1")
     return _inferred(data, entries(pattern), copies_zero=copies_zero)
 
 
-def _infer_node(node: OnnxNode) -> Tensor:
+def _infer_node(node: OnnxNode) -> AbstractTensor:
     target = node.entries(1) if node.has(1) else list(node.attributes["shape"])
     data = node.inputs[0]
-    data = data if isinstance(data, Tensor) else Tensor()
+    data = data if isinstance(data, AbstractTensor) else AbstractTensor()
     return _inferred(data, target, copies_zero=not node.attributes.get("allowzero", 0))
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, pattern = sources
-    special, shape = layer.boolean("special_zero", default=False), pen.numbers(pattern)
-    kind = pen.type_of(pattern)
+    special, shape = layer.boolean("special_zero", default=False), builder.read_constant(pattern)
+    kind = builder.type_of(pattern)
     prove(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
     prove(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
     # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
@@ -90,8 +90,8 @@ def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
     if not keeps and shape is not None and -1 in shape:
         # ONNX takes no -1 beside an empty axis, where OpenVINO takes it for 1.
         sizes = [1 if size == -1 else int(size) for size in shape]
-        return pen.op("Reshape", [data, pen.integers(sizes)], attributes)
-    return pen.op("Reshape", [data, as_int64(pen, pattern)], attributes)
+        return builder.op("Reshape", [data, builder.integers(sizes)], attributes)
+    return builder.op("Reshape", [data, as_int64(builder, pattern)], attributes)
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

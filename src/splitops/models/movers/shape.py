@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from splitops.errors import ModelError
-from splitops.models.known import Tensor, value_of_shape
+from splitops.models.abstract_values import AbstractTensor, value_of_shape
 from splitops.models.movers.form import INT32, INT64
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
 from splitops.spec.elements.types import ElementType
@@ -26,23 +26,25 @@ def _kind(layer: Layer) -> ElementType:
     return INT32 if text == "i32" else INT64
 
 
-def _inferred(data: Tensor, kind: ElementType, start: int = 0, end: int | None = None) -> Tensor:
+def _inferred(
+    data: AbstractTensor, kind: ElementType, start: int = 0, end: int | None = None
+) -> AbstractTensor:
     sizes = value_of_shape(data.shape)
     if sizes is None:
-        return Tensor(kind, (UNKNOWN,))
+        return AbstractTensor(kind, (UNKNOWN,))
     sizes = sizes[start:end]
     if all(isinstance(entry, int) for entry in sizes.tolist()):
         sizes = sizes.astype(kind.numpy)
-    return Tensor(kind, tuple(sizes.shape), sizes)
+    return AbstractTensor(kind, tuple(sizes.shape), sizes)
 
 
-def _infer_node(node: OnnxNode) -> Tensor:
+def _infer_node(node: OnnxNode) -> AbstractTensor:
     return _inferred(node.tensor(), INT64, node.attributes.get("start", 0), node.attributes.get("end"))
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    kind, made = _kind(layer), pen.op("Shape", [sources[0]])
-    return made if kind is INT64 else pen.cast(made, kind)
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    kind, made = _kind(layer), builder.op("Shape", [sources[0]])
+    return made if kind is INT64 else builder.cast(made, kind)
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

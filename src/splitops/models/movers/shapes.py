@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from splitops.errors import ModelError
-from splitops.models.known import Entry, SequenceOf, meet_shapes
+from splitops.models.abstract_values import AbstractSequence, Entry, meet_shapes
 from splitops.models.movers.numbers import ARITHMETIC
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
@@ -75,12 +75,12 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
     return tuple(dims)
 
 
-def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
+def joined(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
     """Return the shape of the tensors of a sequence put together, on an axis that they have or on a new one.
 
     Examples:
-        >>> from splitops.models.known import Tensor
-        >>> parts = SequenceOf(Tensor(shape=(Range(0, 2), 5)), axis=0, total=Range(name="N"))
+        >>> from splitops.models.abstract_values import AbstractTensor
+        >>> parts = AbstractSequence(AbstractTensor(shape=(Range(0, 2), 5)), axis=0, total=Range(name="N"))
         >>> joined(parts, 0, stacked=False)
         (Range(lo=0, hi=None, name='N'), 5)
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from splitops.models.known import Entry, Tensor
-from splitops.models.known import Value as Numbers
+from splitops.models.abstract_values import AbstractTensor, Entry
+from splitops.models.abstract_values import Value as Numbers
 from splitops.models.movers.followed import entries, moved, numbers, shape_of
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.form import as_int64, length_of, prove
@@ -25,12 +25,12 @@ _FIRST: Final = 8
 
 
 def _inferred(
-    data: Tensor,
+    data: AbstractTensor,
     starts: Sequence[Entry],
     ends: Sequence[Entry],
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
-) -> Tensor:
+) -> AbstractTensor:
     """Return what is known of a slice; axes and steps that are not stated are the first ones, and 1."""
     sizes: list[Dim] = list(shape_of(data))
     axes = range(len(starts)) if axes is None else [axis_within(axis, len(sizes)) for axis in axes]
@@ -50,7 +50,7 @@ def _inferred(
     return moved(data.type, tuple(sizes), cut)
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     data, starts, ends, steps, *axes = inputs
     return _inferred(
         data,
@@ -61,7 +61,7 @@ def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
     )
 
 
-def _infer_node(node: OnnxNode) -> Tensor:
+def _infer_node(node: OnnxNode) -> AbstractTensor:
     if "starts" in node.attributes:  # before opset 10
         starts, ends, steps = node.attributes["starts"], node.attributes["ends"], None
     else:
@@ -69,16 +69,16 @@ def _infer_node(node: OnnxNode) -> Tensor:
     return _inferred(node.tensor(), starts, ends, node.given("axes", 3), steps)
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    start, stop, step, *axes = (as_int64(pen, value) for value in given)
+    start, stop, step, *axes = (as_int64(builder, value) for value in given)
     if not axes:
-        axes = [pen.integers(range(length_of(pen, given[0], f"the number of bounds of {layer}")))]
-    numbers_of_axes, shape = pen.numbers(axes[0]), pen.shape_of(data)
+        axes = [builder.integers(range(length_of(builder, given[0], f"the number of bounds of {layer}")))]
+    numbers_of_axes, shape = builder.read_constant(axes[0]), builder.shape_of(data)
     if numbers_of_axes is not None and shape is not None:
         found = [axis_within(int(axis), len(shape)) for axis in numbers_of_axes.reshape(-1)]
         prove(len(set(found)) == len(found), f"{layer} has an axis twice: {found}")
-    return pen.op("Slice", [data, start, stop, axes[0], step])
+    return builder.op("Slice", [data, start, stop, axes[0], step])
 
 
 def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:

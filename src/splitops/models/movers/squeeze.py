@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.ground.documents import MAX_RANK
-from splitops.models.known import Tensor
+from splitops.common.documents import MAX_RANK
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.form import axes_of, prove
@@ -32,23 +32,23 @@ def _kept(shape: Shape, axes: Collection[int]) -> list[int]:
     return [axis for axis, size in enumerate(shape) if axis not in axes or size != 1]
 
 
-def _squeezed(data: Tensor, axes: Collection[int]) -> Tensor:
+def _squeezed(data: AbstractTensor, axes: Collection[int]) -> AbstractTensor:
     shape = shape_of(data)
     # Whether an axis of unknown size stays depends on what the version says of sizes other than 1.
     if any(isinstance(shape[axis], Range) for axis in axes):
-        return Tensor(data.type)
+        return AbstractTensor(data.type)
     result = tuple(shape[axis] for axis in _kept(shape, axes))
     exact = [size for size in result if isinstance(size, int)]
     return moved(data.type, result, lambda: numbers(data).reshape(exact))
 
 
-def _infer_squeeze_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_squeeze_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     data, *given = inputs
     stated = [axis for tensor in given for axis in known_integers(tensor)]
     return _squeezed(data, _dropped(stated, len(shape_of(data))))
 
 
-def _infer_squeeze_node(node: OnnxNode) -> Tensor:
+def _infer_squeeze_node(node: OnnxNode) -> AbstractTensor:
     rank, stated = len(node.shape()), node.given("axes", 1)
     axes = range(rank) if stated is None else [axis_within(axis, rank) for axis in stated]
     return _squeezed(node.tensor(), axes)
@@ -57,13 +57,13 @@ def _infer_squeeze_node(node: OnnxNode) -> Tensor:
 # Unsqueeze
 
 
-def _unsqueezed(data: Tensor, axes: Sequence[int]) -> Tensor:
+def _unsqueezed(data: AbstractTensor, axes: Sequence[int]) -> AbstractTensor:
     shape = unsqueezed(shape_of(data), axes)
     exact = [size for size in shape if isinstance(size, int)]
     return moved(data.type, shape, lambda: numbers(data).reshape(exact))
 
 
-def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
+def _infer_unsqueeze_node(node: OnnxNode) -> AbstractTensor:
     axes = node.given("axes", 1)
     if axes is None or len(axes) > MAX_RANK:
         raise ValueError("no axes")
@@ -73,23 +73,28 @@ def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
 # To and from ONNX
 
 
-def _squeeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _squeeze_to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    shape, stated = pen.shape_of(data), [axis for value in given for axis in axes_of(pen, layer, value)]
+    shape, stated = (
+        builder.shape_of(data),
+        [axis for value in given for axis in axes_of(builder, layer, value)],
+    )
     if not stated:
-        return pen.op("Squeeze", [data])
+        return builder.op("Squeeze", [data])
     if shape is not None:
         # ONNX rejects to drop an axis of another size than 1, which a layer keeps.
         dropped = sorted(_dropped(stated, len(shape)))
         stated = [axis for axis in dropped if shape[axis] == 1 or isinstance(shape[axis], Range)]
-    return pen.op("Squeeze", [data, pen.integers(stated)]) if stated else pen.op("Identity", [data])
+    return (
+        builder.op("Squeeze", [data, builder.integers(stated)]) if stated else builder.op("Identity", [data])
+    )
 
 
-def _unsqueeze_to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _unsqueeze_to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
-    axes = list(dict.fromkeys(axes_of(pen, layer, given)))
+    axes = list(dict.fromkeys(axes_of(builder, layer, given)))
     prove(bool(axes), f"{layer} has no axes")
-    return pen.op("Unsqueeze", [data, pen.integers(axes)])
+    return builder.op("Unsqueeze", [data, builder.integers(axes)])
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from splitops.errors import ModelError
-from splitops.models.known import Tensor
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.form import axes_of, prove
@@ -27,23 +27,23 @@ def _order(stated: Sequence[int], rank: int) -> list[int]:
     return order
 
 
-def _inferred(data: Tensor, stated: Sequence[int]) -> Tensor:
+def _inferred(data: AbstractTensor, stated: Sequence[int]) -> AbstractTensor:
     shape = shape_of(data)
     order = _order(stated, len(shape))
     return moved(data.type, tuple(shape[axis] for axis in order), lambda: numbers(data).transpose(order))
 
 
-def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+def _infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> AbstractTensor:
     data, order = inputs
-    if not order.is_whole:
-        return Tensor(data.type, (UNKNOWN,) * len(shape_of(data)))
+    if not order.is_complete:
+        return AbstractTensor(data.type, (UNKNOWN,) * len(shape_of(data)))
     return _inferred(data, known_integers(order))
 
 
-def _to_onnx(pen: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    order = axes_of(pen, layer, sources[1], "order")
+def _to_onnx(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    order = axes_of(builder, layer, sources[1], "order")
     prove(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
-    return pen.op("Transpose", [sources[0]], {"perm": order} if order else {})
+    return builder.op("Transpose", [sources[0]], {"perm": order} if order else {})
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:

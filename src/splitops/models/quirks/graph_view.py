@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from splitops.models.formats.openvino.nodes import DOMAIN
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_read, shape_of, type_of
+from splitops.models.graph.onnx import has_consumers, shape_of, type_of
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.spec.sizes.rules import SizeRule
 
@@ -255,7 +255,7 @@ class GraphView:
 
     def is_counted(self, split: ir.Node) -> bool:
         """Return whether OpenVINO reads a split as one by a number of parts, its operator Split."""
-        cut = self.editor.cut(split)
+        cut = self.editor.read_split_facts(split)
         if cut is None or cut.division.rule not in (SizeRule.EVEN, SizeRule.CEIL):
             equal = None if cut is None or not self._equal_as_count else cut.sizes
             return equal is not None and len(set(equal)) == 1
@@ -263,7 +263,7 @@ class GraphView:
 
     def count(self, split: ir.Node) -> int:
         """Return the number of parts of a split, declared or not."""
-        cut = self.editor.cut(split)
+        cut = self.editor.read_split_facts(split)
         assert cut is not None
         return cut.division.count or len(cut.division.lengths)
 
@@ -274,7 +274,11 @@ class GraphView:
         """The Slices whose outputs are used, by their data."""
         found: dict[ir.Value, list[ir.Node]] = {}
         for node in self._graph:
-            if self.name(node) == "Slice" and node.inputs[0] is not None and any(map(is_read, node.outputs)):
+            if (
+                self.name(node) == "Slice"
+                and node.inputs[0] is not None
+                and any(map(has_consumers, node.outputs))
+            ):
                 found.setdefault(self.source(node.inputs[0]), []).append(node)
         return found
 

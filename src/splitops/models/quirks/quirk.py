@@ -11,8 +11,8 @@ from splitops.errors import SplitError
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.split_writer import write
-from splitops.models.sites.forms import Form, Target
-from splitops.models.sites.ways import first_way
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
+from splitops.models.split_nodes.ways import first_way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,15 +65,20 @@ class Match:
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
     """Set the length of each part of the split: the optimiser only knows splits by a number of parts."""
-    node, site = match.node, editor.site(match.node)
+    node, split_node = match.node, editor.read_split_node(match.node)
     try:
-        way = first_way(site, Target(editor.domain, editor.opset(node)), Form.LENGTHS, apart=True)
+        way = first_way(
+            split_node,
+            ConversionTarget(editor.domain, editor.opset(node)),
+            SplitStyle.LENGTHS,
+            must_differ=True,
+        )
     except SplitError:
         return None
     if way.is_kept or (way.axis is None and editor.domain):
         return None
-    write(node, site, way, editor.pen(node))
-    editor.look_again(node)
+    write(node, split_node, way, editor.make_builder(node))
+    editor.enqueue(node)
     return str(way)
 
 
@@ -85,5 +90,5 @@ def count_axis_from_the_front(editor: Editor, match: Match, concat: ir.Node) -> 
     if rank is None or axis is None:
         return None
     inputs = [value for value in concat.inputs if value is not None]
-    editor.substitute(concat, [editor.pen(concat).concat(inputs, axis % rank)])
+    editor.substitute(concat, [editor.make_builder(concat).concat(inputs, axis % rank)])
     return f"{editor.describe(match.node)}, Concat(axis={axis % rank})"

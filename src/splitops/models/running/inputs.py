@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.calls.node import read_only
 from splitops.errors import ModelError, Where, shown
-from splitops.models.running.declared import Declared
+from splitops.models.running.input_specs import InputSpec
 from splitops.spec.elements.types import element_type_of
 
 K = TypeVar("K", bound=Hashable)
@@ -25,7 +25,7 @@ _MAX_PROVED: Final = 256
 class Inputs(Generic[K]):
     """The inputs of a model, by what its evaluator knows each by."""
 
-    def __init__(self, declared: Sequence[tuple[K, Declared]]) -> None:
+    def __init__(self, declared: Sequence[tuple[K, InputSpec]]) -> None:
         self._declared = declared
         self._keys = {each.name: key for key, each in declared}
         self._named: dict[str, list[K]] = {}
@@ -90,7 +90,7 @@ class Inputs(Generic[K]):
         return checked
 
 
-def _value(value: Any, declared: Declared, where: Where, symbols: dict[str, tuple[int, str]]) -> Any:
+def _value(value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]) -> Any:
     """Return an input; ``symbols`` are the sizes that are known so far, and the inputs that told them."""
     if declared.kind == "other" or (value is None and declared.optional):
         return value
@@ -105,7 +105,7 @@ def _value(value: Any, declared: Declared, where: Where, symbols: dict[str, tupl
 
 
 def _tensor(
-    value: Any, declared: Declared, where: Where, symbols: dict[str, tuple[int, str]]
+    value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]
 ) -> npt.NDArray[Any]:
     name = shown(declared.name)
     try:

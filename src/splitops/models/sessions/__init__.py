@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from splitops.errors import ModelError, count_of, shown
 from splitops.models.engines import AUTO, ENGINES, REFERENCE, is_installed, make_engine
 from splitops.models.engines.engine import Engine, EngineError, Event
-from splitops.models.engines.recording import recording
+from splitops.models.engines.profile_events import collect_events
 from splitops.models.formats.files import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
-    from splitops.models.running.declared import Declared
+    from splitops.models.running.input_specs import InputSpec
     from splitops.models.sessions.program import SessionProgram
-    from splitops.models.sites import Site
+    from splitops.models.split_nodes import SplitNode
 
 __all__ = ["EngineError", "Event", "Session", "find_splits_for", "session"]
 
@@ -104,7 +104,7 @@ def session(
     return made
 
 
-def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[Site]:
+def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[SplitNode]:
     """Find the split nodes of a model with the types, shapes and lengths inferred for some inputs.
 
     Args:
@@ -167,7 +167,7 @@ class Session:
             raise EngineError(self.engine, problem)
         if self._events is None:
             return self._program.run(inputs)
-        with recording(self._events):
+        with collect_events(self._events):
             return self._program.run(inputs)
 
     @property
@@ -177,7 +177,7 @@ class Session:
         return REFERENCE if runs is None else str(runs.name)
 
     @property
-    def inputs(self) -> tuple[Declared, ...]:
+    def inputs(self) -> tuple[InputSpec, ...]:
         """What the model declares of its inputs, in order."""
         return tuple(self._program.inputs)
 
@@ -187,11 +187,11 @@ class Session:
         return tuple(self._program.outputs)
 
     @property
-    def sites(self) -> tuple[Site, ...]:
+    def splits(self) -> tuple[SplitNode, ...]:
         """The split operators of the model."""
-        return self._program.sites
+        return self._program.splits
 
-    def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+    def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
         """Yield the splits that the runtime runs, as inference knows them for some inputs.
 
         Args:
@@ -204,7 +204,7 @@ class Session:
 
         After a run, it is about the last run in this thread.
         """
-        program, splits = self._program, len(self.sites)
+        program, splits = self._program, len(self.splits)
         every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
         failure = program.rejection if program.engine is None else program.last.failure
         if program.engine is None or failure is not None:

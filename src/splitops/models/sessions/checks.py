@@ -21,11 +21,11 @@ from splitops.models.formats.walk import label
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import constant_array, type_of
 from splitops.models.graph.onnx_editor import is_operator
-from splitops.models.graph.onnx_sequences import readers_of
-from splitops.models.graph.openvino_editor import OpenVINOPen
-from splitops.models.sites import Site
+from splitops.models.graph.onnx_sequences import find_consumers
+from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import part_count
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.spec.sizes.rules import SizeRule
@@ -83,7 +83,7 @@ class Checks:
         self.rules = self.rules or Rules()
         self.rules.add(rule)
 
-    def add_split(self, node: ir.Node, site: Site, *, safe: bool) -> None:
+    def add_split(self, node: ir.Node, split_node: SplitNode, *, safe: bool) -> None:
         """Check a split.
 
         With ``safe``, lengths are also bounded, so that a runtime that does not check them reads nothing
@@ -92,21 +92,21 @@ class Checks:
         Raises:
             ModelError: the split is in a body, or what has to be checked is not known.
         """
-        pen, data = self._pen(node), node.inputs[0]
+        builder, data = self._pen(node), node.inputs[0]
         assert data is not None
-        at = _lengths_input(site) if site.bind().division is None else None
-        elements = _last_element_read(node, site) if site.schema.gives_sequence else 0
-        values = [_sizes(pen, data)]
+        at = _lengths_input(split_node) if split_node.bind().division is None else None
+        elements = _last_element_read(node, split_node) if split_node.schema.gives_sequence else 0
+        values = [_sizes(builder, data)]
         if at is not None:
-            lengths, fact = node.inputs[at], site.facts[at]
+            lengths, fact = node.inputs[at], split_node.facts[at]
             assert lengths is not None
             assert fact is not None
             if fact.shape != () and not (fact.shape and isinstance(fact.shape[0], int)):
-                values.append(_sizes(pen, lengths))
-            values.append(_as_list(pen, lengths, is_list=fact.shape != ()))
+                values.append(_sizes(builder, lengths))
+            values.append(_as_list(builder, lengths, is_list=fact.shape != ()))
         if safe:
-            _bound_lengths(pen, node, site)
-        known = replace(site, node=None)
+            _bound_lengths(builder, node, split_node)
+        known = replace(split_node, node=None)
         self._add(node, values, lambda numbers: _is_valid(known, at, elements, numbers))
 
     def add_loop(self, loop: ir.Node, *, endless: bool) -> None:
@@ -118,8 +118,8 @@ class Checks:
         Raises:
             ModelError: the loop is in a body.
         """
-        pen = self._pen(loop)
-        found = [_as_list(pen, value, is_list=False) for value in loop.inputs[:2] if value is not None]
+        builder = self._pen(loop)
+        found = [_as_list(builder, value, is_list=False) for value in loop.inputs[:2] if value is not None]
         count = len(found)
 
         def iterates(numbers: Numbers) -> bool:
@@ -132,84 +132,86 @@ class Checks:
         graph = self._editor.model.graph
         last = next((node for node in reversed(graph) if node in self._values), None)
         if last is not None:
-            pen = self._editor.pen(last)
+            builder = self._editor.make_builder(last)
             numbers = [value for values in self._values.values() for value in values]
-            (self.numbers,) = pen.told([pen.concat(numbers, 0)], _INT64, (UNKNOWN,))
-            if not isinstance(pen, OpenVINOPen):
+            (self.numbers,) = builder.annotate_outputs([builder.concat(numbers, 0)], _INT64, (UNKNOWN,))
+            if not isinstance(builder, OpenVINOOpBuilder):
                 self.numbers.type, self.numbers.shape = ir.TensorType(ir.DataType.INT64), ir.Shape([None])
                 graph.outputs.append(self.numbers)
 
     def _pen(self, node: ir.Node) -> Any:
         if node.graph is not self._editor.model.graph:
             raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.where(node))
-        return self._editor.pen(node)
+        return self._editor.make_builder(node)
 
 
-def _sizes(pen: Any, data: ir.Value) -> ir.Value:
-    if isinstance(pen, OpenVINOPen):
-        return pen.sizes(data)
-    made: ir.Value = pen.op("Shape", [data])
+def _sizes(builder: Any, data: ir.Value) -> ir.Value:
+    if isinstance(builder, OpenVINOOpBuilder):
+        return builder.sizes(data)
+    made: ir.Value = builder.op("Shape", [data])
     return made
 
 
-def _as_list(pen: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
+def _as_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
     """Return a value as a list of int64."""
     if not is_list:
-        value = pen.reshape(value, [-1], (UNKNOWN,))
+        value = builder.reshape(value, [-1], (UNKNOWN,))
     if type_of(value) is _INT64:
         return value
-    if isinstance(pen, OpenVINOPen):
-        return pen.told(pen.multi("Convert", [value], {"destination_type": "i64"}), _INT64, (UNKNOWN,))[0]
-    made: ir.Value = pen.cast(value, _INT64)
+    if isinstance(builder, OpenVINOOpBuilder):
+        return builder.annotate_outputs(
+            builder.multi("Convert", [value], {"destination_type": "i64"}), _INT64, (UNKNOWN,)
+        )[0]
+    made: ir.Value = builder.cast(value, _INT64)
     return made
 
 
-def _lengths_input(site: Site) -> int | None:
+def _lengths_input(split_node: SplitNode) -> int | None:
     """Return the position of the input of the lengths of a split, or None if it has none."""
-    for source in site.schema.lengths:
-        if source.given is Given.INPUT:
-            index = site.schema.input_index(source.name)
-            return index if index < len(site.facts) and site.facts[index] is not None else None
+    for source in split_node.schema.lengths:
+        if source.kind is SourceKind.INPUT:
+            index = split_node.schema.input_index(source.name)
+            return index if index < len(split_node.facts) and split_node.facts[index] is not None else None
     return None
 
 
-def _bound_lengths(pen: Any, node: ir.Node, site: Site) -> None:
+def _bound_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
     """Let the graph compute what a length of -1 is, at least 0, and replace other negative lengths by 0.
 
     If lengths do not add up then, every runtime rejects them.
     """
-    at, binding, data = _lengths_input(site), site.bind(), node.inputs[0]
-    if at is None or binding.axis is None or data is None or site.schema.gives_sequence:
+    at, binding, data = _lengths_input(split_node), split_node.bind(), node.inputs[0]
+    if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:
         return
     lengths = node.inputs[at]
     assert lengths is not None
     if binding.division is None:
-        if isinstance(pen, OpenVINOPen):
-            bounded = _fill_rest(pen, lengths, data, binding.axis)
+        if isinstance(builder, OpenVINOOpBuilder):
+            bounded = _fill_rest(builder, lengths, data, binding.axis)
         else:
-            bounded = pen.op("Max", [lengths, pen.integers([0])])
+            bounded = builder.op("Max", [lengths, builder.integers([0])])
         node.replace_input_with(at, bounded)
     elif binding.division.rule is SizeRule.REMAINDER:
-        bounded = pen.clamped_lengths(data, binding.axis, binding.division)
+        bounded = builder.clamped_lengths(data, binding.axis, binding.division)
         node.replace_input_with(at, bounded)
 
 
-def _fill_rest(pen: OpenVINOPen, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
+def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
     """Return lengths with what they leave of an axis in the place of a -1."""
 
     def op(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
-        return pen.told(pen.multi(operator, inputs, data), kind, (UNKNOWN,))[0]
+        return builder.annotate_outputs(builder.multi(operator, inputs, data), kind, (UNKNOWN,))[0]
 
-    lengths = _as_list(pen, lengths, is_list=True)
-    minus_one, zero = pen.constant(np.array([-1])), pen.constant(np.array([0]))
-    size = pen.gather(pen.sizes(data), [axis], 0)
+    lengths = _as_list(builder, lengths, is_list=True)
+    minus_one, zero = builder.constant(np.array([-1])), builder.constant(np.array([0]))
+    size = builder.gather(builder.sizes(data), [axis], 0)
     total = op("ReduceSum", lengths, zero, keep_dims="true")
-    rest = op("Subtract", op("Subtract", size, total), pen.constant(np.array([1])))
+    rest = op("Subtract", op("Subtract", size, total), builder.constant(np.array([1])))
     is_rest = op("Equal", lengths, minus_one, kind=_BOOL, auto_broadcast="numpy")
     return op("Select", is_rest, op("Maximum", rest, zero), lengths, auto_broadcast="numpy")
 
 
-def _last_element_read(node: ir.Node, site: Site) -> int:
+def _last_element_read(node: ir.Node, split_node: SplitNode) -> int:
     """Return the number of elements that a sequence must have for all that read elements of it.
 
     A form that reads parts of the data in their place returns values even if there is no such element.
@@ -218,23 +220,23 @@ def _last_element_read(node: ir.Node, site: Site) -> int:
         ModelError: a position is computed.
     """
     count = 0
-    for reader in readers_of(node.outputs[0]):
+    for reader in find_consumers(node.outputs[0]):
         if is_operator(reader, "SequenceAt") and reader.inputs[1] is not None:
             position = constant_array(reader.inputs[1])
             if position is None:
-                raise ModelError("a computed position in a sequence cannot be checked", site.where)
+                raise ModelError("a computed position in a sequence cannot be checked", split_node.where)
             count = max(count, int(position.item()) + 1, -int(position.item()))
     return count
 
 
-def _is_valid(site: Site, lengths: int | None, elements: int, numbers: Numbers) -> bool:
+def _is_valid(split_node: SplitNode, lengths: int | None, elements: int, numbers: Numbers) -> bool:
     """Return whether a split is valid for the numbers of a run: the shape of its data, computed lengths."""
-    data, facts = site.bind().data, list(site.facts)
+    data, facts = split_node.bind().data, list(split_node.facts)
     assert data.shape is not None
     shape = tuple(islice(numbers, len(data.shape)))
     facts[0] = replace(data, shape=shape)
     if lengths is not None:
-        fact = site.facts[lengths]
+        fact = split_node.facts[lengths]
         assert fact is not None
         if fact.shape == ():
             facts[lengths] = replace(fact, value=next(numbers))
@@ -242,7 +244,7 @@ def _is_valid(site: Site, lengths: int | None, elements: int, numbers: Numbers) 
             known = fact.shape[0] if fact.shape else None
             count = known if isinstance(known, int) else next(numbers)
             facts[lengths] = replace(fact, shape=(count,), value=tuple(islice(numbers, count)))
-    binding = replace(site, facts=tuple(facts)).binding
+    binding = replace(split_node, facts=tuple(facts)).binding
     if binding is None or binding.axis is None or binding.division is None:
         return False
     return part_count(binding.division, shape[binding.axis]) >= elements

@@ -10,11 +10,11 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import Where
+from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.onnx.structure import nodes_of
 from splitops.models.formats.walk import all_graphs, canonical
 from splitops.models.graph.onnx import declared
-from splitops.models.infer.walk import Walk
-from splitops.models.known import Known, Tensor
+from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.spec.sizes.dims import Dim
 
 CRASHING: Final = frozenset(
@@ -46,17 +46,17 @@ class CrashRisk:
 def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
     """Return what inference knows of the inputs of these operators."""
     full: set[str | None] = set()  # the names of sizes that are those of inputs
-    sized: dict[ir.Value, Known] = {}
+    sized: dict[ir.Value, AbstractValue] = {}
     for value in model.graph.inputs:
         known = declared(value)
-        if isinstance(known, Tensor) and known.shape is not None:
+        if isinstance(known, AbstractTensor) and known.shape is not None:
             shape = tuple(
                 size if isinstance(size, int) else replace(size, name=size.name or f"{value.name}[{axis}]")
                 for axis, size in enumerate(known.shape)
             )
             full.update(size.name for size in shape if not isinstance(size, int))
             sized[value] = replace(known, shape=shape)
-    found = Walk(model, where, lambda _: None, given=sized).run().settled()
+    found = ShapeInterpreter(model, where, lambda _: None, given=sized).run().substitute_sizes()
     nodes = [node for _, inner in all_graphs(model) for node in inner]
     crashing = [node for node in nodes if node.op_type in CRASHING and not canonical(node.domain)]
 
@@ -76,7 +76,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
         node.op_type
         for node in crashing
         for kind in map(found.values.get, filter(None, node.inputs))
-        if isinstance(kind, Tensor) and kind.shape is not None and 0 in kind.shape
+        if isinstance(kind, AbstractTensor) and kind.shape is not None and 0 in kind.shape
     }
     doubtful = any(not all(map(is_full, node.inputs)) for node in crashing)
     operators = tuple(sorted({node.op_type for node in crashing}))
@@ -96,7 +96,7 @@ _MAKERS: Final = frozenset(
 
 def _is_known(kind: Any, names: Collection[str | None]) -> bool:
     """Return whether inference knows that a value is not empty."""
-    shape = kind.shape if isinstance(kind, Tensor) else None
+    shape = kind.shape if isinstance(kind, AbstractTensor) else None
     return shape is not None and all(_is_full(size, names) for size in shape)
 
 

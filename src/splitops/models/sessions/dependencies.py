@@ -13,13 +13,15 @@ from splitops.models.formats.onnx.tensors import is_external
 from splitops.models.formats.walk import FunctionKey, canonical, function_key
 from splitops.models.running.onnx.evaluator import reads
 from splitops.spec.operators import FAMILY, SCHEMAS
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 
-_ROWS: Final = [row for row in SCHEMAS if row.domain == ""]
-_COUNTING: Final = frozenset(row.count_attribute for row in _ROWS)
+_ROWS: Final = [schema for schema in SCHEMAS if schema.domain == ""]
+_COUNTING: Final = frozenset(schema.count_attribute for schema in _ROWS)
 """The attributes that tell by how many parts a split divides its data."""
-_LENGTHS: Final = frozenset(one.name for row in _ROWS for one in row.lengths if one.given is Given.ATTRIBUTE)
-_MAKING_SEQUENCES: Final = frozenset(row.name for row in _ROWS if row.gives_sequence)
+_LENGTHS: Final = frozenset(
+    one.name for schema in _ROWS for one in schema.lengths if one.kind is SourceKind.ATTRIBUTE
+)
+_MAKING_SEQUENCES: Final = frozenset(schema.name for schema in _ROWS if schema.gives_sequence)
 _LARGE: Final = 1 << 12
 """Initializers of more bytes are not lengths: they stand as inputs of their type."""
 _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})

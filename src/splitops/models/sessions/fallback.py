@@ -19,8 +19,8 @@ from onnx import ModelProto, NodeProto
 
 from splitops.errors import Where, shown
 from splitops.models.check.checking import describe_match, find_limits, find_quirks
-from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.limits import Outcome
+from splitops.models.check.predicates import Certainty, ModelContext
 from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine, EngineError
 from splitops.models.fix import SplitReport
@@ -32,12 +32,12 @@ from splitops.models.formats.walk import all_graphs, all_nodes, canonical, label
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import constant_array, fixed_array, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.sites import split_sites
-from splitops.models.infer.walk import Upstream
+from splitops.models.graph.split_nodes import iter_split_nodes
+from splitops.models.infer.interpreter import ForwardInterpreter
 from splitops.models.quirks import may_be_in, may_end_a_pattern
 from splitops.models.running.iterations import MAX_ITERATIONS
 from splitops.models.sessions.dependencies import extract_split_dependencies
-from splitops.models.sites import Site
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes.rules import SizeRule
 
 _ROUNDED: Final = 1 << 24
@@ -56,14 +56,14 @@ class Analysis:
     """What a runtime would do with the splits of a model.
 
     Attributes:
-        sites: the splits, with their inferred facts.
+        split_nodes: the splits, with their inferred facts.
         reasons: why some of them prevent the engine from running the model as specified.
         unchecked: splits that may be invalid in a run, without the runtime finding out.
         doubtful: splits that may be invalid in a run.
         fused: the nodes that the runtime would fuse wrongly, with a description.
     """
 
-    sites: tuple[Site, ...] = ()
+    split_nodes: tuple[SplitNode, ...] = ()
     reasons: Mapping[NodeKey, str] = field(default_factory=dict)
     unchecked: frozenset[NodeKey] = frozenset()
     doubtful: frozenset[NodeKey] = frozenset()
@@ -90,22 +90,24 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     graph = deserialize_model(part, where)
     if sizes:
         forget_shapes(graph)
-    sites = tuple(replace(site, node=None) for site in split_sites(graph, where))
+    split_nodes = tuple(replace(split_node, node=None) for split_node in iter_split_nodes(graph, where))
     if engine is None:
-        return Analysis(sites)
-    visited: list[Site] = []
+        return Analysis(split_nodes)
+    visited: list[SplitNode] = []
     # What a split implies for its own input is not known before it has run.
-    found = Upstream(graph, where, visited.append).run()
+    found = ForwardInterpreter(graph, where, visited.append).run()
     editor = None
     if whole:
-        found.note()
+        found.annotate()
         editor = OnnxEditor(graph, where) if may_be_in(graph) else None
-    return replace(analyse_splits(visited, Surroundings.of(graph), editor, engine, traced=False), sites=sites)
+    return replace(
+        analyse_splits(visited, ModelContext.of(graph), editor, engine, traced=False), split_nodes=split_nodes
+    )
 
 
 def analyse_splits(
-    sites: Sequence[Site],
-    surroundings: Surroundings,
+    split_nodes: Sequence[SplitNode],
+    context: ModelContext,
     editor: Editor | None,
     engine: Engine,
     *,
@@ -120,21 +122,23 @@ def analyse_splits(
     reasons: dict[NodeKey, str] = {}
     unchecked: dict[NodeKey, None] = {}
     doubtful: dict[NodeKey, None] = {}
-    for site in sites:
-        key = key_of(site)
-        reason = _limit_of(site, surroundings, engine, traced=traced) or _unanswerable(site, target, engine)
+    for split_node in split_nodes:
+        key = key_of(split_node)
+        reason = _limit_of(split_node, context, engine, traced=traced) or _unanswerable(
+            split_node, target, engine
+        )
         if reason is not None:
             reasons[key] = reason
-        elif not is_checked(site, target, engine):
+        elif not is_checked(split_node, target, engine):
             unchecked[key] = None
-        if not _is_always_valid(site):
+        if not _is_always_valid(split_node):
             doubtful[key] = None
     fused: dict[NodeKey, str] = {}
     if editor is not None:
         for limit, match in find_quirks(editor, (target,)):
             place = editor.where(match.last).graph, label(match.last)
             fused.setdefault(place, f"{describe_match(limit, match)} [{limit.code}]")
-    return Analysis(tuple(sites), reasons, frozenset(unchecked), frozenset(doubtful), fused)
+    return Analysis(tuple(split_nodes), reasons, frozenset(unchecked), frozenset(doubtful), fused)
 
 
 def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
@@ -154,25 +158,30 @@ def _may_end_a_pattern(node: NodeProto) -> bool:
     return may_end_a_pattern(node.op_type, drops_axes=drops_axes)
 
 
-def key_of(site: Site | SplitReport) -> NodeKey:
+def key_of(split_node: SplitNode | SplitReport) -> NodeKey:
     """Return the key of a split node."""
-    return site.where.graph, site.where.node
+    return split_node.where.graph, split_node.where.node
 
 
-def _limit_of(site: Site, model: Surroundings, engine: Engine, *, traced: bool) -> str | None:
+def _limit_of(split_node: SplitNode, model: ModelContext, engine: Engine, *, traced: bool) -> str | None:
     """Return the limit of a runtime that concerns a split, or the rule that it breaks, in words."""
-    if site.error is not None:
-        return f"it breaks a rule: {site.error.message}"
-    if len(site.outputs) > _MAX_OUTPUTS:
+    if split_node.error is not None:
+        return f"it breaks a rule: {split_node.error.message}"
+    if len(split_node.outputs) > _MAX_OUTPUTS:
         return f"it has more than {_MAX_OUTPUTS} outputs"
-    for limit, surely in find_limits(site, model, (Target.load(engine.name),)):
+    for limit, certainty in find_limits(split_node, model, (Target.load(engine.name),)):
         # onnxruntime names the split that it rejects in a run, which is repeated on the reference then.
         late = limit.outcome is Outcome.ERROR and engine.name == "onnxruntime"
-        if surely is Surely.MAYBE and (late or limit.code in _CHECKED_IN_GRAPH):
+        if certainty is Certainty.MAYBE and (late or limit.code in _CHECKED_IN_GRAPH):
             continue
-        if surely is Surely.MAYBE and limit.code == _NARROWED and traced and fits_like_inputs(site):
+        if (
+            certainty is Certainty.MAYBE
+            and limit.code == _NARROWED
+            and traced
+            and fits_like_inputs(split_node)
+        ):
             continue
-        return f"{limit.words(site, surely)} [{limit.code}]"
+        return f"{limit.format_message(split_node, certainty)} [{limit.code}]"
     return None
 
 
@@ -186,9 +195,9 @@ _MOVING: Final = frozenset(
 _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
-def fits_like_inputs(site: Site) -> bool:
+def fits_like_inputs(split_node: SplitNode) -> bool:
     """Return whether 64-bit data of a split fits 32 bits if the model's inputs do, which a run checks."""
-    stack: list[ir.Value | None] = list(site.node.inputs[:1])
+    stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
     while stack:
         value = stack.pop()
@@ -202,7 +211,7 @@ def fits_like_inputs(site: Site) -> bool:
             continue
         node = value.producer()
         if node is None or node.op_type == "Parameter":
-            if site.where.graph is not None:  # it may be an input of a body
+            if split_node.where.graph is not None:  # it may be an input of a body
                 return False
         elif node.op_type in _MOVING:
             stack += node.inputs if node.op_type == "Concat" else node.inputs[:1]
@@ -226,13 +235,13 @@ def fits_32_bits(array: npt.NDArray[Any]) -> bool:
     return bool(array.min() >= -INT32_MAX and array.max() <= INT32_MAX)
 
 
-def _unanswerable(site: Site, target: Target, engine: Engine) -> str | None:
+def _unanswerable(split_node: SplitNode, target: Target, engine: Engine) -> str | None:
     """Return why no check can be written for a split that needs one."""
-    if _is_rounded(site) and not target.checks_in(engine.version, "divides"):
+    if _is_rounded(split_node) and not target.checks_in(engine.version, "divides"):
         return "num_outputs on an axis that may have more than 2^24 positions"
-    if is_checked(site, target, engine):
+    if is_checked(split_node, target, engine):
         return None
-    binding, lengths = site.binding, site.lengths
+    binding, lengths = split_node.binding, split_node.lengths
     assert binding is not None
     if binding.axis is None:
         return "an axis that only a run knows"
@@ -241,22 +250,22 @@ def _unanswerable(site: Site, target: Target, engine: Engine) -> str | None:
     return None
 
 
-def is_checked(site: Site, target: Target, engine: Engine) -> bool:
+def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
     """Return whether a valid split is always valid, or the runtime itself finds out that it is not."""
-    binding = site.binding
-    if binding is None or _is_always_valid(site):
+    binding = split_node.binding
+    if binding is None or _is_always_valid(split_node):
         return True
     if binding.division is not None:
         return target.checks_in(engine.version, "sizes")
     # onnxruntime takes lengths without entries for no lengths, and of those of a sequence any rank.
-    shape = None if site.lengths is None else site.lengths.shape
+    shape = None if split_node.lengths is None else split_node.lengths.shape
     counted = shape is not None and len(shape) < 2 and all(isinstance(size, int) and size for size in shape)
     return counted and target.checks_in(engine.version, "lengths")
 
 
-def _is_rounded(site: Site) -> bool:
+def _is_rounded(split_node: SplitNode) -> bool:
     """Return whether num_outputs may divide an axis that does not fit float32."""
-    binding = site.binding
+    binding = split_node.binding
     division = None if binding is None else binding.division
     if binding is None or division is None or division.rule is not SizeRule.CEIL:
         return False
@@ -266,12 +275,12 @@ def _is_rounded(site: Site) -> bool:
     return most is None or most > _ROUNDED
 
 
-def known_sizes(site: Site) -> list[tuple[int, int]] | None:
+def known_sizes(split_node: SplitNode) -> list[tuple[int, int]] | None:
     """Return axis and size of each part, or None if only a run knows them.
 
     Lengths that the model sets are known on an axis of any size: the split fails if they do not fit.
     """
-    binding, inference = site.binding, site.inference
+    binding, inference = split_node.binding, split_node.inference
     if binding is None or inference is None or binding.axis is None or inference.parts is None:
         return None
     known = [None if part is None else part[binding.axis] for part in inference.parts]
@@ -280,9 +289,9 @@ def known_sizes(site: Site) -> list[tuple[int, int]] | None:
     return sizes if isinstance(whole, int) and len(sizes) == len(known) else None
 
 
-def _has_static_axis(site: Site) -> bool:
+def _has_static_axis(split_node: SplitNode) -> bool:
     """Return whether the size of the split axis is known before the run."""
-    binding = site.binding
+    binding = split_node.binding
     shape = None if binding is None else binding.data.shape
     return (
         binding is not None
@@ -292,9 +301,9 @@ def _has_static_axis(site: Site) -> bool:
     )
 
 
-def _is_always_valid(site: Site) -> bool:
+def _is_always_valid(split_node: SplitNode) -> bool:
     """Return whether every run of a split is valid: no run has to check it."""
-    binding = site.binding
+    binding = split_node.binding
     if binding is None or binding.axis is None or binding.data.shape is None:
         return False
     division, shape = binding.division, binding.data.shape
@@ -303,15 +312,15 @@ def _is_always_valid(site: Site) -> bool:
     size = shape[binding.axis]
     if division is not None and division.rule is SizeRule.REMAINDER and not isinstance(size, int):
         return size.lo > sum(division.lengths)
-    return isinstance(size, int) and known_sizes(site) is not None
+    return isinstance(size, int) and known_sizes(split_node) is not None
 
 
-def needs_check(site: Site, found: Analysis) -> bool:
+def needs_check(split_node: SplitNode, found: Analysis) -> bool:
     """Return whether the runtime, or the form that a split is rewritten to, may not find it invalid."""
-    key = key_of(site)
+    key = key_of(split_node)
     if key not in found.reasons:
         return key in found.unchecked
-    return key in found.doubtful or (site.schema.gives_sequence and not _has_static_axis(site))
+    return key in found.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
 
 
 def raise_limit(left: Analysis, engine: Engine, where: Where) -> None:

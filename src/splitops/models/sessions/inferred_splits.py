@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import SplitError, Where
+from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.openvino.nodes import layer_of
 from splitops.models.formats.walk import has_layers
-from splitops.models.infer.walk import Walk
-from splitops.models.known import Known, Tensor
-from splitops.models.sites import Site
+from splitops.models.infer.interpreter import ShapeInterpreter
+from splitops.models.split_nodes import SplitNode
 from splitops.native import Plan
 from splitops.spec.elements.types import element_type_of
 from splitops.splitting.planning import plan_request
@@ -22,21 +22,21 @@ _MAX_LENGTHS: Final = 64
 """Inputs with at most this many integers may be lengths."""
 
 
-def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[Site]:
+def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[SplitNode]:
     """Infer the splits of a model for inputs of the shapes of some arrays."""
-    sites: list[Site] = []
-    Walk(model, where, sites.append, given=_abstract_inputs(model, inputs)).run()
-    return sites
+    split_nodes: list[SplitNode] = []
+    ShapeInterpreter(model, where, split_nodes.append, given=_abstract_inputs(model, inputs)).run()
+    return split_nodes
 
 
-def _abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, Known]:
+def _abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:
     """Return the types and shapes of arrays for the inputs of a model, with elements that may be lengths."""
-    found: dict[ir.Value, Known] = {}
+    found: dict[ir.Value, AbstractValue] = {}
     for names, value in _inputs_of(model):
         array = next((inputs[name] for name in names if name in inputs), None)
         if isinstance(array, np.ndarray):
             small = array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _MAX_LENGTHS
-            found[value] = Tensor(element_type_of(array.dtype), array.shape, array if small else None)
+            found[value] = AbstractTensor(element_type_of(array.dtype), array.shape, array if small else None)
     return found
 
 
@@ -51,9 +51,9 @@ def _inputs_of(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
             yield (*layer.outputs[0].names, layer.name), node.outputs[0]
 
 
-def plan_split_node(site: Site) -> Plan | None:
+def plan_split_node(split_node: SplitNode) -> Plan | None:
     """Plan a split, or return None if inference does not know all of its sizes."""
-    binding = site.binding
+    binding = split_node.binding
     if binding is None or binding.axis is None or binding.division is None or binding.squeeze is None:
         return None
     if binding.data.shape is None or not all(isinstance(size, int) for size in binding.data.shape):

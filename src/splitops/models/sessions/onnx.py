@@ -21,7 +21,7 @@ from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.structure import located_graphs, nodes_of, too_many_inlined
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
 from splitops.models.formats.walk import INITIALIZERS_OF_THEIR_OWN, all_nodes
-from splitops.models.running.declared import onnx_inputs
+from splitops.models.running.input_specs import onnx_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.sessions.crashing_ops import find_crash_risk, has_crashing_op
@@ -62,8 +62,8 @@ class OnnxProgram(SessionProgram):
         proto = self._read()
         self.inputs = onnx_inputs(proto.graph)
         found = analyse(proto, self._where, engine)
-        self.sites = found.sites
-        reject_invalid(found.sites, {value.name for value in proto.graph.input})
+        self.splits = found.split_nodes
+        reject_invalid(found.split_nodes, {value.name for value in proto.graph.input})
         self.outputs = tuple(value.name for value in proto.graph.output)
         if proto.ir_version < INITIALIZERS_OF_THEIR_OWN:
             self._constants = {tensor.name for tensor in proto.graph.initializer}

@@ -19,10 +19,10 @@ from splitops.models.formats.openvino.port_maps import read_loop
 from splitops.models.formats.openvino.splits import is_misspelt
 from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.formats.walk import all_nodes
-from splitops.models.graph.onnx import note
-from splitops.models.graph.sites import is_split, split_sites
-from splitops.models.infer.layers import known_before
-from splitops.models.running.declared import openvino_inputs
+from splitops.models.graph.onnx import annotate
+from splitops.models.graph.split_nodes import is_split, iter_split_nodes
+from splitops.models.infer.layers import get_value_before
+from splitops.models.running.input_specs import openvino_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model
 from splitops.models.sessions.fallback import COUNTED, REPEATING, find_refusal, key_of, known_sizes
@@ -47,10 +47,12 @@ class OpenVINOIRProgram(SessionProgram):
         self._where = Where(model=self._model.file)
         nodes = to_nodes(self._model)
         inputs = _note_ends(nodes, self._where)
-        sites = list(split_sites(nodes, self._where))
+        split_nodes = list(iter_split_nodes(nodes, self._where))
         needed = self._model.graph.needed
-        reject_invalid((site for site in sites if layer_of(site.node).id in needed), inputs)
-        self.sites = tuple(replace(site, node=None) for site in sites)
+        reject_invalid(
+            (split_node for split_node in split_nodes if layer_of(split_node.node).id in needed), inputs
+        )
+        self.splits = tuple(replace(split_node, node=None) for split_node in split_nodes)
         self.inputs = openvino_inputs(self._model, self._where)
         self.outputs = output_names(self._model)
         self._start()
@@ -78,14 +80,15 @@ class OpenVINOIRProgram(SessionProgram):
                 refusal = f"{layer} is a split only to OpenVINO, which would run it unchecked"
         if refusal is not None:
             raise EngineError(engine.name, f"is not given the model: {refusal}", self._where)
-        checks, sites = self._rewrite(nodes, engine)
+        checks, split_nodes = self._rewrite(nodes, engine)
         given = from_nodes(nodes)
         document, weights = to_bytes(_with_result(given, checks.numbers))
         needed = {path: graph.needed for path, graph in given.graphs()}
         settled = [
-            (key_of(site)[1] or "", sizes)
-            for site in sites
-            if layer_of(site.node).id in needed[site.where.graph] and (sizes := known_sizes(site))
+            (key_of(split_node)[1] or "", sizes)
+            for split_node in split_nodes
+            if layer_of(split_node.node).id in needed[split_node.where.graph]
+            and (sizes := known_sizes(split_node))
         ]
         program = Program(
             document,
@@ -112,7 +115,7 @@ def _note_ends(model: ir.Model, where: Where) -> set[str]:
         if node.op_type in ("Parameter", "Const"):
             (value,) = node.outputs
             if any(is_split(use.node) for use in value.uses()):
-                note(value, known_before(layer_of(node), replace(where, node=node.name)))
+                annotate(value, get_value_before(layer_of(node), replace(where, node=node.name)))
                 parameters.update([value.name or ""] if node.op_type == "Parameter" else ())
     return parameters
 

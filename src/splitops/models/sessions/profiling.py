@@ -82,7 +82,7 @@ class Profile:
         return self._share(_SPLITS)
 
     @property
-    def share_of_movers(self) -> float:
+    def data_movement_share(self) -> float:
         """The share of the other operators that only move data."""
         return self._share(_MOVERS)
 
@@ -128,7 +128,7 @@ def seconds_of(run: Callable[[], object], times: int) -> list[float]:
     return found
 
 
-def in_turns(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, float]:
+def time_interleaved(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, float]:
     """Return the median of what each took, one after the other, so that all see the same machine."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():

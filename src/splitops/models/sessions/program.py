@@ -19,11 +19,11 @@ from splitops.models.check.targets import Target
 from splitops.models.engines.empty_tensors import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.fix import FixStatus, SplitReport
-from splitops.models.fix.models import look_at
-from splitops.models.fix.rounds import Round, fix_splits
+from splitops.models.fix.driver import ModelSnapshot, fix_splits
+from splitops.models.fix.models import take_snapshot
 from splitops.models.formats.walk import all_nodes, has_layers
 from splitops.models.quirks import may_be_in
-from splitops.models.running.declared import Declared
+from splitops.models.running.input_specs import InputSpec
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.iterations import MAX_ITERATIONS
 from splitops.models.sessions.checks import Checks, Rules
@@ -38,7 +38,7 @@ from splitops.models.sessions.fallback import (
     raise_limit,
 )
 from splitops.models.sessions.inferred_splits import infer_splits
-from splitops.models.sites import Origin, Site
+from splitops.models.split_nodes import Origin, SplitNode
 from splitops.spec.operators import FAMILY
 from splitops.splitting.binding import Fact
 
@@ -116,13 +116,13 @@ class SessionProgram(ABC):
         engine: the engine; None is the reference.
         rejection: why the requested engine does not run the model.
         last: the last run of a thread.
-        inputs, outputs, sites: what the model declares.
+        inputs, outputs, splits: what the model declares.
         rewritten: the splits that the engine is given in another form.
     """
 
-    inputs: Sequence[Declared]
+    inputs: Sequence[InputSpec]
     outputs: tuple[str, ...]
-    sites: tuple[Site, ...]
+    splits: tuple[SplitNode, ...]
     _where: Where
 
     def __init__(
@@ -174,7 +174,7 @@ class SessionProgram(ABC):
             problem = f"is not given the model: {error.message}"
             raise EngineError(engine.name, problem, self._where, node=error.where.node) from error
 
-    def _rewrite(self, nodes: ir.Model, engine: Engine) -> tuple[Checks, list[Site]]:
+    def _rewrite(self, nodes: ir.Model, engine: Engine) -> tuple[Checks, list[SplitNode]]:
         """Rewrite the splits of a model for an engine, and add the checks.
 
         Returns:
@@ -187,15 +187,19 @@ class SessionProgram(ABC):
         target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in all_nodes(nodes) if may_not_iterate(node, engine.name)]
         declared = {} if is_ir else forget_shapes(nodes)
-        look = partial(look_at, nodes, self._where, (target,))
+        look = partial(take_snapshot, nodes, self._where, (target,))
         first = look()
         checks = Checks(first.forms.editor)
         found = _analyse(first, nodes, engine)
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
-        for node, (site, *_) in first.calls.items():
-            rewritten = key_of(site) in found.reasons
-            if site.binding is not None and site.binding.axis is not None and needs_check(site, found):
-                checks.add_split(node, site, safe=is_ir or not (checks_lengths or rewritten))
+        for node, (split_node, *_) in first.calls.items():
+            rewritten = key_of(split_node) in found.reasons
+            if (
+                split_node.binding is not None
+                and split_node.binding.axis is not None
+                and needs_check(split_node, found)
+            ):
+                checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
             if may_not_iterate(loop, engine.name):  # with all that is known of its inputs
                 checks.add_loop(loop, endless=is_ir)
@@ -208,7 +212,7 @@ class SessionProgram(ABC):
             if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs those of bodies
                 value.shape = shape
         self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
-        return checks, list(left.sites)
+        return checks, list(left.split_nodes)
 
     def _compile(
         self,
@@ -290,7 +294,7 @@ class SessionProgram(ABC):
             self._child = self._isolated()
         return self._child
 
-    def infer_engine_splits(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+    def infer_engine_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
         """Yield the inferred splits that the engine runs, for some inputs."""
         if self.engine is not None and self.last.failure is None:
             yield from infer_splits(self._nodes(), self._where, inputs)
@@ -321,23 +325,23 @@ class SessionProgram(ABC):
         """Return the model as nodes, for reading."""
 
 
-def _analyse(seen: Round, nodes: ir.Model, engine: Engine) -> Analysis:
-    sites = [site for calls in seen.calls.values() for site in calls]
+def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
+    split_nodes = [split_node for calls in seen.calls.values() for split_node in calls]
     editor = seen.forms.editor if may_be_in(nodes) else None
-    return analyse_splits(sites, seen.surroundings, editor, engine)
+    return analyse_splits(split_nodes, seen.context, editor, engine)
 
 
-def reject_invalid(sites: Iterable[Site], inputs: Collection[str]) -> None:
+def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
     """Raise the rule that a split of the main graph breaks whatever the run brings.
 
     Constants hold in every run, and so does what the model declares of its inputs, by these names: they are
     checked. What it claims of other values may be wrong.
     """
-    for site in sites:
-        if site.where.graph is None:
-            facts = zip(site.facts, site.inputs, site.origins, strict=True)
+    for split_node in split_nodes:
+        if split_node.where.graph is None:
+            facts = zip(split_node.facts, split_node.inputs, split_node.origins, strict=True)
             held = replace(
-                site, facts=tuple(_certain(known, name in inputs, at) for known, name, at in facts)
+                split_node, facts=tuple(_certain(known, name in inputs, at) for known, name, at in facts)
             )
             if held.error is not None:
                 raise held.error.with_traceback(None)

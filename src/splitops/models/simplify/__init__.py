@@ -132,7 +132,7 @@ all parts of a split are in their order
     """
     from splitops.models.formats.model import CheckedModel
     from splitops.models.graph.provenance import runtimes_fixed_for
-    from splitops.models.simplify.rounds import simplify_copy
+    from splitops.models.simplify.driver import simplify_copy
 
     chosen(rewrites)  # names are wrong before a model is
     if limit is not None and not isinstance(limit, int):
@@ -146,6 +146,6 @@ all parts of a split are in their order
 
 def infer_first() -> ir.passes.InPlacePass:
     """Return a pass that infers the model, so that later rewrites know more than the model declares."""
-    from splitops.models.simplify.rounds import NoteKnownPass
+    from splitops.models.simplify.driver import AnnotateInferredPass
 
-    return NoteKnownPass()
+    return AnnotateInferredPass()

@@ -8,7 +8,7 @@ from typing import Final
 from splitops.models.movers.shapes import clamped, positions
 from splitops.spec.sizes.dims import Dim, Shape
 
-_MOST: Final = (1 << 63) - 1
+_MAX: Final = (1 << 63) - 1
 """No axis is longer, so as an end it is the end of every axis."""
 
 
@@ -19,12 +19,12 @@ def takes_all(bounds: slice, size: Dim) -> bool:
         >>> from splitops.spec.sizes.dims import UNKNOWN, Range
         >>> [takes_all(slice(0, 9, 1), size) for size in (6, UNKNOWN, Range(2, 9))]
         [True, False, True]
-        >>> takes_all(slice(0, _MOST, 1), UNKNOWN), takes_all(slice(-1, -2, -1), 1)
+        >>> takes_all(slice(0, _MAX, 1), UNKNOWN), takes_all(slice(-1, -2, -1), 1)
         (True, True)
     """
     if isinstance(size, int):
         return positions(size, bounds) == range(size)
-    longest = _MOST if size.hi is None else size.hi
+    longest = _MAX if size.hi is None else size.hi
     from_first = bounds.start == 0 or bounds.start <= -longest
     return bool(bounds.step == 1 and from_first and bounds.stop >= longest)
 
@@ -59,7 +59,7 @@ def composed(inner: slice, outer: slice, size: Dim) -> slice | None:
         return slice(taken.start, max(taken.start, taken.stop), taken.step)
     if inner.step != 1 or outer.step != 1 or min(inner.start, inner.stop, outer.start, outer.stop) < 0:
         return None
-    return slice(min(inner.start + outer.start, _MOST), min(inner.stop, inner.start + outer.stop, _MOST), 1)
+    return slice(min(inner.start + outer.start, _MAX), min(inner.stop, inner.start + outer.stop, _MAX), 1)
 
 
 def sole_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, range] | None:

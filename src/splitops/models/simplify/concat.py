@@ -6,11 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_read, known, shape_of
-from splitops.models.graph.pen import note_like
-from splitops.models.known import Tensor
-from splitops.models.sites.decisions import Cut, filled, grouped, joined, runs, same_size, whole
+from splitops.models.graph.onnx import get_abstract_value, has_consumers, shape_of
+from splitops.models.graph.op_builder import annotate_like
+from splitops.models.split_nodes.static_facts import (
+    SplitFacts,
+    filled,
+    grouped,
+    joined,
+    runs,
+    same_size,
+    whole,
+)
 from splitops.spec.sizes.dims import Dim
 
 Item = tuple[ir.Node, int] | None
@@ -35,7 +43,7 @@ def _items(node: ir.Node, editor: Editor) -> list[Item]:
 
 def _item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
     origin = editor.part_of(value)
-    cut = None if origin is None else editor.cut(origin[0])
+    cut = None if origin is None else editor.read_split_facts(origin[0])
     return origin if cut is not None and cut.axis == editor.concat_axis(node, cut.rank) else None
 
 
@@ -51,7 +59,7 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
         if item is not None:
             while end < len(items) and _follows(items[end - 1], items[end]):
                 end += 1
-            cut, data = editor.cut(item[0]), item[0].inputs[0]
+            cut, data = editor.read_split_facts(item[0]), item[0].inputs[0]
             order = [found[1] for found in items[begin:end] if found is not None]
             if cut is not None and item[0] not in needed:
                 needed[item[0]] = filled(cut.parts) if cut.removable and cut.complete else None
@@ -63,7 +71,7 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
                 continue
         values += inputs[begin:end]
         begin = end
-    if not splits or (len(values) == 1 and editor.keeps(node.outputs[0])):
+    if not splits or (len(values) == 1 and editor.has_fixed_name(node.outputs[0])):
         return False
     before, where = editor.describe(splits[0]), editor.where(node)
     before = f"{before}, {editor.describe(node)}"
@@ -76,7 +84,7 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
         after = f"Concat of {len(values)} inputs instead of {len(inputs)}"
     for split in splits:
         # Each is removed here: alone, this pass shall not leave more than it needs.
-        if not any(map(is_read, split.outputs)):
+        if not any(map(has_consumers, split.outputs)):
             editor.remove(split)
     editor.applied(where, before, after, "all parts of a split are in their order")
     return True
@@ -88,12 +96,12 @@ def _runs(node: ir.Node, editor: Editor) -> None:
     All Concats of the split are rewritten at once: the work grows with the number of its parts.
     """
     for split, own in _spans(node, editor).items():
-        cut = editor.cut(split)
+        cut = editor.read_split_facts(split)
         sizes = None if cut is None else cut.sizes
-        if cut is None or sizes is None or not _complete(cut, sizes) or editor.keeps_parts(split):
+        if cut is None or sizes is None or not _complete(cut, sizes) or editor.has_fixed_outputs(split):
             continue
         found = {node: own}
-        for reader in dict.fromkeys(map(editor.alone, split.outputs)):
+        for reader in dict.fromkeys(map(editor.find_sole_consumer, split.outputs)):
             if reader is not None and reader not in found and editor.role(reader) is Role.CONCAT:
                 found[reader] = _spans(reader, editor).get(split, [])
         _merge({concat: spans for concat, spans in found.items() if spans}, split, cut, sizes, editor)
@@ -107,8 +115,8 @@ def _spans(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
         item = items[run.start]
         assert item is not None
         split, span = item[0], range(item[1], item[1] + len(run))
-        kept = len(run) == len(items) and editor.keeps(node.outputs[0])
-        if not kept and all(editor.alone(split.outputs[index]) is node for index in span):
+        kept = len(run) == len(items) and editor.has_fixed_name(node.outputs[0])
+        if not kept and all(editor.find_sole_consumer(split.outputs[index]) is node for index in span):
             found.setdefault(split, []).append(span)
     return found
 
@@ -116,7 +124,7 @@ def _spans(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
 def _merge(
     concats: Mapping[ir.Node, Sequence[range]],
     split: ir.Node,
-    cut: Cut,
+    cut: SplitFacts,
     sizes: tuple[int, ...],
     editor: Editor,
 ) -> None:
@@ -129,7 +137,7 @@ def _merge(
     while position < len(sizes):
         groups.append(starts.get(position, range(position, position + 1)))
         position = groups[-1].stop
-    parts = editor.pen(split).split(source, cut.axis, cut.size, joined(sizes, groups))
+    parts = editor.make_builder(split).split(source, cut.axis, cut.size, joined(sizes, groups))
     values: list[ir.Value | None] = [None] * len(sizes)
     merged: dict[ir.Value, ir.Value | None] = {}
     for group, part in zip(groups, parts, strict=True):
@@ -139,11 +147,11 @@ def _merge(
             merged |= dict.fromkeys(split.outputs[index] for index in group)
             merged[split.outputs[group.start]] = part
     for concat in concats:
-        sources = [(value, editor.source(value)) for value in concat.inputs if value is not None]
+        sources = [(value, editor.skip_identities(value)) for value in concat.inputs if value is not None]
         read = [merged.get(behind, value) for value, behind in sources]
         editor.set_inputs(concat, [value for value in read if value is not None])
     editor.substitute(split, values)
-    after = editor.describe_maker(parts[0])
+    after = editor.describe_producer(parts[0])
     for concat in concats:
         if len(concat.inputs) == 1 and concat.inputs[0] is not None:
             editor.replace(concat.outputs[0], concat.inputs[0])
@@ -155,7 +163,7 @@ def _follows(before: Item, item: Item) -> bool:
     return before is not None and item is not None and item[0] is before[0] and item[1] > before[1]
 
 
-def _complete(cut: Cut, sizes: tuple[int, ...]) -> bool:
+def _complete(cut: SplitFacts, sizes: tuple[int, ...]) -> bool:
     return not isinstance(cut.size, int) or sum(sizes) == cut.size
 
 
@@ -165,18 +173,20 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     Where nothing else reads the concatenation, parts of several inputs become Concats of their own, if that
     takes no more nodes.
     """
-    cut, data = editor.cut(node), node.inputs[0]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None:
         return
-    concat = editor.source(data).producer()
+    concat = editor.skip_identities(data).producer()
     if concat is None or editor.role(concat) is not Role.CONCAT or len(concat.outputs) != 1:
         return
     pieces = [value for value in concat.inputs if value is not None]
     if cut.axis != editor.concat_axis(concat, cut.rank) or not pieces:
         return
-    dead = editor.alone(concat.outputs[0]) is node
-    tensors = [found if isinstance(found := known(piece), Tensor) else None for piece in pieces]
-    if any(map(editor.keeps, node.outputs)):
+    dead = editor.find_sole_consumer(concat.outputs[0]) is node
+    tensors = [
+        found if isinstance(found := get_abstract_value(piece), AbstractTensor) else None for piece in pieces
+    ]
+    if any(map(editor.has_fixed_name, node.outputs)):
         return
     if dead and not _always_fit(tensors, cut.axis, cut.rank):
         return  # the Concat goes as well, and it must not be one that could fail
@@ -193,20 +203,20 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
         if len(own) == 1:
             values.append(own[0])
         else:
-            joint = editor.pen(node).concat(own, cut.axis)
-            note_like(joint, data, {cut.axis: size})
+            joint = editor.make_builder(node).concat(own, cut.axis)
+            annotate_like(joint, data, {cut.axis: size})
             values.append(joint)
     for output, value in zip(list(node.outputs), values, strict=True):
-        if is_read(output) and value is not None:
+        if has_consumers(output) and value is not None:
             editor.replace(output, value)
     editor.remove(node)
-    if dead and not is_read(concat.outputs[0]):
+    if dead and not has_consumers(concat.outputs[0]):
         editor.remove(concat)
     names = ", ".join(value.name or "?" for value in values[:8] if value is not None)
     editor.applied(where, before, names, "the parts are what was concatenated")
 
 
-def _groups(cut: Cut, tensors: Sequence[Tensor | None]) -> list[range] | None:
+def _groups(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
     pieces = [_size(tensor, cut.axis, cut.rank) for tensor in tensors]
     found = [piece for piece in pieces if piece is not None]
     if len(found) != len(pieces):
@@ -220,11 +230,11 @@ def _groups(cut: Cut, tensors: Sequence[Tensor | None]) -> list[range] | None:
     return grouped(exact, cut.sizes)
 
 
-def sole_concat(node: ir.Node, editor: Editor) -> None:
+def remove_single_concat(node: ir.Node, editor: Editor) -> None:
     """A Concat of one value is the value."""
     data, whole = node.inputs[0], node.outputs[0]
     rank = None if data is None else shape_of(data)
-    if len(node.inputs) != 1 or data is None or rank is None or editor.keeps(whole):
+    if len(node.inputs) != 1 or data is None or rank is None or editor.has_fixed_name(whole):
         return
     if editor.concat_axis(node, len(rank)) is None:
         return
@@ -234,7 +244,7 @@ def sole_concat(node: ir.Node, editor: Editor) -> None:
     editor.applied(where, before, data.name or "its input", "it concatenates one value")
 
 
-def nested_concats(node: ir.Node, editor: Editor) -> None:
+def merge_concats(node: ir.Node, editor: Editor) -> None:
     """A Concat that only another one on the same axis reads becomes part of it.
 
     All that are nested in one another are joined at once: the work grows with their number.
@@ -247,7 +257,7 @@ def nested_concats(node: ir.Node, editor: Editor) -> None:
     if not inner or axis is None:
         return
     before, where = f"{len(inner) + 1} x {editor.describe(outer)}", editor.where(outer)
-    joint = editor.pen(outer).concat(leaves, axis)
+    joint = editor.make_builder(outer).concat(leaves, axis)
     editor.substitute(outer, [joint])
     editor.remove(*inner)
     after = f"Concat of {len(leaves)} inputs"
@@ -256,7 +266,7 @@ def nested_concats(node: ir.Node, editor: Editor) -> None:
 
 def _outer(node: ir.Node, editor: Editor) -> ir.Node | None:
     """Return the Concat that a Concat can become part of."""
-    reader = editor.alone(node.outputs[0])
+    reader = editor.find_sole_consumer(node.outputs[0])
     if reader is None or editor.role(reader) is not Role.CONCAT or reader.graph is not node.graph:
         return None
     axes, shape = (editor.axis(node), editor.axis(reader)), shape_of(node.outputs[0])
@@ -279,7 +289,7 @@ def _tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]
         if value is None:
             pending.pop()
             continue
-        concat = editor.source(value).producer()
+        concat = editor.skip_identities(value).producer()
         if concat is not None and editor.role(concat) is Role.CONCAT and _outer(concat, editor) is reader:
             inner.append(concat)
             pending.append((concat, iter(concat.inputs)))
@@ -288,13 +298,13 @@ def _tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]
     return inner, leaves
 
 
-def _size(tensor: Tensor | None, axis: int, rank: int) -> Dim | None:
+def _size(tensor: AbstractTensor | None, axis: int, rank: int) -> Dim | None:
     if tensor is None or tensor.shape is None or len(tensor.shape) != rank:
         return None
     return tensor.shape[axis]
 
 
-def _always_fit(tensors: Sequence[Tensor | None], axis: int, rank: int) -> bool:
+def _always_fit(tensors: Sequence[AbstractTensor | None], axis: int, rank: int) -> bool:
     """Return whether tensors can be concatenated whatever their unknown sizes turn out to be."""
     shapes = [None if tensor is None else tensor.shape for tensor in tensors]
     first = shapes[0]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import is_read, known
-from splitops.models.graph.pen import note_like
-from splitops.models.known import Tensor
+from splitops.models.graph.onnx import get_abstract_value, has_consumers
+from splitops.models.graph.op_builder import annotate_like
 from splitops.models.simplify.registry import DEFAULT_LIMIT
-from splitops.models.sites.decisions import Cut, pieces
+from splitops.models.split_nodes.static_facts import SplitFacts, pieces
 from splitops.spec.elements.types import ElementType
 
 Content = tuple[npt.NDArray[Any], ElementType]
@@ -24,22 +24,22 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
     They are parts of constants, and of shapes as far as those are known. None of them has more bytes than the
     limit.
     """
-    cut, data = editor.cut(node), node.inputs[0]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None:
         return
     before, where = editor.describe(node), editor.where(node)
     folded = 0
-    parts = _parts(editor.source(data), cut, editor, limit)
+    parts = _parts(editor.skip_identities(data), cut, editor, limit)
     for index, output in enumerate(node.outputs):
-        if not is_read(output):
+        if not has_consumers(output):
             continue
-        content = parts[index] if parts is not None and index < len(parts) else _noted(output)
+        content = parts[index] if parts is not None and index < len(parts) else _annotate_constant(output)
         if content is None or _bytes(content) > limit or not editor.has_type(content[1]):
             continue
         if not content[0].size and not editor.has_empty(content[1], node):
             continue
         constant = editor.fold(*content, output, node)
-        note_like(constant, output, {})
+        annotate_like(constant, output, {})
         editor.replace(output, constant)
         folded += 1
     if folded:
@@ -47,7 +47,7 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
         editor.applied(where, before, after, "the values are known before the model runs")
 
 
-def _parts(data: ir.Value, cut: Cut, editor: Editor, limit: int) -> list[Content] | None:
+def _parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
     sizes = cut.sizes
     if sizes is None or not cut.removable:
         return None
@@ -58,11 +58,16 @@ def _parts(data: ir.Value, cut: Cut, editor: Editor, limit: int) -> list[Content
     return [(piece, element_type) for piece in pieces(array, cut.axis, sizes)]
 
 
-def _noted(value: ir.Value) -> Content | None:
-    found = known(value)
-    if not isinstance(found, Tensor) or found.value is None or found.type is None or not found.is_whole:
+def _annotate_constant(value: ir.Value) -> Content | None:
+    found = get_abstract_value(value)
+    if (
+        not isinstance(found, AbstractTensor)
+        or found.elements is None
+        or found.type is None
+        or not found.is_complete
+    ):
         return None
-    return found.value.astype(found.type.numpy), found.type
+    return found.elements.astype(found.type.numpy), found.type
 
 
 def _bytes(content: Content) -> int:
@@ -80,23 +85,25 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
     The weights of a fused QKV projection become three. Together they have the bytes that the one had. Data in
     another file stays there where each part lies in one piece.
     """
-    cut, data = editor.cut(node), node.inputs[0]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
     sizes = None if cut is None else cut.sizes
     if cut is None or data is None or sizes is None or not cut.removable:
         return
     outputs = list(node.outputs)
-    if not any(map(is_read, outputs)) or any(o.is_graph_output() or editor.keeps(o) for o in outputs):
+    if not any(map(has_consumers, outputs)) or any(
+        o.is_graph_output() or editor.has_fixed_name(o) for o in outputs
+    ):
         return
     before, where = editor.describe(node), editor.where(node)
-    parts = editor.divided(data, cut.axis, sizes)
+    parts = editor.split_constant(data, cut.axis, sizes)
     if parts is None:
         return
     made = []
     for output, part in zip(outputs, parts, strict=True):
-        if not is_read(output):
+        if not has_consumers(output):
             continue
-        note_like(part, output, {})
-        editor.adopt(part, output, node)
+        annotate_like(part, output, {})
+        editor.use_split_constant(part, output, node)
         made.append(part.name or "")
     editor.remove(node)
     after, reason = f"initializers {', '.join(made[:8])}", f"only it reads {data.name}"

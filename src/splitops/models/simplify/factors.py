@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitops.models.sites.decisions import same_size
+from splitops.models.split_nodes.static_facts import same_size
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 

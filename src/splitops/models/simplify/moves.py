@@ -10,7 +10,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_read, shape_of
+from splitops.models.graph.onnx import has_consumers, shape_of
 from splitops.models.simplify.factors import Factored, Move, Permute, moves
 from splitops.models.simplify.slices import all_gathered
 
@@ -19,7 +19,7 @@ _LONGEST: Final = 16
 """No more nodes in a row are looked at together, so that the work grows with their number."""
 
 
-def merged_moves(node: ir.Node, editor: Editor) -> None:
+def merge_reshapes(node: ir.Node, editor: Editor) -> None:
     """Reshapes and Transposes in a row, which nothing else reads, are as few as move the same.
 
     Squeeze, Unsqueeze and Flatten are Reshapes here. A Reshape by a shape that the model computes is left,
@@ -32,20 +32,20 @@ def merged_moves(node: ir.Node, editor: Editor) -> None:
     factored = Factored(shape)
     if not _goes_through(factored, node, editor):
         return
-    row = [node, *_behind(node.outputs[0], factored, editor)]
+    row = [node, *_trace_moves(node.outputs[0], factored, editor)]
     end = row[-1].outputs[0]
     fewer = moves(factored.source, factored.axes)
-    if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
+    if fewer is None or len(fewer) >= len(row) or editor.has_fixed_name(end):
         return
     before, where = ", ".join(one.op_type for one in row), editor.where(row[-1])
-    editor.replace(end, stated(fewer, row[-1], data, editor))
+    editor.replace(end, apply_moves(fewer, row[-1], data, editor))
     editor.remove(*row)
     after = ", ".join("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
     editor.applied(where, before, after or data.name or "its input", "together they move the same")
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class AxisPartition:
     """Nodes that divide an axis of a value into parts, the first one of them first."""
 
     nodes: Sequence[ir.Node]
@@ -57,7 +57,7 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HoistedPart:
     """A part of what is in front, its size on the axis that is divided there, and what it becomes."""
 
     size: int
@@ -68,7 +68,7 @@ class Part:
     """The ones that do now."""
 
 
-def moved_splits(node: ir.Node, editor: Editor) -> None:
+def hoist_splits(node: ir.Node, editor: Editor) -> None:
     """A split behind Reshapes and Transposes that keep its axis is in front of them, with fewer nodes.
 
     Gathers of every single position of an axis are such a split too. What has moved the whole, and what moved
@@ -78,21 +78,21 @@ def moved_splits(node: ir.Node, editor: Editor) -> None:
     data = node.inputs[0]
     if data is None or node.graph is None or data.is_graph_output():
         return
-    above = movers_above(data, node, editor)
-    if not above or not editor.first_look(data, node.graph):
+    above = find_reshapes_before(data, node, editor)
+    if not above or not editor.is_first_visit(data, node.graph):
         return
-    cover = cover_of(node, data, editor)
+    cover = find_partition(node, data, editor)
     if cover is None or len(data.uses()) != len(cover.nodes):
         return
     while above:
-        if _move(above, cover, editor):
+        if _hoist(above, cover, editor):
             return
         del above[0]
 
 
-def _move(above: list[ir.Node], cover: Cover, editor: Editor) -> bool:
+def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
     """Move a split in front of nodes; return whether it could be, with fewer nodes."""
-    source, found = above[0].inputs[0], in_front(above, cover, editor)
+    source, found = above[0].inputs[0], plan_hoist(above, cover, editor)
     if source is None or found is None:
         return False
     axis, parts = found
@@ -102,35 +102,39 @@ def _move(above: list[ir.Node], cover: Cover, editor: Editor) -> bool:
     first = cover.nodes[0]
     where, before = editor.where(first), f"{', '.join(one.op_type for one in above)}, {first.op_type}"
     sizes = [part.size for part in parts]
-    made = editor.pen(first).split(source, axis, sum(sizes), sizes)
+    made = editor.make_builder(first).split(source, axis, sum(sizes), sizes)
     for part, value in zip(parts, made, strict=True):
-        if is_read(part.end):
-            editor.replace(part.end, stated(part.moves, first, value, editor))
+        if has_consumers(part.end):
+            editor.replace(part.end, apply_moves(part.moves, first, value, editor))
         editor.remove(*part.behind)
     editor.remove(*above, *cover.nodes)
     reason = "what moves the whole keeps the axis"
-    editor.applied(where, before, editor.describe_maker(made[0]), reason)
+    editor.applied(where, before, editor.describe_producer(made[0]), reason)
     return True
 
 
-def cover_of(node: ir.Node, data: ir.Value, editor: Editor) -> Cover | None:
+def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartition | None:
     """Return how a split, or Gathers of every position, divide a value; None where that is not known."""
-    cut = editor.cut(node)
+    cut = editor.read_split_facts(node)
     if cut is not None:
         sizes = cut.sizes
         if sizes is None or not cut.removable or sum(sizes) != cut.size or 0 in sizes:
             return None
-        return Cover([node], cut.axis, sizes, list(node.outputs), squeezed=False)
+        return AxisPartition([node], cut.axis, sizes, list(node.outputs), squeezed=False)
     shape = shape_of(data)
     found = None if shape is None else all_gathered(node, data, shape, editor)
     if found is None:
         return None
     axis, gathers = found
     first = sorted(gathers, key=lambda gather: editor.position(gather) or 0)
-    return Cover(first, axis, [1] * len(gathers), [gather.outputs[0] for gather in gathers], squeezed=True)
+    return AxisPartition(
+        first, axis, [1] * len(gathers), [gather.outputs[0] for gather in gathers], squeezed=True
+    )
 
 
-def in_front(movers: Sequence[ir.Node], cover: Cover, editor: Editor) -> tuple[int, list[Part]] | None:
+def plan_hoist(
+    movers: Sequence[ir.Node], cover: AxisPartition, editor: Editor
+) -> tuple[int, list[HoistedPart]] | None:
     """Return which axis of what movers read a split behind them divides, and the parts; None: none."""
     source = movers[0].inputs[0]
     shape = None if source is None else shape_of(source)
@@ -149,16 +153,16 @@ def in_front(movers: Sequence[ir.Node], cover: Cover, editor: Editor) -> tuple[i
     parts = []
     for length, value in zip(cover.sizes, cover.parts, strict=True):
         part = factored.part(factor, length // unit, cover.axis if cover.squeezed else None)
-        behind = _behind(value, part, editor)
+        behind = _trace_moves(value, part, editor)
         end = behind[-1].outputs[0] if behind else value
-        found = moves(part.source, part.axes) if is_read(end) else []
-        if found is None or editor.keeps(end):
+        found = moves(part.source, part.axes) if has_consumers(end) else []
+        if found is None or editor.has_fixed_name(end):
             return None
-        parts.append(Part(length * size // sum(cover.sizes), end, behind, found))
+        parts.append(HoistedPart(length * size // sum(cover.sizes), end, behind, found))
     return axis, parts
 
 
-def movers_above(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
+def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
     """Return the Reshapes and Transposes in front of a node, each only read by the next, the first first."""
     row: list[ir.Node] = []
     while len(row) < _LONGEST:
@@ -173,14 +177,14 @@ def movers_above(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node
     return row[::-1]
 
 
-def _behind(value: ir.Value, factored: Factored, editor: Editor) -> list[ir.Node]:
+def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir.Node]:
     """Take factors through the Reshapes and Transposes behind a value that nothing else reads."""
     row: list[ir.Node] = []
     producer = value.producer()
     while len(row) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
         mover = next(iter(value.uses())).node
         same = producer is not None and mover.graph is producer.graph
-        if not same or mover.inputs[0] is not value or any(map(editor.keeps, mover.outputs)):
+        if not same or mover.inputs[0] is not value or any(map(editor.has_fixed_name, mover.outputs)):
             break
         if not _goes_through(factored, mover, editor):
             break
@@ -199,12 +203,12 @@ def _goes_through(factored: Factored, node: ir.Node, editor: Editor) -> bool:
     return shape is not None and factored.regroup(shape)
 
 
-def stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
+def apply_moves(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
     """Add Reshapes and Transposes in front of a node."""
-    pen = editor.pen(before)
+    builder = editor.make_builder(before)
     for move in found:
         if isinstance(move, Permute):
-            value = pen.transpose(value, move.order)
+            value = builder.transpose(value, move.order)
         else:
-            value = pen.reshape(value, move.pattern, move.shape)
+            value = builder.reshape(value, move.pattern, move.shape)
     return value

@@ -7,22 +7,22 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_read, known
-from splitops.models.known import Tensor
+from splitops.models.graph.onnx import get_abstract_value, has_consumers
 from splitops.models.quirks import RUNTIMES, find
-from splitops.models.sites.decisions import joined, shortest, sole_part, useful_groups
+from splitops.models.split_nodes.static_facts import find_whole_part, joined, shortest, useful_groups
 from splitops.spec.sizes.dims import Shape
 
 
-def whole_part(node: ir.Node, editor: Editor) -> None:
+def remove_whole_part(node: ir.Node, editor: Editor) -> None:
     """A Split into one part, or one part and empty ones that nobody reads, goes: the part is the data."""
-    cut, data = editor.cut(node), node.inputs[0]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None or not cut.removable or not cut.complete:
         return
-    at = sole_part(cut.parts)
-    read = [is_read(output) for output in node.outputs]
-    if at is None or not read[at] or sum(read) > 1 or editor.keeps(node.outputs[at]):
+    at = find_whole_part(cut.parts)
+    read = [has_consumers(output) for output in node.outputs]
+    if at is None or not read[at] or sum(read) > 1 or editor.has_fixed_name(node.outputs[at]):
         return
     before, where = editor.describe(node), editor.where(node)
     editor.replace(node.outputs[at], data)
@@ -30,14 +30,14 @@ def whole_part(node: ir.Node, editor: Editor) -> None:
     editor.applied(where, before, data.name or "its input", "one part is the whole axis")
 
 
-def unused_parts(node: ir.Node, editor: Editor) -> None:
+def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     """Parts that nobody reads are not made.
 
     Unused neighbours become one part, empty unused parts go. A Split of which nothing is read goes. One of
     which a single part is read becomes a Slice.
     """
-    cut, data = editor.cut(node), node.inputs[0]
-    read = [is_read(output) for output in node.outputs]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
+    read = [has_consumers(output) for output in node.outputs]
     if cut is None or data is None or all(read):
         return
     before, where = editor.describe(node), editor.where(node)
@@ -51,39 +51,44 @@ def unused_parts(node: ir.Node, editor: Editor) -> None:
         return  # a Split of fewer outputs than parts: the rest is somebody's already
     at = read.index(True)
     if sum(read) == 1 and sizes[at] == cut.size:
-        return  # that is whole-part
-    if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.keeps_parts(node):
+        return  # that is remove-whole-part
+    if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.has_fixed_outputs(node):
         begin = sum(sizes[:at])
-        part = editor.pen(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
+        part = editor.make_builder(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
         after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
         editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
         editor.applied(where, before, after, "one part is read")
         return
     groups = useful_groups(sizes, read)
-    if len(groups) == len(sizes) or editor.keeps_parts(node):
+    if len(groups) == len(sizes) or editor.has_fixed_outputs(node):
         return
-    parts = editor.pen(node).split(data, cut.axis, cut.size, joined(sizes, groups))
+    parts = editor.make_builder(node).split(data, cut.axis, cut.size, joined(sizes, groups))
     values: list[ir.Value | None] = [None] * len(sizes)
     for group, part in zip(groups, parts, strict=True):
         if read[group.start]:
             values[group.start] = part
     editor.substitute(node, values)
     reason = f"{len(sizes) - sum(read)} of {len(sizes)} parts are not read"
-    editor.applied(where, before, editor.describe_maker(parts[0]), reason)
+    editor.applied(where, before, editor.describe_producer(parts[0]), reason)
 
 
 def empty_parts(node: ir.Node, editor: Editor) -> None:
     """Empty parts of known shape that are read become constants."""
-    cut = editor.cut(node)
+    cut = editor.read_split_facts(node)
     if cut is None or len(cut.parts) == 1:
         return
     parts = list(zip(node.outputs, cut.parts, strict=True))
-    if not cut.removable and not any(is_read(output) for output, size in parts if size != 0):
+    if not cut.removable and not any(has_consumers(output) for output, size in parts if size != 0):
         return  # the lengths prove the size of the axis, which nobody asks about a split that is not read
     before, where = editor.describe(node), editor.where(node)
     for output, size in parts:
-        found = known(output)
-        if size != 0 or not is_read(output) or not isinstance(found, Tensor) or found.type is None:
+        found = get_abstract_value(output)
+        if (
+            size != 0
+            or not has_consumers(output)
+            or not isinstance(found, AbstractTensor)
+            or found.type is None
+        ):
             continue
         shape = _exact(found.shape)
         # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
@@ -103,7 +108,7 @@ def _exact(shape: Shape | None) -> tuple[int, ...] | None:
     return sizes if len(sizes) == len(shape) and math.prod(sizes) == 0 else None
 
 
-def nested_splits(node: ir.Node, editor: Editor) -> None:
+def merge_splits(node: ir.Node, editor: Editor) -> None:
     """A split of a part that nothing else reads becomes part of the split that makes it, on the same axis.
 
     All that are nested in one another are joined at once: the work grows with their number.
@@ -113,17 +118,17 @@ def nested_splits(node: ir.Node, editor: Editor) -> None:
         root = above[0]
     if root is node:
         return
-    cut, source = editor.cut(root), root.inputs[0]
+    cut, source = editor.read_split_facts(root), root.inputs[0]
     assert cut is not None
     assert source is not None
     inner, leaves = _tree(root, editor)
     what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
     before, where = f"{what} of {editor.describe(root)}", editor.where(node)
-    parts = editor.pen(root).split(source, cut.axis, cut.size, list(leaves.values()))
+    parts = editor.make_builder(root).split(source, cut.axis, cut.size, list(leaves.values()))
     new = dict(zip(leaves, parts, strict=True))
     splits = (*reversed(inner), root)
     editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
-    editor.applied(where, before, editor.describe_maker(parts[0]), "both split the same axis")
+    editor.applied(where, before, editor.describe_producer(parts[0]), "both split the same axis")
 
 
 def _outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
@@ -135,16 +140,16 @@ def _outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
     if origin is None:
         return None
     outer, index = origin
-    inner_cut, cut = editor.cut(node), editor.cut(outer)
+    inner_cut, cut = editor.read_split_facts(node), editor.read_split_facts(outer)
     if inner_cut is None or cut is None or outer.inputs[0] is None or outer.graph is not node.graph:
         return None
     sizes, inner = cut.sizes, inner_cut.sizes
     if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
         return None
-    if editor.keeps_parts(node) or editor.keeps_parts(outer):
+    if editor.has_fixed_outputs(node) or editor.has_fixed_outputs(outer):
         return None
     complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
-    return origin if complete and editor.alone(outer.outputs[index]) is node else None
+    return origin if complete and editor.find_sole_consumer(outer.outputs[index]) is node else None
 
 
 def _tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
@@ -157,7 +162,7 @@ def _tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, 
         if part is None:
             pending.pop()
             continue
-        reader = editor.alone(part)
+        reader = editor.find_sole_consumer(part)
         if reader is not None and _outer(reader, editor) == (part.producer(), part.index()):
             inner.append(reader)
             pending.append(iter(_parts(reader, editor)))
@@ -167,29 +172,29 @@ def _tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, 
 
 
 def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
-    cut = editor.cut(node)
+    cut = editor.read_split_facts(node)
     assert cut is not None
     assert cut.sizes is not None
     return list(zip(node.outputs, cut.sizes, strict=True))
 
 
-def shortest_form(node: ir.Node, editor: Editor) -> None:
+def shorten_lengths(node: ir.Node, editor: Editor) -> None:
     """Lengths that the opset can say as a number of equal parts are said so.
 
     Not where the optimiser of a runtime would then get it wrong.
     """
-    cut, data = editor.cut(node), node.inputs[0]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
     sizes = None if cut is None else cut.sizes
     if cut is None or data is None or sizes is None or not cut.division.lengths:
         return
-    if shortest(editor.pen(node).rows, sizes, cut.size)[1].lengths:
+    if shortest(editor.make_builder(node).rows, sizes, cut.size)[1].lengths:
         return
-    if node in editor.once(_find_if_counted):
+    if node in editor.cached_analysis(_find_if_counted):
         return
     before, where = editor.describe(node), editor.where(node)
-    parts = editor.pen(node).split(data, cut.axis, cut.size, sizes)
+    parts = editor.make_builder(node).split(data, cut.axis, cut.size, sizes)
     editor.substitute(node, list(parts))
-    editor.applied(where, before, editor.describe_maker(parts[0]), "the lengths follow from their number")
+    editor.applied(where, before, editor.describe_producer(parts[0]), "the lengths follow from their number")
 
 
 def _find_if_counted(editor: Editor) -> frozenset[ir.Node]:

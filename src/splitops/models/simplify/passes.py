@@ -40,18 +40,18 @@ class SplitPass(ir.passes.InPlacePass):
 
     def requires(self, model: ir.Model) -> None:
         """Prove the preconditions."""
-        problem = prove_order(model)
+        problem = check_order(model)
         if problem is not None:
             raise ir.passes.PreconditionError(problem)
 
     def ensures(self, model: ir.Model) -> None:
         """Prove the postconditions that can be proved without running the model."""
-        problem = prove_order(model)
+        problem = check_order(model)
         if problem is not None:
             raise ir.passes.PostconditionError(problem)
 
 
-def prove_order(model: ir.Model) -> str | None:
+def check_order(model: ir.Model) -> str | None:
     """Return what a node reads too early; None where all is in order."""
     found = (_unordered(owner, set()) for owner in (model.graph, *model.functions.values()))
     return next(filter(None, found), None)

@@ -68,9 +68,9 @@ class Rewriting:
 _SPLIT, _CONCAT, _SLICE, _GATHER = ("SPLIT",), ("CONCAT",), ("SLICE",), ("GATHER",)
 _DIVIDES: Final = ("SPLIT", "GATHER")
 
-_ROWS: Final = (
+_REWRITES: Final = (
     Rewriting(
-        "whole-part", "a split into one part, or one part and empty ones, is its data", "parts", _SPLIT
+        "remove-whole-part", "a split into one part, or one part and empty ones, is its data", "parts", _SPLIT
     ),
     Rewriting(
         "fold-constants",
@@ -94,10 +94,8 @@ _ROWS: Final = (
         openvino=False,
         undoes_fixes=True,
     ),
-    Rewriting("whole-slice", "a Slice that takes whole axes is its data", "slices", _SLICE),
-    Rewriting(
-        "merged-slices", "a Slice that only Slices read becomes part of each of them", "slices", _SLICE
-    ),
+    Rewriting("remove-whole-slice", "a Slice that takes whole axes is its data", "slices", _SLICE),
+    Rewriting("merge-slices", "a Slice that only Slices read becomes part of each of them", "slices", _SLICE),
     Rewriting(
         "strided-slices",
         "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
@@ -127,9 +125,9 @@ _ROWS: Final = (
         default=False,
         undoes_fixes=True,
     ),
-    Rewriting("sole-concat", "a Concat of one value is the value", "concat", _CONCAT),
+    Rewriting("remove-single-concat", "a Concat of one value is the value", "concat", _CONCAT),
     Rewriting(
-        "nested-concats",
+        "merge-concats",
         "a Concat that only another one on the same axis reads becomes part of it",
         "concat",
         _CONCAT,
@@ -142,20 +140,20 @@ _ROWS: Final = (
     ),
     Rewriting("split-concat", "parts that are concatenated in their order are not split", "concat", _CONCAT),
     Rewriting(
-        "nested-splits",
+        "merge-splits",
         "a split of a part, on the same axis, becomes one with the split that makes it",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
-        "moved-splits",
+        "hoist-splits",
         "a split behind Reshapes and Transposes is in front of them, where that is fewer nodes",
         "moves",
         _DIVIDES,
     ),
     Rewriting(
-        "merged-moves",
+        "merge-reshapes",
         "Reshapes and Transposes in a row are as few as move the same",
         "moves",
         ("RESHAPE", "TRANSPOSE"),
@@ -168,37 +166,37 @@ _ROWS: Final = (
         options=("allow",),
     ),
     Rewriting(
-        "unused-parts",
+        "remove-unused-parts",
         "parts that nobody reads are not made; a single part that is read is a Slice",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
-        "shortest-form",
+        "shorten-lengths",
         "lengths that follow from the number of parts are not stated",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
-        "stated-lengths",
+        "set-equal-lengths",
         "splits that onnxruntime would take for one another state their lengths",
-        "apart",
+        "prevent_fusion",
         _SPLIT,
         openvino=False,
         final=True,
     ),
     Rewriting(
-        "kept-apart",
+        "prevent-fusion",
         "what OpenVINO would fuse wrongly with a split is written so that it does not",
-        "apart",
+        "prevent_fusion",
         ("SPLIT", "SLICE", "TRANSPOSE"),
         final=True,
     ),
 )
 
-REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _ROWS})
+REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _REWRITES})
 """Every rewrite by name, in the order in which they are tried at a node."""
 
 
@@ -210,16 +208,16 @@ def chosen(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Re
     if names is None:
         rows = (row for row in REWRITES.values() if row.default)
         return tuple(row for row in rows if not (keep_fixes and row.undoes_fixes))
-    wanted = _known(names, REWRITES, "rewrite")
+    wanted = _check_names(names, REWRITES, "rewrite")
     return tuple(row for row in REWRITES.values() if row.name in wanted)
 
 
 def allowed(names: Iterable[str]) -> frozenset[str]:
     """Return what some names, of :data:`ALLOWANCES`, allow."""
-    return _known(names, ALLOWANCES, "allowance")
+    return _check_names(names, ALLOWANCES, "allowance")
 
 
-def _known(names: Iterable[str], rows: Mapping[str, object], what: str) -> frozenset[str]:
+def _check_names(names: Iterable[str], rows: Mapping[str, object], what: str) -> frozenset[str]:
     try:
         wanted = frozenset([names] if isinstance(names, str) else names)
     except TypeError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splitops.ground.notebooks import format_html_table
+from splitops.common.notebooks import format_html_table
 from splitops.models.formats.files import ModelReport
 from splitops.models.graph.applied import Applied
 

@@ -8,9 +8,9 @@ import onnx_ir as ir
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.graph.onnx_sequences import position_of, read_elements, readers_of, stacks
-from splitops.models.graph.pen import note_like
-from splitops.models.sites.decisions import Cut
+from splitops.models.graph.onnx_sequences import find_consumers, position_of, read_elements, stacks
+from splitops.models.graph.op_builder import annotate_like
+from splitops.models.split_nodes.static_facts import SplitFacts
 from splitops.spec.sizes.rules import SizeRule
 
 
@@ -22,15 +22,15 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     computed positions, else a part of a Split. On an axis of unknown size, only what fails where the
     sequence would have failed is written: Gather at positions, Split by lengths. Nothing is written that
     takes more nodes. A split node that may be PyTorch's ``unbind``
-    (:attr:`splitops.models.sites.site.Site.may_be_unbind`) is left as it is.
+    (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is left as it is.
     """
     assert isinstance(editor, OnnxEditor)  # no other format has sequences
-    cut, data = editor.cut(node), node.inputs[0]
+    cut, data = editor.read_split_facts(node), node.inputs[0]
     sequence = node.outputs[0]
     if cut is None or data is None:
         return
     before, where = editor.describe(node), editor.where(node)
-    readers = readers_of(sequence)
+    readers = find_consumers(sequence)
     work = _Work(node, data, cut, editor)
     done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
     left = [reader for reader in readers if reader not in done]
@@ -56,7 +56,7 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
 class _Work:
     """One SplitToSequence and its readers."""
 
-    def __init__(self, node: ir.Node, data: ir.Value, cut: Cut, editor: OnnxEditor) -> None:
+    def __init__(self, node: ir.Node, data: ir.Value, cut: SplitFacts, editor: OnnxEditor) -> None:
         self.node = node
         self.data = data
         self.cut = cut
@@ -108,11 +108,11 @@ class _Work:
             value = editor.constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
         else:
             chunk = cut.division.chunk
-            pen = editor.pen(reader)
-            value = pen.size(self.data, pen.constant(np.array(cut.axis, np.int64)))
+            builder = editor.make_builder(reader)
+            value = builder.size(self.data, builder.constant(np.array(cut.axis, np.int64)))
             if chunk > 1:
-                value = pen.op("Add", [value, pen.constant(np.array(chunk - 1, np.int64))])
-                value = pen.op("Div", [value, pen.constant(np.array(chunk, np.int64))])
+                value = builder.op("Add", [value, builder.constant(np.array(chunk - 1, np.int64))])
+                value = builder.op("Div", [value, builder.constant(np.array(chunk, np.int64))])
         editor.substitute(reader, [value])
         self.made.append("its length")
 
@@ -182,16 +182,16 @@ class _Work:
         return self.cut.squeeze or not self.cut.parts or position_of(reader) is None
 
     def _gather(self, reader: ir.Node) -> None:
-        editor, cut, pen = self.editor, self.cut, self.editor.pen(reader)
+        editor, cut, builder = self.editor, self.cut, self.editor.make_builder(reader)
         position = position_of(reader)
         if position is not None:
-            index = pen.constant(np.full(() if cut.squeeze else (1,), position, np.int64))
+            index = builder.constant(np.full(() if cut.squeeze else (1,), position, np.int64))
         else:
             scalar = reader.inputs[1]
             assert scalar is not None
-            index = scalar if cut.squeeze else pen.reshape(scalar, (1,), (1,))
-        part = pen.op("Gather", [self.data, index], {"axis": cut.axis})
-        note_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
+            index = scalar if cut.squeeze else builder.reshape(scalar, (1,), (1,))
+        part = builder.op("Gather", [self.data, index], {"axis": cut.axis})
+        annotate_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
         editor.substitute(reader, [part])
         self.made.append("Gather")
 
@@ -199,6 +199,8 @@ class _Work:
         if not self.parts:
             sizes = self.cut.sizes
             assert sizes is not None
-            self.parts = self.editor.pen(self.node).split(self.data, self.cut.axis, self.cut.size, sizes)
-            self.made.append(self.editor.describe_maker(self.parts[0]))
+            self.parts = self.editor.make_builder(self.node).split(
+                self.data, self.cut.axis, self.cut.size, sizes
+            )
+            self.made.append(self.editor.describe_producer(self.parts[0]))
         return self.parts

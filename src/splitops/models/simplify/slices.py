@@ -7,20 +7,20 @@ from functools import partial
 
 import onnx_ir as ir
 
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import known, shape_of
-from splitops.models.known import Tensor
+from splitops.models.graph.onnx import get_abstract_value, shape_of
 from splitops.models.simplify.bounds import composed, sole_axis, starts_of, strides, takes_all, without_whole
-from splitops.models.sites.decisions import partition
+from splitops.models.split_nodes.static_facts import partition
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
-def whole_slice(node: ir.Node, editor: Editor) -> None:
+def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
     """A Slice that takes all of its axes, whatever their sizes turn out to be, is its data."""
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else shape_of(data)
     bounds = None if shape is None else editor.bounds(node, len(shape))
-    if data is None or shape is None or bounds is None or editor.keeps(part):
+    if data is None or shape is None or bounds is None or editor.has_fixed_name(part):
         return
     if without_whole(bounds, shape):
         return
@@ -30,7 +30,7 @@ def whole_slice(node: ir.Node, editor: Editor) -> None:
     editor.applied(where, before, data.name or "its input", "it takes the whole axis")
 
 
-def merged_slices(node: ir.Node, editor: Editor) -> None:
+def merge_slices(node: ir.Node, editor: Editor) -> None:
     """A Slice that only Slices read goes: each takes its part of the data at once.
 
     On the same axis, the bounds of both must be one Slice's, whatever the size turns out to be.
@@ -41,20 +41,20 @@ def merged_slices(node: ir.Node, editor: Editor) -> None:
     readers = list(part.consumers())
     if data is None or shape is None or inner is None or not readers or part.is_graph_output():
         return
-    merged = [_merged(reader, node, inner, shape, editor) for reader in readers]
+    merged = [_merge(reader, node, inner, shape, editor) for reader in readers]
     for reader, bounds in zip(readers, merged, strict=True):
-        if bounds is None or editor.keeps_parts(reader):
+        if bounds is None or editor.has_fixed_outputs(reader):
             return
     where, before = editor.where(node), _describe(inner)
     for reader, bounds in zip(readers, merged, strict=True):
         assert bounds is not None
-        editor.substitute(reader, [editor.pen(reader).slice(data, bounds)])
+        editor.substitute(reader, [editor.make_builder(reader).slice(data, bounds)])
     editor.remove(node)
     after = f"{_describe(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
     editor.applied(where, before, after, "only Slices read it")
 
 
-def _merged(
+def _merge(
     reader: ir.Node, node: ir.Node, inner: dict[int, slice], shape: Shape, editor: Editor
 ) -> dict[int, slice] | None:
     """Return what a Slice takes of the data of the Slice before it; None where it cannot be said."""
@@ -90,7 +90,7 @@ def _sole_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range]
     return None if bounds is None else sole_axis(bounds, shape)
 
 
-def _behind(shape: Shape, axis: int) -> list[int] | None:
+def _read_inner_sizes(shape: Shape, axis: int) -> list[int] | None:
     """Return the sizes behind an axis where all are known, and a Reshape can state them."""
     sizes = [size for size in shape[axis + 1 :] if isinstance(size, int) and size > 0]
     return sizes if len(sizes) == len(shape) - axis - 1 else None
@@ -140,7 +140,7 @@ def _neighbouring(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, ran
 def _in_steps(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
     """Read a Slice of one axis in steps."""
     found = _sole_axis(node, shape, editor)
-    if found is None or _behind(shape, found[0]) is None:
+    if found is None or _read_inner_sizes(shape, found[0]) is None:
         return None
     return found if found[1].step > 1 else None
 
@@ -150,16 +150,16 @@ def _cover(
 ) -> None:
     """Replace all nodes that read what a node reads, if they cover an axis of it."""
     data, role = node.inputs[0], editor.role(node)
-    found = None if data is None else known(data)
-    if data is None or not isinstance(found, Tensor) or found.shape is None or node.graph is None:
+    found = None if data is None else get_abstract_value(data)
+    if data is None or not isinstance(found, AbstractTensor) or found.shape is None or node.graph is None:
         return
-    if not editor.first_look(data, node.graph) or not _can_split(found, editor, node):
+    if not editor.is_first_visit(data, node.graph) or not _can_split(found, editor, node):
         return
     axes: dict[int, dict[ir.Node, range]] = {}
     for reader in data.consumers():
         if reader.graph is not node.graph or editor.role(reader) is not role:
             continue
-        if editor.keeps(reader.outputs[0]):
+        if editor.has_fixed_name(reader.outputs[0]):
             continue
         if reader.inputs[0] is data and editor.position(reader) is not None:
             own = taken(reader, found.shape, editor)
@@ -193,25 +193,31 @@ def _split(
 ) -> None:
     first = min(readers, key=lambda reader: editor.position(reader) or 0)
     where, before = editor.where(first), f"{len(readers)} x {first.op_type}(axis={axis})"
-    pen, sizes, shape = editor.pen(first), [len(positions) for positions in cover], shape_of(data)
+    builder, sizes, shape = (
+        editor.make_builder(first),
+        [len(positions) for positions in cover],
+        shape_of(data),
+    )
     if strided and shape is not None:  # into the axis of the steps and that in a step
-        inner = [sizes[0], len(cover), *(_behind(shape, axis) or ())]
-        data = pen.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
+        inner = [sizes[0], len(cover), *(_read_inner_sizes(shape, axis) or ())]
+        data = builder.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
         axis, sizes = axis + 1, [1] * len(cover)
-    parts = pen.split(data, axis, sum(sizes), sizes)
+    parts = builder.split(data, axis, sum(sizes), sizes)
     by_positions = dict(zip(cover, parts, strict=True))
     for reader, positions in readers.items():
         if positions in by_positions:
             part = by_positions[positions]
-            part = editor.pen(reader).squeeze(part, axis) if strided or squeezed else part
+            part = editor.make_builder(reader).squeeze(part, axis) if strided or squeezed else part
             editor.replace(reader.outputs[0], part)
             editor.remove(reader)
-    editor.applied(where, before, editor.describe_maker(parts[0]), "they are the parts of one axis")
+    editor.applied(where, before, editor.describe_producer(parts[0]), "they are the parts of one axis")
 
 
-def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:
-    rows = editor.pen(node).rows
-    return found.type is not None and any(found.type in row.types_of(row.inputs[0]) for row in rows)
+def _can_split(found: AbstractTensor, editor: Editor, node: ir.Node) -> bool:
+    schemas = editor.make_builder(node).rows
+    return found.type is not None and any(
+        found.type in schema.types_of(schema.inputs[0]) for schema in schemas
+    )
 
 
 def all_gathered(
@@ -221,8 +227,8 @@ def all_gathered(
 
     None where they do not, where others read the data, and where a Split does not take its type.
     """
-    found, first = known(data), _gathered(node, shape, editor, rank=0)
-    if first is None or not isinstance(found, Tensor) or not _can_split(found, editor, node):
+    found, first = get_abstract_value(data), _gathered(node, shape, editor, rank=0)
+    if first is None or not isinstance(found, AbstractTensor) or not _can_split(found, editor, node):
         return None
     size, readers = shape[first[0]], list(data.consumers())
     if not isinstance(size, int) or len(readers) != size:

@@ -7,9 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_constant, is_read, shape_of, type_of
-from splitops.models.graph.pen import shape_like
-from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, stated
+from splitops.models.graph.onnx import has_consumers, is_constant, shape_of, type_of
+from splitops.models.graph.op_builder import shape_like
+from splitops.models.simplify.moves import (
+    HoistedPart,
+    apply_moves,
+    find_partition,
+    find_reshapes_before,
+    plan_hoist,
+)
 from splitops.models.simplify.registry import NUMERICS
 
 
@@ -24,18 +30,18 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     kind = None if data is None else type_of(data)
     if data is None or kind is None or not (kind.integer or NUMERICS in allow):
         return
-    movers = movers_above(data, node, editor)
+    movers = find_reshapes_before(data, node, editor)
     top = movers[0].inputs[0] if movers else data
-    cover = None if top is None or top.producer() is None else cover_of(node, data, editor)
+    cover = None if top is None or top.producer() is None else find_partition(node, data, editor)
     if top is None or cover is None or len(data.uses()) != len(cover.nodes):
         return
     if movers:
-        found = in_front(movers, cover, editor)
-    elif cover.squeezed or any(map(editor.keeps, cover.parts)):
+        found = plan_hoist(movers, cover, editor)
+    elif cover.squeezed or any(map(editor.has_fixed_name, cover.parts)):
         found = None
     else:
         sizes = zip(cover.sizes, cover.parts, strict=True)
-        found = cover.axis, [Part(size, part, (), ()) for size, part in sizes]
+        found = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
     if found is None or len(found[1]) < 2:
         return
     axis, parts = found
@@ -46,9 +52,9 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     where, first = editor.where(cover.nodes[0]), cover.nodes[0]
     before = ", ".join(one.op_type for one in (*row, *movers, first))
     for index, part in enumerate(parts):
-        if is_read(part.end):
+        if has_consumers(part.end):
             made = _part(row, divided, index, axis, part.size, first, editor)
-            editor.replace(part.end, stated(part.moves, first, made, editor))
+            editor.replace(part.end, apply_moves(part.moves, first, made, editor))
         editor.remove(*part.behind)
     editor.remove(*row, *movers, *cover.nodes)
     after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
@@ -85,7 +91,7 @@ def _divided(row: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Ed
             shape = None if whole is None else shape_of(whole)
             if whole is None or shape is None or shape[own] != sum(sizes):
                 return None
-            found = editor.divided(whole, own, sizes)
+            found = editor.split_constant(whole, own, sizes)
             if found is None:
                 return None
             parts[whole] = found
@@ -107,10 +113,10 @@ def _part(
         inputs: list[ir.Value | None] = []
         for value in node.inputs:
             if value is not None and value in divided:
-                editor.place(divided[value][index], value, before)
+                editor.insert_part(divided[value][index], value, before)
                 inputs.append(divided[value][index])
             else:
                 inputs.append(made if made is not None and value is row[0].outputs[0] else value)
-        made = editor.pen(before).repeat(node, inputs, shape_like(node.outputs[0], {axis: size}))
+        made = editor.make_builder(before).repeat(node, inputs, shape_like(node.outputs[0], {axis: size}))
     assert made is not None
     return made

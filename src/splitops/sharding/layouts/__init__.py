@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final, NamedTuple
 
 from splitops.errors import PlanError, shown
-from splitops.sharding.placements import Laid, LaidFile, Placements
+from splitops.sharding.placements import FileLayout, LaidFile, Placements
 
 LAYOUTS: Final = ("hf", "dcp", "vllm")
 """Names of the layouts. Each is a module of this package."""
@@ -16,17 +16,17 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 class CheckpointLayout(NamedTuple):
     """The functions of a layout. A manifest does not contain offsets: readers lay the files out again.
 
-    ``homes`` returns the folders for sidecar files, given the number of ranks; ``""`` is the common folder.
+    ``list_sidecar_folders`` returns the folders for sidecar files, given the number of ranks; ``""`` is the common folder.
     ``iter_files`` yields one file at a time, so that a reader can stop at the first missing one.
     """
 
     name: str
-    homes: Callable[[int], tuple[str, ...]]
+    list_sidecar_folders: Callable[[int], tuple[str, ...]]
     iter_files: Callable[[Placements], Iterator[LaidFile]]
 
-    def lay_out(self, placements: Placements) -> Laid:
+    def lay_out(self, placements: Placements) -> FileLayout:
         """Lay out the files of all ranks."""
-        return Laid.from_files(self.iter_files(placements))
+        return FileLayout.from_files(self.iter_files(placements))
 
 
 def get_layout(name: str) -> CheckpointLayout:
@@ -34,4 +34,4 @@ def get_layout(name: str) -> CheckpointLayout:
     if name not in LAYOUTS:
         raise PlanError(f"unknown layout {shown(name)}: use {', '.join(LAYOUTS)}")
     module = import_module(f"{__name__}.{name}")
-    return CheckpointLayout(name, module.homes, module.iter_files)
+    return CheckpointLayout(name, module.list_sidecar_folders, module.iter_files)

@@ -13,15 +13,15 @@ from typing import Final
 
 from splitops.files.extents import Extent, Table
 from splitops.files.tensors import StoredTensor
-from splitops.sharding.cuts import Cut, Piece, Shard, shard_extents
 from splitops.sharding.placements import (
     LaidFile,
     Placements,
     copy_extents,
-    laid_file,
+    lay_out_file,
     make_rank_tensor,
     rename,
 )
+from splitops.sharding.tensor_sharding import Piece, Shard, TensorSharding, shard_extents
 
 NAME: Final = re.compile(r"shard-(\d{5,})-model-(\d{5,})-of-(\d{5,})\.safetensors")
 """File name: the rank from 1, the part, and the number of parts."""
@@ -29,7 +29,7 @@ INFO: Final = "DCP_SHARDING_INFO"
 OFFSETS: Final = "saved_offsets"
 
 
-def homes(ranks: int) -> tuple[str, ...]:
+def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
     """Return the common folder."""
     return ("",)
 
@@ -38,7 +38,7 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
     """Lay out the files of all ranks, one at a time."""
     numbers, kinds = placements.kinds
     # The pieces by rank and by their number on that rank, then by the id of their cut, with their offsets.
-    turns: dict[tuple[int, int], dict[int, tuple[Cut, int]]] = {}
+    turns: dict[tuple[int, int], dict[int, tuple[TensorSharding, int]]] = {}
     for cut in {id(cut): cut for _, cut in kinds}.values():
         for rank, turn, alone, begin in _isolate_pieces(cut):
             turns.setdefault((rank, turn), {})[id(cut)] = alone, begin
@@ -66,7 +66,7 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
             info = {piece.name: {OFFSETS: each[2]} for piece, each in zip(pieces, some, strict=True)}
             metadata = {"format": "pt", "DCP_VERSION": "1.0", INFO: json.dumps(info, ensure_ascii=False)}
             name = f"shard-{rank + 1:05}-model-{turn * several + number + 1:05}-of-{parts:05}.safetensors"
-            file, places = laid_file(name, pieces, metadata)
+            file, places = lay_out_file(name, pieces, metadata)
             yield file, copy_extents(forms, numbers[members], members, count, places)
             count += 1
 
@@ -76,15 +76,15 @@ def _find_members(placements: Placements, cuts: Collection[int]) -> list[Table]:
     return placements.find_members(id(cut) in cuts for _, cut in placements.kinds[1])
 
 
-def _isolate_pieces(cut: Cut) -> list[tuple[int, int, Cut, int]]:
+def _isolate_pieces(cut: TensorSharding) -> list[tuple[int, int, TensorSharding, int]]:
     """Return for each piece its first rank, its number on that rank, its own sharding, and its offset."""
-    found: list[tuple[int, int, Cut, int]] = []
+    found: list[tuple[int, int, TensorSharding, int]] = []
     turns: dict[int, int] = {}
     for rank, piece in cut.holders or ((0, None),):  # an empty tensor has no pieces
         turn = turns[rank] = turns.get(rank, -1) + 1
         if piece is None:
-            found.append((rank, turn, Cut(None, (Shard(),)), 0))
+            found.append((rank, turn, TensorSharding(None, (Shard(),)), 0))
         else:
             shard = Shard(piece.size, (Piece(piece.begin, piece.size, 0),))
-            found.append((rank, turn, Cut(cut.axis, (shard,)), piece.begin))
+            found.append((rank, turn, TensorSharding(cut.axis, (shard,)), piece.begin))
     return found

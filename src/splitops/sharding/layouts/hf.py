@@ -15,7 +15,7 @@ from splitops.sharding.placements import (
     LaidFile,
     Placements,
     copy_extents,
-    laid_file,
+    lay_out_file,
     make_rank_tensor,
     rename,
 )
@@ -33,7 +33,7 @@ def make_folder_name(rank: int, ranks: int) -> str:
     return f"rank-{rank:05}-of-{ranks:05}"
 
 
-def homes(ranks: int) -> tuple[str, ...]:
+def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
     """Return one folder per rank."""
     return tuple(make_folder_name(rank, ranks) for rank in range(ranks))
 
@@ -43,7 +43,7 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
     numbers, kinds = placements.kinds
     count = 0
     known: dict[tuple[object, ...], list[tuple[TargetFile, Table, Table]]] = {}
-    for rank, folder in enumerate(homes(placements.ranks)):
+    for rank, folder in enumerate(list_sidecar_folders(placements.ranks)):
         shapes = tuple(cut.shape(tensor.shape, rank) for tensor, cut in kinds)
         if shapes not in known:  # ranks with equal shapes have equal files
             known[shapes] = _lay_out_rank(placements, rank)
@@ -73,7 +73,7 @@ def _lay_out_rank(placements: Placements, rank: int) -> list[tuple[TargetFile, T
         found = [shard for i in numbers[members].tolist() if (shard := shards[i]) is not None]
         tensors = rename(found, [names[i] for i in members.tolist()])
         name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
-        target, places = laid_file(name, tensors, file.metadata)
+        target, places = lay_out_file(name, tensors, file.metadata)
         made.append((target, members, places))
         where |= {tensor.name: name for tensor in tensors}
         total += sum(tensor.size for tensor in tensors)

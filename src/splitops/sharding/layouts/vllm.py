@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from splitops.errors import PlanError
+from splitops.files.max_size import group_by_size
 from splitops.files.tensors import StoredTensor
-from splitops.files.whole import group_by_size
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import Fusions, Group, read_fusion_rules
-from splitops.sharding.placements import LaidFile, Placements, copy_extents, laid_file, make_rank_tensor
+from splitops.sharding.fusing import FusedGroup, Fusions, read_fusion_rules
+from splitops.sharding.placements import LaidFile, Placements, copy_extents, lay_out_file, make_rank_tensor
 from splitops.sharding.tables import read_table
 
 _LARGEST: Final = 5 << 30
@@ -29,7 +29,7 @@ _FUSIONS: Final = Fusions(
 )
 
 
-def homes(ranks: int) -> tuple[str, ...]:
+def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
     """Return the common folder."""
     return ("",)
 
@@ -41,11 +41,11 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
     numbers, _ = placements.kinds
     for rank in range(placements.ranks):
         forms = placements.make_extents(rank)
-        held = [made for group in groups for made in _held(placements, group, rank)]
+        held = [made for group in groups for made in _iter_rank_tensors(placements, group, rank)]
         for part, members in enumerate(group_by_size([made.size for made, _ in held], _LARGEST)):
             some = [held[i] for i in members]
             name = f"model-rank-{rank}-part-{part}.safetensors"
-            file, places = laid_file(name, [made for made, _ in some], {"format": "pt"})
+            file, places = lay_out_file(name, [made for made, _ in some], {"format": "pt"})
             ends = zip(places.tolist(), some, strict=True)
             rows = np.array([(i, begin + at) for begin, (_, own) in ends for i, at in own], np.int64).reshape(
                 -1, 2
@@ -54,15 +54,15 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
             count += 1
 
 
-def _group_tensors(names: Sequence[str]) -> list[int | Group]:
+def _group_tensors(names: Sequence[str]) -> list[int | FusedGroup]:
     """Return the groups of parts to fuse, and the indices of other tensors, in the order of the source.
 
     A group is not fused if parts are missing, or if the fused name exists already.
     """
     own = set(names)
-    found: list[int | Group] = []
+    found: list[int | FusedGroup] = []
     for group in _FUSIONS.group_parts(names):
-        if isinstance(group, Group):
+        if isinstance(group, FusedGroup):
             experts = {expert for expert, _ in group.members}
             parts = len(_FUSIONS.rules[group.rule].parts)
             if group.name in own or len(group.members) < len(experts) * parts:
@@ -72,8 +72,8 @@ def _group_tensors(names: Sequence[str]) -> list[int | Group]:
     return sorted(found, key=lambda each: each if isinstance(each, int) else min(each.members.values()))
 
 
-def _held(
-    placements: Placements, group: int | Group, rank: int
+def _iter_rank_tensors(
+    placements: Placements, group: int | FusedGroup, rank: int
 ) -> Iterator[tuple[StoredTensor, list[tuple[int, int]]]]:
     """Yield the tensor that a rank stores for a group, if any, with the offset of each member in bytes."""
     members = {(0, 0): group} if isinstance(group, int) else group.members

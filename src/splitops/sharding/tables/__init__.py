@@ -53,15 +53,15 @@ def find_declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
 def find_engine_plan(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Return the sharding rules of vLLM for the modules of a model, by glob."""
     known = read_table("vllm.toml")
-    parts = known["models"][prove_known(config)]
+    parts = known["models"][check_known(config)]
     return {glob: rule for part in parts for glob, rule in known["modules"][part].items()}
 
 
-def prove_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
+def check_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
     """Check that the layout ``vllm`` supports a model with tensors ``names``, and return its architecture.
 
     Examples:
-        >>> prove_known({"architectures": ["LlamaForCausalLM"]})
+        >>> check_known({"architectures": ["LlamaForCausalLM"]})
         'LlamaForCausalLM'
     """
     named = config.get("architectures")
@@ -100,7 +100,7 @@ def find_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         if kind in model["types"] and all(config.get(k) == v for k, v in model.get("when", {}).items()):
             rules: Sequence[Mapping[str, Any]] = model["rule"]
             if "quantization_config" in config:
-                _prove_by_rows(config["quantization_config"], rules)
+                _check_by_rows(config["quantization_config"], rules)
             return rules
     known = sorted({each for model in models for each in model["types"]})
     raise PlanError(
@@ -109,7 +109,7 @@ def find_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     )
 
 
-def _prove_by_rows(stated: Any, rules: Sequence[Mapping[str, Any]]) -> None:
+def _check_by_rows(stated: Any, rules: Sequence[Mapping[str, Any]]) -> None:
     """Check that quantised weights can be fused by rows: outputs are the first axis, and all leaves match."""
     method = stated.get("quant_method") if isinstance(stated, Mapping) else None
     unpacked = ("float-quantized", "int-quantized", "naive-quantized")

@@ -18,7 +18,10 @@ SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
 """Every version of every operator of the family."""
 
 FAMILY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {rows[0].domain: tuple(dict.fromkeys(row.name for row in rows)) for rows in (onnx.ROWS, openvino.ROWS)}
+    {
+        schemas[0].domain: tuple(dict.fromkeys(schema.name for schema in schemas))
+        for schemas in (onnx.ROWS, openvino.ROWS)
+    }
 )
 """The names of the operators by domain."""
 
@@ -53,9 +56,9 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
         raise rule_error(
             name, Rule.OPERATOR_VERSION, f"opset = {shown(opset)}", "it must be an integer", opset=opset
         )
-    for row in reversed(versions):
-        if row.since_version <= number:
-            return row
+    for schema in reversed(versions):
+        if schema.since_version <= number:
+            return schema
     raise rule_error(
         name,
         Rule.OPERATOR_VERSION,
@@ -76,8 +79,10 @@ def versions(domain: str, opset: int | None = None) -> tuple[OperatorSchema, ...
         >>> [str(row) for row in versions("", 10)], [str(row) for row in versions("openvino")]
         (['Split-2'], ['Split-1', 'VariadicSplit-1'])
     """
-    rows = (_HISTORIES[domain, name] for name in FAMILY[domain])
-    available = ([row for row in each if opset is None or row.since_version <= opset] for each in rows)
+    schemas = (_HISTORIES[domain, name] for name in FAMILY[domain])
+    available = (
+        [schema for schema in each if opset is None or schema.since_version <= opset] for each in schemas
+    )
     return tuple(each[-1] for each in available if each)
 
 
@@ -116,14 +121,14 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
     )
 
 
-def display_name(row: OperatorSchema) -> str:
+def display_name(schema: OperatorSchema) -> str:
     """Return the shortest unique name of a version: ``Split-18``, ``openvino:Split-1``, ``VariadicSplit-1``.
 
     Examples:
         >>> display_name(schema("Split", domain="openvino"))
         'openvino:Split-1'
     """
-    return str(row) if history(row.name)[0].domain == row.domain else f"{row.domain}:{row}"
+    return str(schema) if history(schema.name)[0].domain == schema.domain else f"{schema.domain}:{schema}"
 
 
 def difference(name: str, old: int, new: int, domain: str | None = None) -> Difference:
@@ -149,9 +154,9 @@ def difference(name: str, old: int, new: int, domain: str | None = None) -> Diff
 
 def _group_versions() -> dict[tuple[str, str], tuple[OperatorSchema, ...]]:
     found: dict[tuple[str, str], tuple[OperatorSchema, ...]] = {}
-    for row in sorted(SCHEMAS, key=lambda row: row.since_version):
-        key = row.domain, row.name
-        found[key] = (*found.get(key, ()), row)
+    for schema in sorted(SCHEMAS, key=lambda schema: schema.since_version):
+        key = schema.domain, schema.name
+        found[key] = (*found.get(key, ()), schema)
     return found
 
 
@@ -160,6 +165,6 @@ _NEWEST: Final = {
     (domain, name): _HISTORIES[key, name][-1]
     for domain, keys in reversed(_DOMAINS.items())
     for key in reversed(keys)
-    for name in {row.name for row in SCHEMAS}
+    for name in {schema.name for schema in SCHEMAS}
     if (key, name) in _HISTORIES
 }

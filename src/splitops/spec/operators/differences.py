@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from splitops.common.notebooks import format_html_table
 from splitops.errors import count_of
-from splitops.ground.notebooks import format_html_table
 from splitops.spec.operators.schemas import (
     Attribute,
     OperatorSchema,

@@ -12,12 +12,12 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import (
     Attribute,
     AttributeType,
-    Given,
     OperatorSchema,
     Option,
     Parameter,
-    Source,
+    SourceKind,
     TypeConstraint,
+    ValueSource,
 )
 from splitops.spec.sizes.rules import SizeRule
 
@@ -33,9 +33,9 @@ _ALL_15 = (
 _ALL_16 = _ALL_15 | {ELEMENT_TYPES["bfloat16"]}
 _INT64 = TypeConstraint(name="tensor(int64)", types=frozenset({ELEMENT_TYPES["int64"]}))
 
-_AXIS_SOURCE = Source(Given.ATTRIBUTE, "axis")
-_SPLIT_ATTRIBUTE = Source(Given.ATTRIBUTE, "split")
-_SPLIT_INPUT = Source(Given.INPUT, "split")
+_AXIS_SOURCE = ValueSource(SourceKind.ATTRIBUTE, "axis")
+_SPLIT_ATTRIBUTE = ValueSource(SourceKind.ATTRIBUTE, "split")
+_SPLIT_INPUT = ValueSource(SourceKind.INPUT, "split")
 
 SPLIT_1: Final = OperatorSchema(
     name="Split",
@@ -53,7 +53,7 @@ SPLIT_1: Final = OperatorSchema(
     axis=_AXIS_SOURCE,
     default_axis=0,
     lengths=(_SPLIT_ATTRIBUTE, _SPLIT_INPUT),
-    count=Source(Given.OUTPUTS, "num_outputs"),
+    count=ValueSource(SourceKind.OUTPUTS, "num_outputs"),
     count_rule=SizeRule.EVEN,
     shape_inference=False,
     support_level="COMMON",
@@ -125,7 +125,7 @@ SPLIT_18: Final = replace(
     SPLIT_13,
     since_version=18,
     attributes=(Attribute(name="axis", default=0), Attribute(name="num_outputs", minimum=1)),
-    count=Source(Given.ATTRIBUTE, "num_outputs"),
+    count=ValueSource(SourceKind.ATTRIBUTE, "num_outputs"),
     count_rule=SizeRule.CEIL,
     exclusive=True,
     source=_CHANGELOG + "Split-18",
@@ -167,7 +167,7 @@ SPLIT_TO_SEQUENCE_11: Final = OperatorSchema(
     lengths=(_SPLIT_INPUT,),
     scalar_rule=SizeRule.CHUNK,
     default_chunk=1,
-    keepdims=Source(Given.ATTRIBUTE, "keepdims"),
+    keepdims=ValueSource(SourceKind.ATTRIBUTE, "keepdims"),
     support_level="COMMON",
     source=_CHANGELOG + "SplitToSequence-11",
     notes=(

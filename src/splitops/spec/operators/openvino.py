@@ -7,12 +7,12 @@ from typing import Final
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import (
     Attribute,
-    Given,
     OperatorSchema,
     Option,
     Parameter,
-    Source,
+    SourceKind,
     TypeConstraint,
+    ValueSource,
 )
 from splitops.spec.sizes.rules import SizeRule
 
@@ -34,8 +34,8 @@ SPLIT_1: Final = OperatorSchema(
         TypeConstraint(name="T", types=_ALL, description="any arbitrary supported type"),
         TypeConstraint(name="T_AXIS", types=_INTEGERS, description="any integer type"),
     ),
-    axis=Source(Given.INPUT, "axis"),
-    count=Source(Given.ATTRIBUTE, "num_splits"),
+    axis=ValueSource(SourceKind.INPUT, "axis"),
+    count=ValueSource(SourceKind.ATTRIBUTE, "num_splits"),
     count_rule=SizeRule.EVEN,
     category="Data movement",
     source=_SPECIFICATION + "split-1.html",
@@ -60,8 +60,8 @@ VARIADIC_SPLIT_1: Final = OperatorSchema(
         TypeConstraint(name="T1", types=_ALL, description="any arbitrary supported type"),
         TypeConstraint(name="T2", types=_INTEGERS, description="any integer type"),
     ),
-    axis=Source(Given.INPUT, "axis"),
-    lengths=(Source(Given.INPUT, "split_lengths"),),
+    axis=ValueSource(SourceKind.INPUT, "axis"),
+    lengths=(ValueSource(SourceKind.INPUT, "split_lengths"),),
     lengths_rule=SizeRule.REMAINDER,
     category="Data movement",
     source=_SPECIFICATION + "variadic-split-1.html",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cached_property
 
-from splitops.ground.notebooks import format_html_table
+from splitops.common.notebooks import format_html_table
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.rules import SizeRule
 
@@ -104,7 +104,7 @@ def describe_item(item: Attribute | Parameter) -> str:
     return ", ".join(words)
 
 
-class Given(Enum):
+class SourceKind(Enum):
     """Where a node sets a value."""
 
     ATTRIBUTE = "attribute"
@@ -113,19 +113,19 @@ class Given(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Where a node sets axis, lengths, number of parts or keepdims.
 
     Attributes:
-        given: whether it is an attribute, an input, or the number of declared outputs.
+        kind: whether it is an attribute, an input, or the number of declared outputs.
         name: name of the attribute or input, or of the argument with the number of outputs in calls.
     """
 
-    given: Given
+    kind: SourceKind
     name: str
 
     def __str__(self) -> str:
-        return self.given.value if self.given is Given.OUTPUTS else f"{self.given.value} {self.name!r}"
+        return self.kind.value if self.kind is SourceKind.OUTPUTS else f"{self.kind.value} {self.name!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,16 +165,16 @@ class OperatorSchema:
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
     type_constraints: tuple[TypeConstraint, ...]
-    axis: Source
+    axis: ValueSource
     default_axis: int | None = None
-    lengths: tuple[Source, ...] = ()
+    lengths: tuple[ValueSource, ...] = ()
     lengths_rule: SizeRule = SizeRule.EXPLICIT
     scalar_rule: SizeRule | None = None
-    count: Source | None = None
+    count: ValueSource | None = None
     count_rule: SizeRule | None = None
     default_chunk: int | None = None
     exclusive: bool = False
-    keepdims: Source | None = None
+    keepdims: ValueSource | None = None
     category: str | None = None
     shape_inference: bool = True
     support_level: str | None = None
@@ -213,7 +213,7 @@ class OperatorSchema:
     @property
     def count_attribute(self) -> str | None:
         """The name of the attribute with the number of parts, or None if it is set elsewhere."""
-        return self.count.name if self.count is not None and self.count.given is Given.ATTRIBUTE else None
+        return self.count.name if self.count is not None and self.count.kind is SourceKind.ATTRIBUTE else None
 
     @property
     def size_rules(self) -> tuple[SizeRule, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from splitops.common.json_values import record
 from splitops.errors import Rule, brief
-from splitops.ground.records import record
 from splitops.spec.sizes.rules import SizeRule
 
 

@@ -14,7 +14,7 @@ from splitops.spec.sizes.dims import Dim, Range, dimension
 from splitops.spec.sizes.rules import SizeRule
 
 
-def fitting(division: Division, size: Dim) -> Dim | None:
+def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
     """Return the range of the axis sizes in ``size`` that a division accepts, or None if it accepts none.
 
     Examples:
@@ -66,7 +66,7 @@ def bound_chunk(division: Division, size: Dim) -> Dim | None:
     return hull(first, last)
 
 
-def free_lengths(lengths: tuple[int | None, ...]) -> Division:
+def merge_unknown_lengths(lengths: tuple[int | None, ...]) -> Division:
     """Return the division with one -1 instead of all unknown lengths.
 
     ``[2, None, 3, None]`` becomes ``[2, 3, -1]``: the unknown lengths share the rest of the axis.

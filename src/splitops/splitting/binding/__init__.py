@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from splitops.common.json_values import record
 from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
-from splitops.ground.records import record
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.splitting.binding.axis import find_axis, read_keepdims
+from splitops.splitting.binding.compiled_schema import compile_schema
 from splitops.splitting.binding.count import find_sources, read_count
 from splitops.splitting.binding.facts import Fact, make_fact, make_unknown_type
 from splitops.splitting.binding.lengths import read_lengths
 from splitops.splitting.binding.node import Node, read_data
-from splitops.splitting.binding.rows import compile_row
 from splitops.splitting.binding.sizes import check_sizes
 from splitops.splitting.planning import SplitRequest
 
@@ -102,13 +102,13 @@ def bind(
             ``lengths.*``, ``parts.*``, ``chunk.positive``, ``remainder.*``, ``outputs.count``.
         ModelError: the data input is absent.
     """
-    row = compile_row(schema)
-    node = Node(row, attributes, inputs, outputs, where or NOWHERE)
+    compiled = compile_schema(schema)
+    node = Node(compiled, attributes, inputs, outputs, where or NOWHERE)
     data = read_data(node)
     source, count = find_sources(node)
     axis = find_axis(node, data)
     keeps = read_keepdims(node)  # checked even if the lengths override it
-    if row.sequence and outputs not in (None, 1):
+    if compiled.sequence and outputs not in (None, 1):
         raise node.make_error(
             Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "it returns one sequence"
         )
@@ -119,6 +119,6 @@ def bind(
         division, lengths, lengths_shape = read_count(node, count), None, None
     asked = division or lengths
     if asked is not None and data.shape is not None:
-        check_sizes(node, asked, source or count or row.lengths[0], data.shape, axis)
+        check_sizes(node, asked, source or count or compiled.lengths[0], data.shape, axis)
     squeeze = None if keeps is None else not keeps
     return Binding(schema, data, axis, division, lengths, squeeze, outputs, node.where, lengths_shape)

@@ -14,7 +14,7 @@ from splitops.splitting.binding.node import Node, format_shape
 
 def find_axis(node: Node, data: Fact) -> int | None:
     """Return the axis, in [0, rank) if the rank is known; None if the axis is unknown."""
-    place = node.row.axis
+    place = node.schema.axis
     axis = _read_attribute(node) if place.index is None else _read_input(node)
     if data.shape is None:
         return axis
@@ -38,7 +38,7 @@ def find_axis(node: Node, data: Fact) -> int | None:
 
 
 def _read_attribute(node: Node) -> int | None:
-    place = node.row.axis
+    place = node.schema.axis
     value: Any = node.attributes.get(place.name, place.default)
     if isinstance(value, Fact):  # set, but unknown
         return None
@@ -50,7 +50,7 @@ def _read_attribute(node: Node) -> int | None:
 
 
 def _read_input(node: Node) -> int | None:
-    place = node.row.axis
+    place = node.schema.axis
     fact = node.get_input(place)
     assert fact is not None
     if fact.type is not None and fact.type not in place.types:
@@ -74,7 +74,7 @@ def _read_input(node: Node) -> int | None:
 
 def read_keepdims(node: Node) -> bool | None:
     """Return whether the parts keep the axis if no lengths are set; None if that is unknown."""
-    place = node.row.keepdims
+    place = node.schema.keepdims
     if place is None:
         return True
     value: Any = node.attributes.get(place.name, place.default)

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from splitops.errors import Rule, shown
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import exact_integer
 from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.facts import Fact
 from splitops.splitting.binding.lengths import INT64_MAX
 from splitops.splitting.binding.node import Node
-from splitops.splitting.binding.rows import Operand
 
 
 def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
     """Return the operands that set the lengths and the number of parts, if any."""
-    row = node.row
+    compiled = node.schema
     lengths = None
-    for place in row.lengths:
+    for place in compiled.lengths:
         if node.is_set(place):
             if lengths is not None:
                 got = f"{lengths.source} and {place.source} are given"
                 raise node.make_error(Rule.LENGTHS_CONFLICT, got, "only one of them may be")
             lengths = place
-    count = row.count if row.count is not None and node.is_set(row.count) else None
-    if lengths is not None and count is not None and row.schema.exclusive:
+    count = compiled.count if compiled.count is not None and node.is_set(compiled.count) else None
+    if lengths is not None and count is not None and compiled.schema.exclusive:
         got = f"both {lengths.source} and {count.source} are given"
         raise node.make_error(Rule.LENGTHS_CONFLICT, got, "exactly one must be")
-    if lengths is None and count is None and row.schema.default_chunk is None:
-        places = [place for place in (*row.lengths, row.count) if place is not None]
+    if lengths is None and count is None and compiled.schema.default_chunk is None:
+        places = [place for place in (*compiled.lengths, compiled.count) if place is not None]
         got = f"no {' and no '.join(str(place.source) for place in places)} is given"
         expected = "exactly one must be" if len(places) > 1 else "it must be"
         raise node.make_error(Rule.LENGTHS_MISSING, got, expected)
@@ -37,12 +37,12 @@ def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
 
 def read_count(node: Node, place: Operand | None) -> Division | None:
     """Return the division by a number of parts or by the default chunk; None if the number is unknown."""
-    schema, outputs = node.row.schema, node.outputs
+    schema, outputs = node.schema.schema, node.outputs
     if place is None:
         assert schema.default_chunk is not None
         return Division(SizeRule.CHUNK, chunk=schema.default_chunk)
     assert schema.count_rule is not None
-    if place.source.given is Given.OUTPUTS:
+    if place.source.kind is SourceKind.OUTPUTS:
         assert outputs is not None
         if outputs < 1:
             got = f"{outputs} outputs are declared"

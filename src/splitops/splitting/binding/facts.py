@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from splitops.ground.records import record
+from splitops.common.json_values import record
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.sizes.dims import Shape
 

@@ -9,9 +9,9 @@ from splitops.errors import Rule, brief, shown
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Shape, exact_integer
 from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.facts import Fact, Number
 from splitops.splitting.binding.node import Node, format_shape
-from splitops.splitting.binding.rows import Operand
 
 INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
@@ -36,7 +36,7 @@ def read_lengths(
     _check_count(node, place, len(lengths))
     if None in lengths:
         return None, lengths, fact.shape
-    rule = node.row.schema.lengths_rule
+    rule = node.schema.schema.lengths_rule
     if rule is SizeRule.REMAINDER and -1 not in lengths:
         rule = SizeRule.EXPLICIT
     known: Any = lengths
@@ -72,7 +72,7 @@ def _read_input(node: Node, place: Operand, data: Fact) -> Fact:
         )
     if fact.shape is not None and len(fact.shape) not in place.ranks:
         expected = "it must be 1-D" + (" or a scalar" if 0 in place.ranks else "")
-        count = node.row.schema.count_attribute
+        count = node.schema.schema.count_attribute
         if not fact.shape and count is not None:
             expected += f"; {count} is the number of parts"
         got = f"{place.name} has shape {format_shape(fact.shape)}"
@@ -125,7 +125,7 @@ def _check_length(node: Node, place: Operand, value: Number | None) -> int | Non
 
 def _make_unknown(node: Node, place: Operand, shape: Shape | None) -> tuple[None, ...] | None:
     """Return one None per length, or None if the number of lengths is unknown."""
-    stated = None if node.row.sequence else node.outputs
+    stated = None if node.schema.sequence else node.outputs
     count: Any = shape[0] if shape is not None and len(shape) == 1 else stated
     if not isinstance(count, int):
         return None
@@ -134,10 +134,10 @@ def _make_unknown(node: Node, place: Operand, shape: Shape | None) -> tuple[None
 
 
 def _check_count(node: Node, place: Operand, count: int) -> None:
-    if node.row.sequence:
+    if node.schema.sequence:
         return
     if count == 0:
-        got, expected = f"{place.name} is empty", f"{node.row.schema} has at least one part"
+        got, expected = f"{place.name} is empty", f"{node.schema.schema} has at least one part"
         raise node.make_error(Rule.LENGTHS_COUNT, got, expected, place)
     if node.outputs is not None and count != node.outputs:
         got, expected = f"{place.name} has {count} lengths", f"{node.outputs} outputs are declared"

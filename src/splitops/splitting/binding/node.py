@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from splitops.common.json_values import record
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where, rule_error, shown
-from splitops.ground.records import record
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.dims import Shape
+from splitops.splitting.binding.compiled_schema import CompiledSchema, Operand
 from splitops.splitting.binding.facts import Fact
-from splitops.splitting.binding.rows import Operand, Row
 
 
 @record
@@ -21,7 +21,7 @@ class Node:
     Inputs after the last one are absent.
     """
 
-    row: Row
+    schema: CompiledSchema
     attributes: Mapping[str, Any]
     inputs: Sequence[Fact | None]
     outputs: int | None
@@ -37,7 +37,7 @@ class Node:
         index = place.index
         if index is not None:
             return index < len(self.inputs) and self.inputs[index] is not None
-        if place.source.given is Given.OUTPUTS:
+        if place.source.kind is SourceKind.OUTPUTS:
             return self.outputs is not None
         return place.name in self.attributes
 
@@ -48,48 +48,50 @@ class Node:
         where = self.where
         if place is not None and place.index is not None:
             where = replace(where, input=place.name)
-        elif place is not None and place.source.given is Given.ATTRIBUTE:
+        elif place is not None and place.source.kind is SourceKind.ATTRIBUTE:
             where = replace(where, attribute=place.name)
-        return rule_error(str(self.row.schema), rule, got, expected, where=where, **values)
+        return rule_error(str(self.schema.schema), rule, got, expected, where=where, **values)
 
 
 def read_data(node: Node) -> Fact:
     """Check that the version has all attributes and inputs and accepts the data. Return the data."""
-    row = node.row
-    if not row.attributes.issuperset(node.attributes):
-        name = next(name for name in node.attributes if name not in row.attributes)
-        names = [attribute.name for attribute in row.schema.attributes]
+    compiled = node.schema
+    if not compiled.attributes.issuperset(node.attributes):
+        name = next(name for name in node.attributes if name not in compiled.attributes)
+        names = [attribute.name for attribute in compiled.schema.attributes]
         got, expected = f"attribute {shown(name)} is given", _format_names(names, "attribute")
-        raise node.make_error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {expected}", attribute=name)
-    known = len(row.schema.inputs)
+        raise node.make_error(Rule.OPERATOR_VERSION, got, f"{compiled.schema} has {expected}", attribute=name)
+    known = len(compiled.schema.inputs)
     if any(fact is not None for fact in node.inputs[known:]):
-        names = [parameter.name for parameter in row.schema.inputs]
+        names = [parameter.name for parameter in compiled.schema.inputs]
         got = f"{len(node.inputs)} inputs are given"
-        raise node.make_error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {_format_names(names, 'input')}")
-    for place in row.required:
+        raise node.make_error(
+            Rule.OPERATOR_VERSION, got, f"{compiled.schema} has {_format_names(names, 'input')}"
+        )
+    for place in compiled.required:
         if node.get_input(place) is None:
             raise _make_absent_error(node, place)
-    data = node.get_input(row.data)
+    data = node.get_input(compiled.data)
     assert data is not None
-    if data.type is not None and data.type not in row.data.types:
+    if data.type is not None and data.type not in compiled.data.types:
         raise node.make_error(
             Rule.TYPE_UNSUPPORTED,
-            f"{row.data.name} has element type {data.type}",
-            f"{row.schema} supports {', '.join(sorted(map(str, row.data.types)))}",
-            row.data,
+            f"{compiled.data.name} has element type {data.type}",
+            f"{compiled.schema} supports {', '.join(sorted(map(str, compiled.data.types)))}",
+            compiled.data,
             type=str(data.type),
         )
     return data
 
 
 def _make_absent_error(node: Node, place: Operand) -> SplitError:
-    row = node.row
-    got, expected = f"{place.name} is absent", f"{row.schema} requires it"
-    if place in row.lengths:
+    compiled = node.schema
+    got, expected = f"{place.name} is absent", f"{compiled.schema} requires it"
+    if place in compiled.lengths:
         return node.make_error(Rule.LENGTHS_MISSING, got, expected, place)
-    if place == row.axis:
+    if place == compiled.axis:
         return node.make_error(Rule.AXIS_DTYPE, got, expected, place)
-    return ModelError(f"{row.schema}: {got}, but {expected}", replace(node.where, input=place.name))
+    return ModelError(f"{compiled.schema}: {got}, but {expected}", replace(node.where, input=place.name))
 
 
 def _format_names(names: Sequence[str], noun: str) -> str:

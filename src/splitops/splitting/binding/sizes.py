@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from splitops.errors import Rule, RuleError, brief
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import Division, describe, violation
 from splitops.spec.sizes.dims import Dim, Range, Shape
-from splitops.spec.sizes.ranges import fitting, free_lengths
+from splitops.spec.sizes.ranges import find_valid_sizes, merge_unknown_lengths
+from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.lengths import INT64_MAX, Lengths
 from splitops.splitting.binding.node import Node, format_shape
-from splitops.splitting.binding.rows import Operand
 
 
 def check_sizes(
@@ -19,7 +19,7 @@ def check_sizes(
 
     ``division`` may be partly known lengths. ``subject`` is the operand that sets them.
     """
-    least = free_lengths(division) if isinstance(division, tuple) else division
+    least = merge_unknown_lengths(division) if isinstance(division, tuple) else division
     sizes = shape if axis is None else (shape[axis],)
     if not any(_has_size(least, size) for size in sizes):
         raise _make_error(node, division, least, subject, shape, axis)
@@ -27,7 +27,7 @@ def check_sizes(
 
 def _has_size(division: Division, axis: Dim) -> bool:
     """Return whether an axis can have a valid size. An unknown size has at most 64 bits."""
-    found = fitting(division, axis)
+    found = find_valid_sizes(division, axis)
     least = found.lo if isinstance(found, Range) else found
     return least is not None and (isinstance(axis, int) or least <= INT64_MAX)
 
@@ -52,7 +52,7 @@ def _make_error(
             rule, got = Rule.LENGTHS_SUM, f"sums to at least {sum(least.lengths) + 1}"
     else:
         lengths = division.lengths
-        outputs = subject.source.given is Given.OUTPUTS
+        outputs = subject.source.kind is SourceKind.OUTPUTS
         text = describe(least, "number of outputs" if outputs else subject.name)
     if isinstance(size, Range):
         expected = "has no size that fits"

@@ -8,7 +8,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     LayerForm,
@@ -22,36 +22,36 @@ from splitops.models.movers.form import (
 )
 
 
-def _broadcast(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
-    mode = layer.word("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
+    mode = layer.read_enum("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
     if mode in ("explicit", "none"):  # version 1 has both words for it
-        axes = axes_of(pen, layer, mapping[0], "axes_mapping")
-        rank = length_of(pen, shape, f"the rank of what {layer} gives")
+        axes = axes_of(builder, layer, mapping[0], "axes_mapping")
+        rank = length_of(builder, shape, f"the rank of what {layer} gives")
         others = [axis for axis in range(rank) if axis not in axes]
         prove(axes == sorted(axes), f"{layer} changes the order of the axes")
-        data = pen.op("Unsqueeze", [data, pen.integers(others)]) if others else data
-    return pen.op("Expand", [data, as_int64(pen, shape)])
+        data = builder.op("Unsqueeze", [data, builder.integers(others)]) if others else data
+    return builder.op("Expand", [data, as_int64(builder, shape)])
 
 
-def _tile(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
-    rank, count = rank_of(pen, layer, data), length_of(pen, repeats, f"how many repeats {layer} has")
-    repeats = as_int64(pen, repeats)
+    rank, count = rank_of(builder, layer, data), length_of(builder, repeats, f"how many repeats {layer} has")
+    repeats = as_int64(builder, repeats)
     if count < rank:
-        repeats = pen.op("Concat", [pen.integers([1] * (rank - count)), repeats], {"axis": 0})
+        repeats = builder.op("Concat", [builder.integers([1] * (rank - count)), repeats], {"axis": 0})
     elif count > rank:
-        data = pen.op("Unsqueeze", [data, pen.integers(range(count - rank))])
-    return pen.op("Tile", [data, repeats])
+        data = builder.op("Unsqueeze", [data, builder.integers(range(count - rank))])
+    return builder.op("Tile", [data, repeats])
 
 
-def _pad(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, begin, end, *value = sources
-    mode = layer.word("pad_mode", ("constant", "edge", "reflect"))
-    pads = pen.op("Concat", [as_int64(pen, begin), as_int64(pen, end)], {"axis": 0})
+    mode = layer.read_enum("pad_mode", ("constant", "edge", "reflect"))
+    pads = builder.op("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
     # ONNX pads with zeros, or what is here.
     filled = value[:1] if mode == "constant" else []
-    return pen.op("Pad", [data, pads, *filled], {"mode": mode})
+    return builder.op("Pad", [data, pads, *filled], {"mode": mode})
 
 
 _FAR: Final = (1 << 63) - 1
@@ -72,64 +72,64 @@ class _Bound:
     shrink_axis_mask: int
     ellipsis_mask: int
 
-    def as_slice(self, pen: LayerPen) -> tuple[int | ir.Value, int | ir.Value, int]:
+    def as_slice(self, builder: LayerOpBuilder) -> tuple[int | ir.Value, int | ir.Value, int]:
         """Return begin, end and step as ONNX declares them."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
                 return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
-            last = pen.op("Equal", [self.begin, pen.integers([-1])])
-            following = pen.op("Add", [self.begin, pen.integers([1])])
-            return self.begin, pen.op("Where", [last, pen.integers([_FAR]), following]), 1
+            last = builder.op("Equal", [self.begin, builder.integers([-1])])
+            following = builder.op("Add", [self.begin, builder.integers([1])])
+            return self.begin, builder.op("Where", [last, builder.integers([_FAR]), following]), 1
         begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _FAR
         end = self.end if not self.end_mask else _FAR if self.step > 0 else -_FAR
         return begin, end, self.step
 
 
-def _strided_slice(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a slice, and apart from it the axes that are dropped or added."""
-    data = pen.op("Identity", [sources[0]])
+    data = builder.op("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
     axis = 0
-    bounds = _bounds(pen, layer, sources)
+    bounds = _bounds(builder, layer, sources)
     for bound in bounds:
         if bound.ellipsis_mask:
             taken = sum(not (other.new_axis_mask or other.ellipsis_mask) for other in bounds)
-            axis += rank_of(pen, layer, sources[0]) - taken
+            axis += rank_of(builder, layer, sources[0]) - taken
         elif bound.new_axis_mask:
             added.append(axis + len(added) - len(dropped))
         else:
             if bound.shrink_axis_mask:
                 dropped.append(axis)
-            begin, end, step = bound.as_slice(pen)
+            begin, end, step = bound.as_slice(builder)
             if (begin, end, step) != (0, _FAR, 1):
                 rows.append((begin, end, axis, step))
             axis += 1
     if rows:
-        data = pen.op("Slice", [data, *(_column(pen, column) for column in zip(*rows, strict=True))])
+        data = builder.op("Slice", [data, *(_column(builder, column) for column in zip(*rows, strict=True))])
     if dropped:
-        data = pen.op("Squeeze", [data, pen.integers(dropped)])
+        data = builder.op("Squeeze", [data, builder.integers(dropped)])
     if added:
-        data = pen.op("Unsqueeze", [data, pen.integers(added)])
+        data = builder.op("Unsqueeze", [data, builder.integers(added)])
     return data
 
 
-def _bounds(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
+def _bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
     count, steps = None, sources[3:]
     for value in sources[1:]:
-        shape = pen.shape_of(value)
+        shape = builder.shape_of(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
     count = must_know(count, f"how many bounds {layer} has")
     masks = [[*layer.integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
             0 if masked else number
-            for masked, number in zip(mask, _numbers(pen, value, count, mask), strict=True)
+            for masked, number in zip(mask, _numbers(builder, value, count, mask), strict=True)
         ]
         for value, mask in zip(sources[1:3], masks, strict=False)
     )
-    strides = axes_of(pen, layer, steps[0], "steps") if steps else [1] * count
+    strides = axes_of(builder, layer, steps[0], "steps") if steps else [1] * count
     found = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
     prove(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
@@ -137,58 +137,62 @@ def _bounds(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_B
     return found
 
 
-def _numbers(pen: LayerPen, value: ir.Value, count: int, left_out: Sequence[int]) -> list[int | ir.Value]:
+def _numbers(
+    builder: LayerOpBuilder, value: ir.Value, count: int, left_out: Sequence[int]
+) -> list[int | ir.Value]:
     """Return each of some integers: a number, or a value of shape [1] where it is computed and read."""
-    stated = pen.numbers(value)
+    stated = builder.read_constant(value)
     if stated is not None:
         found: list[int | ir.Value] = stated.reshape(-1).tolist()
         return found
-    wide = as_int64(pen, value)
-    return [0 if left_out[at] else pen.op("Gather", [wide, pen.integers([at])]) for at in range(count)]
+    wide = as_int64(builder, value)
+    return [
+        0 if left_out[at] else builder.op("Gather", [wide, builder.integers([at])]) for at in range(count)
+    ]
 
 
-def _column(pen: LayerPen, numbers: Sequence[int | ir.Value]) -> ir.Value:
+def _column(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Value:
     """Return numbers and values of shape [1] as one value."""
     if all(isinstance(number, int) for number in numbers):
-        return pen.integers([number for number in numbers if isinstance(number, int)])
-    parts = [pen.integers([number]) if isinstance(number, int) else number for number in numbers]
-    return parts[0] if len(parts) == 1 else pen.op("Concat", parts, {"axis": 0})
+        return builder.integers([number for number in numbers if isinstance(number, int)])
+    parts = [builder.integers([number]) if isinstance(number, int) else number for number in numbers]
+    return parts[0] if len(parts) == 1 else builder.op("Concat", parts, {"axis": 0})
 
 
-def _depth_to_space(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove(rank_of(pen, layer, sources[0]) == 4, f"{layer} is not of images")
-    mode = layer.word("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
+def _depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+    mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.integers("block_size", [1])[0]
-    return pen.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
+    return builder.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
-def _space_to_depth(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove(rank_of(pen, layer, sources[0]) == 4, f"{layer} is not of images")
-    layer.word("mode", ("blocks_first",))
-    return pen.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
+def _space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+    layer.read_enum("mode", ("blocks_first",))
+    return builder.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
 
 
-def _shuffle_channels(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    rank = rank_of(pen, layer, data)
+    rank = rank_of(builder, layer, data)
     axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
-    sizes = pen.op("Shape", [data])
-    before = pen.op("Slice", [sizes, pen.integers([0]), pen.integers([axis])])
-    behind = pen.op("Slice", [sizes, pen.integers([axis + 1]), pen.integers([_FAR])])
-    shape = pen.op("Concat", [before, pen.integers([groups, -1]), behind], {"axis": 0})
+    sizes = builder.op("Shape", [data])
+    before = builder.op("Slice", [sizes, builder.integers([0]), builder.integers([axis])])
+    behind = builder.op("Slice", [sizes, builder.integers([axis + 1]), builder.integers([_FAR])])
+    shape = builder.op("Concat", [before, builder.integers([groups, -1]), behind], {"axis": 0})
     order = [*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)]
-    turned = pen.op("Transpose", [pen.op("Reshape", [data, shape])], {"perm": order})
-    return pen.op("Reshape", [turned, sizes])
+    turned = builder.op("Transpose", [builder.op("Reshape", [data, shape])], {"perm": order})
+    return builder.op("Reshape", [turned, sizes])
 
 
-def _roll(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
-    axes, sizes = axes_of(pen, layer, given_axes), pen.shape_of(data)
-    shifts = must_know(pen.shape_of(given_shift), f"how many shifts {layer} has")
+    axes, sizes = axes_of(builder, layer, given_axes), builder.shape_of(data)
+    shifts = must_know(builder.shape_of(given_shift), f"how many shifts {layer} has")
     single = shifts in ((), (1,))
-    turns = pen.op("Reshape", [given_shift, pen.integers([-1])]) if shifts == () else given_shift
+    turns = builder.op("Reshape", [given_shift, builder.integers([-1])]) if shifts == () else given_shift
     for shift, axis in zip(
-        _numbers(pen, turns, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
+        _numbers(builder, turns, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
         axes,
         strict=True,
     ):
@@ -196,17 +200,19 @@ def _roll(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
         if isinstance(size, int) and isinstance(shift, int):
             cut: int | ir.Value = -shift % size if size else 0
         else:
-            length = pen.op("Max", [pen.size(data, pen.integers([axis])), pen.integers([1])])
-            back = pen.integers([-shift]) if isinstance(shift, int) else pen.op("Neg", [shift])
-            cut = pen.op("Mod", [back, length])
+            length = builder.op("Max", [builder.size(data, builder.integers([axis])), builder.integers([1])])
+            back = builder.integers([-shift]) if isinstance(shift, int) else builder.op("Neg", [shift])
+            cut = builder.op("Mod", [back, length])
         if cut == 0:
             continue
         parts = [
-            pen.op("Slice", [data, _column(pen, [begin]), _column(pen, [end]), pen.integers([axis])])
+            builder.op(
+                "Slice", [data, _column(builder, [begin]), _column(builder, [end]), builder.integers([axis])]
+            )
             for begin, end in ((cut, _FAR), (0, cut))
         ]
-        data = pen.op("Concat", parts, {"axis": axis})
-    return pen.op("Identity", [data])
+        data = builder.op("Concat", parts, {"axis": axis})
+    return builder.op("Identity", [data])
 
 
 ARRANGING: Final = (

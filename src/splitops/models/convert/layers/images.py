@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     FLOATS,
@@ -29,8 +29,8 @@ _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _interpolate(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, rank = sources[0], rank_of(pen, layer, sources[0])
+def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, rank = sources[0], rank_of(builder, layer, sources[0])
     by_sizes = layer.text("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # sizes and scales both, of which one counts
         wanted, given = (sources[1] if by_sizes else sources[2]), sources[3:]
@@ -39,43 +39,43 @@ def _interpolate(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir
     padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
     prove(not any(padding), f"{layer} pads what it resizes")
     prove(not layer.boolean("antialias", default=False), f"{layer} smooths what it resizes")
-    axes = axes_of(pen, layer, given[0]) if given else list(range(rank))
+    axes = axes_of(builder, layer, given[0]) if given else list(range(rank))
     attributes = _resizing(layer, [axis % rank for axis in axes])
     if by_sizes:
-        sizes = _on_every_axis(pen, pen.op("Shape", [data]), as_int64(pen, wanted), axes, rank)
-        return pen.op("Resize", [data, None, None, sizes], attributes)
+        sizes = _on_every_axis(builder, builder.op("Shape", [data]), as_int64(builder, wanted), axes, rank)
+        return builder.op("Resize", [data, None, None, sizes], attributes)
     kind = ELEMENT_TYPES["float32"]
-    ones = pen.constant(np.ones(rank, np.float32))
-    scales = wanted if pen.type_of(wanted) is kind else pen.cast(wanted, kind)
-    return pen.op("Resize", [data, None, _on_every_axis(pen, ones, scales, axes, rank)], attributes)
+    ones = builder.constant(np.ones(rank, np.float32))
+    scales = wanted if builder.type_of(wanted) is kind else builder.cast(wanted, kind)
+    return builder.op("Resize", [data, None, _on_every_axis(builder, ones, scales, axes, rank)], attributes)
 
 
 def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     # OpenVINO's "linear" weighs neighbours in another way than along one axis after the other.
-    mode = layer.word("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
+    mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
     prove(mode != "cubic" or len(axes) == 2, f"{layer} is cubic on {len(axes)} axes")
-    coordinates = layer.word("coordinate_transformation_mode", _COORDINATES, "half_pixel")
+    coordinates = layer.read_enum("coordinate_transformation_mode", _COORDINATES, "half_pixel")
     found: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
-        found["nearest_mode"] = layer.word("nearest_mode", _ROUNDINGS, "round_prefer_floor")
+        found["nearest_mode"] = layer.read_enum("nearest_mode", _ROUNDINGS, "round_prefer_floor")
     if mode == "cubic":
         found["cubic_coeff_a"] = layer.number("cube_coeff", -0.75)
     return found
 
 
 def _on_every_axis(
-    pen: LayerPen, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
+    builder: LayerOpBuilder, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
 ) -> ir.Value:
     """Return one number for each axis: those of some axes, and the others'."""
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
         return some
-    joined = pen.op("Concat", [others, some], {"axis": 0})
+    joined = builder.op("Concat", [others, some], {"axis": 0})
     taken = [rank + places.index(axis) if axis in places else axis for axis in range(rank)]
-    return pen.op("Gather", [joined, pen.integers(taken)], {"axis": 0})
+    return builder.op("Gather", [joined, builder.integers(taken)], {"axis": 0})
 
 
-def _roi_align(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # OpenVINO's "half_pixel" moves boxes by half a pixel of the image, ONNX's by half a pixel of the data.
     words = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
@@ -84,37 +84,39 @@ def _roi_align(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
         "output_width": layer.integers("pooled_w")[0],
         "sampling_ratio": layer.integers("sampling_ratio")[0],
         "spatial_scale": layer.number("spatial_scale"),
-        "mode": layer.word("mode", ("avg",)),
-        "coordinate_transformation_mode": layer.word("aligned_mode", words, "asymmetric"),
+        "mode": layer.read_enum("mode", ("avg",)),
+        "coordinate_transformation_mode": layer.read_enum("aligned_mode", words, "asymmetric"),
     }
-    return pen.op("RoiAlign", [data, boxes, as_int64(pen, batches)], attributes)
+    return builder.op("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
 
 
-def _suppression(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = layer.boolean("sort_result_descending", default=True)
     prove(not sorted_, f"{layer} sorts what it selects of all classes together")
-    soft = any(constant(pen, layer, value, "soft_nms_sigma").any() for value in deviation)
+    soft = any(constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
     prove(not soft, f"{layer} lowers scores where ONNX drops boxes")
     for output, name in ((1, "scores"), (2, "number")):
-        read = output < len(layer.outputs) and pen.is_read(output)
+        read = output < len(layer.outputs) and builder.has_consumers(output)
         prove(not read, f"the {name} that {layer} gives ONNX does not")
-    centred = layer.word("box_encoding", {"corner": 0, "center": 1}, "corner")
+    centred = layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
     if len(inputs) > 2:
-        inputs[2] = as_int64(pen, inputs[2])
-    one = pen.integers([1])
-    inputs[2:] = [pen.op("Reshape", [value, one]) for value in inputs[2:]]
-    selected = pen.op("NonMaxSuppression", inputs, {"center_point_box": centred})
+        inputs[2] = as_int64(builder, inputs[2])
+    one = builder.integers([1])
+    inputs[2:] = [builder.op("Reshape", [value, one]) for value in inputs[2:]]
+    selected = builder.op("NonMaxSuppression", inputs, {"center_point_box": centred})
     if layer.text("output_type", "i64") == "i32":
-        selected = pen.cast(selected, INT32)
+        selected = builder.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
 
 
-def _grid_sample(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    mode = layer.word("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
-    padding = layer.word("padding_mode", ("zeros", "border", "reflection"), "zeros")
+def _grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
+    padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
     corners = int(layer.boolean("align_corners", default=False))
-    return pen.op("GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners})
+    return builder.op(
+        "GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners}
+    )
 
 
 _form = partial(LayerForm, types=FLOATS)

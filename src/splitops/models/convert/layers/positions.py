@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     INT32,
@@ -29,100 +29,102 @@ from splitops.models.movers.form import (
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 
 
-def _typed_result(pen: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
+def _typed_result(
+    builder: LayerOpBuilder, layer: Layer, value: ir.Value, name: str, default: str = "i64"
+) -> ir.Value:
     """Return positions in the type that a layer gives them; ONNX gives int64."""
     kind = from_openvino(layer.text(name, default))
     prove(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
-    return value if kind is INT64 else pen.cast(value, kind)
+    return value if kind is INT64 else builder.cast(value, kind)
 
 
-def _gather_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
     (axis,) = layer.integers("axis")
-    return pen.op("GatherElements", [data, as_positions(pen, indices)], {"axis": axis})
+    return builder.op("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
 
 
-def _gather_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
     (batch,) = layer.integers("batch_dims", [0])
     # Version 5 makes one axis of all batches.
     prove(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
-    return pen.op("GatherND", [data, as_int64(pen, indices)], {"batch_dims": batch} if batch else {})
+    return builder.op("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
 _REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
 def _reduction(layer: Layer) -> str | None:
-    found: str | None = layer.word("reduction", _REDUCTIONS, "none")
+    found: str | None = layer.read_enum("reduction", _REDUCTIONS, "none")
     return found
 
 
-def _scatter_elements(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, axis = sources
-    attributes: dict[str, int | str] = {"axis": axis_input(pen, layer, axis)}
+    attributes: dict[str, int | str] = {"axis": axis_input(builder, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
         uses = layer.boolean("use_init_val", default=True)
         prove(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
-    return pen.op("ScatterElements", [data, as_positions(pen, indices), updates], attributes)
+    return builder.op("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
 
 
-def _scatter_nd(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates = sources
     reduction = _reduction(layer)
     attributes = {} if reduction is None else {"reduction": reduction}
-    return pen.op("ScatterND", [data, as_int64(pen, indices), updates], attributes)
+    return builder.op("ScatterND", [data, as_int64(builder, indices), updates], attributes)
 
 
-def _scatter(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
-    rank, axis = rank_of(pen, layer, data), axis_input(pen, layer, given)
+    rank, axis = rank_of(builder, layer, data), axis_input(builder, layer, given)
     prove(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
-    inner = pen.op("Unsqueeze", [as_int64(pen, indices), pen.integers([-1])])
-    return pen.op("ScatterND", [data, inner, updates])
+    inner = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([-1])])
+    return builder.op("ScatterND", [data, inner, updates])
 
 
-def _cumulative_sum(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _cumulative_sum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
     flags = {name: int(layer.boolean(name, default=False)) for name in ("exclusive", "reverse")}
-    return pen.op("CumSum", [data, axis], flags)
+    return builder.op("CumSum", [data, axis], flags)
 
 
-def _top_k(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     data, count = sources
-    largest = layer.word("mode", {"max": 1, "min": 0})
-    layer.word("sort", ("value", "none"))  # without an order, any is right
+    largest = layer.read_enum("mode", {"max": 1, "min": 0})
+    layer.read_enum("sort", ("value", "none"))  # without an order, any is right
     (axis,) = layer.integers("axis")
-    count = pen.op("Reshape", [as_int64(pen, count), pen.integers([1])])
+    count = builder.op("Reshape", [as_int64(builder, count), builder.integers([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
-    values, positions = pen.multi("TopK", [data, count], attributes, outputs=2)
-    return [values, _typed_result(pen, layer, positions, "index_element_type", "i32")]
+    values, positions = builder.multi("TopK", [data, count], attributes, outputs=2)
+    return [values, _typed_result(builder, layer, positions, "index_element_type", "i32")]
 
 
-def _non_zero(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return _typed_result(pen, layer, pen.op("NonZero", sources), "output_type")
+def _non_zero(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return _typed_result(builder, layer, builder.op("NonZero", sources), "output_type")
 
 
-def _one_hot(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Compare positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
     indices, depth, on, off = sources
-    layer.word("negative_indices_mode", ("ignore_negative",), "ignore_negative")
-    size = int(constant(pen, layer, depth, "depth").reshape(()))
-    rank = rank_of(pen, layer, indices) + 1
+    layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
+    size = int(constant(builder, layer, depth, "depth").reshape(()))
+    rank = rank_of(builder, layer, indices) + 1
     (axis,) = layer.integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
-    positions = pen.constant(np.arange(size, dtype=np.int64).reshape(shape))
-    wide = pen.op("Unsqueeze", [as_int64(pen, indices), pen.integers([axis])])
-    return pen.op("Where", [pen.op("Equal", [wide, positions]), on, off])
+    positions = builder.constant(np.arange(size, dtype=np.int64).reshape(shape))
+    wide = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([axis])])
+    return builder.op("Where", [builder.op("Equal", [wide, positions]), on, off])
 
 
-def _reverse_sequence(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, lengths = sources
-    rank = rank_of(pen, layer, data)
+    rank = rank_of(builder, layer, data)
     batch, time = (
         layer.integers(name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
     )
@@ -130,30 +132,30 @@ def _reverse_sequence(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) 
     order = [*first, *(axis for axis in range(rank) if axis not in first)]
     moved = order != sorted(order)  # ONNX has both among the first two axes
     attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
-    data = pen.op("Transpose", [data], {"perm": order}) if moved else data
-    made = pen.op("ReverseSequence", [data, as_int64(pen, lengths)], attributes)
+    data = builder.op("Transpose", [data], {"perm": order}) if moved else data
+    made = builder.op("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
     back = sorted(range(rank), key=order.__getitem__)
-    return pen.op("Transpose", [made], {"perm": back}) if moved else made
+    return builder.op("Transpose", [made], {"perm": back}) if moved else made
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
 """The types in which ONNX and layers both count."""
 
 
-def _range(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     stated = layer.attribute("output_type")
-    kind = pen.type_of(sources[0]) if stated is None else from_openvino(stated)
-    given = [pen.type_of(source) for source in sources]
+    kind = builder.type_of(sources[0]) if stated is None else from_openvino(stated)
+    given = [builder.type_of(source) for source in sources]
     # Of fractions, OpenVINO counts before it converts them to integers.
     same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in given)
     prove(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
     assert kind is not None
-    return pen.op("Range", [_as_scalar(pen, source, kind) for source in sources])
+    return builder.op("Range", [_as_scalar(builder, source, kind) for source in sources])
 
 
-def _as_scalar(pen: LayerPen, value: ir.Value, kind: ElementType) -> ir.Value:
-    value = value if pen.type_of(value) is kind else pen.cast(value, kind)
-    return value if pen.shape_of(value) == () else pen.op("Reshape", [value, pen.integers([])])
+def _as_scalar(builder: LayerOpBuilder, value: ir.Value, kind: ElementType) -> ir.Value:
+    value = value if builder.type_of(value) is kind else builder.cast(value, kind)
+    return value if builder.shape_of(value) == () else builder.op("Reshape", [value, builder.integers([])])
 
 
 POSITIONS: Final = (

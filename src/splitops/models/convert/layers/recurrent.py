@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     FLOATS,
@@ -41,7 +41,7 @@ class _Cell:
     """Those of a layer that sets none."""
     single: bool = False
 
-    def __call__(self, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def __call__(self, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
@@ -50,48 +50,57 @@ class _Cell:
         resets = self.operator == "GRU" and layer.boolean("linear_before_reset", default=False)
         attributes = self._attributes(layer) | {"hidden_size": hidden}
         if self.single:
-            data, *states = (pen.op("Unsqueeze", [value, pen.integers([0])]) for value in (data, *states))
-            weights = [_with_axis(pen, value) for value in weights]
+            data, *states = (
+                builder.op("Unsqueeze", [value, builder.integers([0])]) for value in (data, *states)
+            )
+            weights = [_with_axis(builder, value) for value in weights]
         else:
-            data, *states = (pen.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
+            data, *states = (builder.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
         directions = 2 if attributes["direction"] == "bidirectional" else 1
         order = [gate * hidden + at for gate in self.gates for at in range(hidden)]
         inputs = [
             data,
-            *(_taken(pen, value, order) for value in weights[:2]),
-            self._biases(pen, weights[2], order, hidden, directions, resets=resets),
-            lengths if lengths is None or pen.type_of(lengths) is INT32 else pen.cast(lengths, INT32),
+            *(_reorder_rows(builder, value, order) for value in weights[:2]),
+            self._biases(builder, weights[2], order, hidden, directions, resets=resets),
+            lengths if lengths is None or builder.type_of(lengths) is INT32 else builder.cast(lengths, INT32),
             *states,
         ]
         if resets:
             attributes["linear_before_reset"] = 1
-        steps, *last = pen.multi(self.operator, inputs, attributes, outputs=1 + self.states)
+        steps, *last = builder.multi(self.operator, inputs, attributes, outputs=1 + self.states)
         if self.single:
-            return [pen.op("Squeeze", [state, pen.integers([0])]) for state in last]
+            return [builder.op("Squeeze", [state, builder.integers([0])]) for state in last]
         return [
-            pen.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
-            *(pen.op("Transpose", [state], _STEPS_FIRST) for state in last),
+            builder.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
+            *(builder.op("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
     def _biases(
-        self, pen: LayerPen, value: ir.Value, order: list[int], hidden: int, directions: int, *, resets: bool
+        self,
+        builder: LayerOpBuilder,
+        value: ir.Value,
+        order: list[int],
+        hidden: int,
+        directions: int,
+        *,
+        resets: bool,
     ) -> ir.Value:
         """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
-        kind = pen.type_of(value)
+        kind = builder.type_of(value)
         assert kind is not None
         none = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
         kept = [3 * hidden + at for at in range(hidden)] if resets else []
-        array = pen.stored(value)
+        array = builder.stored(value)
         if array is not None:
-            return pen.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
-        parts = [_taken(pen, value, order), pen.constant(none)]
+            return builder.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
+        parts = [_reorder_rows(builder, value, order), builder.constant(none)]
         if resets:
-            parts.append(_taken(pen, value, kept))
-        return pen.op("Concat", parts, {"axis": 1})
+            parts.append(_reorder_rows(builder, value, kept))
+        return builder.op("Concat", parts, {"axis": 1})
 
     def _attributes(self, layer: Layer) -> dict[str, Any]:
         known = ("forward", "reverse", "bidirectional")
-        direction = "forward" if self.single else layer.word("direction", known)
+        direction = "forward" if self.single else layer.read_enum("direction", known)
         found: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             prove(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
@@ -111,20 +120,20 @@ class _Cell:
         return found
 
 
-def _with_axis(pen: LayerPen, value: ir.Value) -> ir.Value:
+def _with_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
     """Return the weights of a cell as those of a sequence of one direction."""
-    array = pen.stored(value)
+    array = builder.stored(value)
     if array is not None:
-        return pen.initializer(array[np.newaxis], value)
-    return pen.op("Unsqueeze", [value, pen.integers([0])])
+        return builder.initializer(array[np.newaxis], value)
+    return builder.op("Unsqueeze", [value, builder.integers([0])])
 
 
-def _taken(pen: LayerPen, value: ir.Value, order: list[int]) -> ir.Value:
+def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
     """Return the rows of weights, on axis 1, in another order."""
-    array = pen.stored(value)
+    array = builder.stored(value)
     if array is not None:
-        return pen.initializer(array[:, order], value)
-    return pen.op("Gather", [value, pen.integers(order)], {"axis": 1})
+        return builder.initializer(array[:, order], value)
+    return builder.op("Gather", [value, builder.integers(order)], {"axis": 1})
 
 
 _form = partial(LayerForm, versions=opsets(5), types=FLOATS)

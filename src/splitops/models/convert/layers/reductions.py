@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     BOOL,
@@ -28,36 +28,38 @@ from splitops.spec.elements.types import ElementType
 
 
 def _reduced(
-    pen: LayerPen, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
+    builder: LayerOpBuilder, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
 ) -> ir.Value:
     """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
     if not axes:
-        return pen.op("Identity", [data])
+        return builder.op("Identity", [data])
     if operator == "ReduceSum":  # its axes are an input since opset 13, those of the others since 18
-        return pen.op(operator, [data, pen.integers(axes)], {"keepdims": int(keep)})
-    return pen.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
+        return builder.op(operator, [data, builder.integers(axes)], {"keepdims": int(keep)})
+    return builder.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
-def _reduction(operator: str, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], axes_of(pen, layer, sources[1])
+def _reduction(operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, axes = sources[0], axes_of(builder, layer, sources[1])
     # The text has the identity there, OpenVINO the size of each number.
     prove(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
-    return _reduced(pen, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
+    return _reduced(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
 
 
-def _logical_reduction(operator: str, pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _logical_reduction(
+    operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
+) -> ir.Value:
     """Write a layer as the least or greatest of 0 and 1."""
-    numbers = pen.cast(sources[0], INT32)
-    return pen.cast(_reduction(operator, pen, layer, [numbers, sources[1]]), BOOL)
+    numbers = builder.cast(sources[0], INT32)
+    return builder.cast(_reduction(operator, builder, layer, [numbers, sources[1]]), BOOL)
 
 
-def _batch_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if layer.version == "opset1":
         scale, shift, data, mean, variance = sources
     else:
         data, scale, shift, mean, variance = sources
     inputs = [data, scale, shift, mean, variance]
-    return pen.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    return builder.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
 
 
 def _epsilon(layer: Layer, name: str) -> float:
@@ -65,66 +67,66 @@ def _epsilon(layer: Layer, name: str) -> float:
     return float(np.float32(layer.number(name)))
 
 
-def _mvn(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], axes_of(pen, layer, sources[1])
-    outside = layer.word("eps_mode", {"inside_sqrt": False, "outside_sqrt": True})
-    return _standardised(pen, layer, data, axes, outside=outside)
+def _mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, axes = sources[0], axes_of(builder, layer, sources[1])
+    outside = layer.read_enum("eps_mode", {"inside_sqrt": False, "outside_sqrt": True})
+    return _standardised(builder, layer, data, axes, outside=outside)
 
 
-def _mvn_of_images(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _mvn_of_images(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     across = layer.boolean("across_channels", default=False)
     stated = layer.integers("reduction_axes", [])
-    axes = stated or list(range(1 if across else 2, rank_of(pen, layer, data)))
-    return _standardised(pen, layer, data, axes, outside=False)
+    axes = stated or list(range(1 if across else 2, rank_of(builder, layer, data)))
+    return _standardised(builder, layer, data, axes, outside=False)
 
 
 def _standardised(
-    pen: LayerPen, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
+    builder: LayerOpBuilder, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
     prove(bool(axes), f"{layer} has no axes")
-    centred = pen.op("Sub", [data, _reduced(pen, "ReduceMean", data, axes)])
+    centred = builder.op("Sub", [data, _reduced(builder, "ReduceMean", data, axes)])
     if not layer.boolean("normalize_variance", default=True):
         return centred
-    epsilon = scalar(pen, layer.number("eps"), data)
-    variance = _reduced(pen, "ReduceMean", pen.op("Mul", [centred, centred]), axes)
+    epsilon = scalar(builder, layer.number("eps"), data)
+    variance = _reduced(builder, "ReduceMean", builder.op("Mul", [centred, centred]), axes)
     if outside:
-        deviation = pen.op("Add", [pen.op("Sqrt", [variance]), epsilon])
+        deviation = builder.op("Add", [builder.op("Sqrt", [variance]), epsilon])
     else:
-        deviation = pen.op("Sqrt", [pen.op("Add", [variance, epsilon])])
-    return pen.op("Div", [centred, deviation])
+        deviation = builder.op("Sqrt", [builder.op("Add", [variance, epsilon])])
+    return builder.op("Div", [centred, deviation])
 
 
-def _normalize_l2(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], axes_of(pen, layer, sources[1])
+def _normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, axes = sources[0], axes_of(builder, layer, sources[1])
     prove(bool(axes), f"{layer} has no axes")
-    bound = layer.word("eps_mode", {"add": "Add", "max": "Max"})
-    squares = _reduced(pen, "ReduceSum", pen.op("Mul", [data, data]), axes)
-    bounded = pen.op(bound, [squares, scalar(pen, layer.number("eps"), data)])
-    return pen.op("Div", [data, pen.op("Sqrt", [bounded])])
+    bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
+    squares = _reduced(builder, "ReduceSum", builder.op("Mul", [data, data]), axes)
+    bounded = builder.op(bound, [squares, scalar(builder, layer.number("eps"), data)])
+    return builder.op("Div", [data, builder.op("Sqrt", [bounded])])
 
 
-def _group_norm(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), rank = layer.integers("num_groups"), rank_of(pen, layer, data)
-    kind = must_know(pen.type_of(data), "the element type").numpy
+    (groups,), rank = layer.integers("num_groups"), rank_of(builder, layer, data)
+    kind = must_know(builder.type_of(data), "the element type").numpy
     one, none = np.ones(groups, kind), np.zeros(groups, kind)
-    folded = pen.op("Reshape", [data, pen.integers([0, groups, -1])])
-    inputs = [folded, pen.constant(one), pen.constant(none)]
-    even = pen.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
-    unfolded = pen.op("Reshape", [even, pen.op("Shape", [data])])
-    beside = pen.integers([-1, *[1] * (rank - 2)])
-    scaled = pen.op("Mul", [unfolded, pen.op("Reshape", [scale, beside])])
-    return pen.op("Add", [scaled, pen.op("Reshape", [shift, beside])])
+    folded = builder.op("Reshape", [data, builder.integers([0, groups, -1])])
+    inputs = [folded, builder.constant(one), builder.constant(none)]
+    even = builder.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    unfolded = builder.op("Reshape", [even, builder.op("Shape", [data])])
+    beside = builder.integers([-1, *[1] * (rank - 2)])
+    scaled = builder.op("Mul", [unfolded, builder.op("Reshape", [scale, beside])])
+    return builder.op("Add", [scaled, builder.op("Reshape", [shift, beside])])
 
 
-def _local_response(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _local_response(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
     size = layer.integers("size")[0]
-    prove(axes_of(pen, layer, axes) == [1], f"{layer} is not across channels alone")
+    prove(axes_of(builder, layer, axes) == [1], f"{layer} is not across channels alone")
     prove(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
     names = ("alpha", "beta", "bias")
-    return pen.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
+    return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 
 
 def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:

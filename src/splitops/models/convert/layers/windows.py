@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from splitops.models.convert.pens import LayerPen
+from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     FLOATS,
@@ -39,7 +39,7 @@ class _Window:
         strides = layer.integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
-        auto_pad = layer.word("auto_pad", known, "explicit")
+        auto_pad = layer.read_enum("auto_pad", known, "explicit")
         begins, ends = layer.integers("pads_begin", zeros), layer.integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
             begins, ends = zeros, zeros  # the text ignores them, whatever the file declares
@@ -84,9 +84,9 @@ def _total_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
-def _sizes(pen: LayerPen, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
+def _sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
     """Return the sizes of the spatial axes."""
-    shape = pen.shape_of(value)
+    shape = builder.shape_of(value)
     return [None] * axes if shape is None else list(shape[first:])
 
 
@@ -94,48 +94,60 @@ def _sizes(pen: LayerPen, value: ir.Value, axes: int, *, first: int = 2) -> list
 
 
 def _convolution(
-    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, operator: str = "Conv", first: int = 2
+    builder: LayerOpBuilder,
+    layer: Layer,
+    sources: Sequence[ir.Value],
+    *,
+    operator: str = "Conv",
+    first: int = 2,
 ) -> ir.Value:
     """Write a convolution; the spatial axes of its filters begin at 2, or at 3 behind one of groups."""
     data, filters = sources[:2]
     read = _moved if operator == "Conv" else _transposed_attributes
-    attributes = read(pen, layer, sources, first=first)
+    attributes = read(builder, layer, sources, first=first)
     if first == 3:
-        groups, *shape = _grouped(pen, layer, filters)
-        filters = _reshaped(pen, filters, [groups * shape[0], *shape[1:]])
+        groups, *shape = _grouped(builder, layer, filters)
+        filters = _reshaped(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
-    return pen.op(operator, [data, filters], attributes)
+    return builder.op(operator, [data, filters], attributes)
 
 
-def _moved(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> dict[str, Any]:
+def _moved(
+    builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
+) -> dict[str, Any]:
     window = _Window.of(layer)
-    kernel = [size for size in _sizes(pen, sources[1], 0, first=first) if isinstance(size, int)]
+    kernel = [size for size in _sizes(builder, sources[1], 0, first=first) if isinstance(size, int)]
     axes = len(window.strides)
-    window = window.padded(kernel, _sizes(pen, sources[0], axes)) if len(kernel) == axes else window
+    window = window.padded(kernel, _sizes(builder, sources[0], axes)) if len(kernel) == axes else window
     return window.attributes()
 
 
 def _transposed_attributes(
-    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int
+    builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
     window = _Window.of(layer)
     added = layer.integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
-        window, added = _of_a_shape(pen, layer, sources, window, added, first)
+        window, added = _of_a_shape(builder, layer, sources, window, added, first)
     prove(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way")
     return window.attributes() | ({"output_padding": added} if any(added) else {})
 
 
 def _of_a_shape(
-    pen: LayerPen, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
+    builder: LayerOpBuilder,
+    layer: Layer,
+    sources: Sequence[ir.Value],
+    window: _Window,
+    added: list[int],
+    first: int,
 ) -> tuple[_Window, list[int]]:
     """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is in numbers.
 
     Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
     """
-    wanted = axes_of(pen, layer, sources[2], "output shape")
+    wanted = axes_of(builder, layer, sources[2], "output shape")
     axes = len(window.strides)
-    sizes, kernel = _sizes(pen, sources[0], axes), _sizes(pen, sources[1], axes, first=first)
+    sizes, kernel = _sizes(builder, sources[0], axes), _sizes(builder, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
         known = isinstance(size, int) and isinstance(width, int)
@@ -154,44 +166,44 @@ def _of_a_shape(
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
-def _grouped(pen: LayerPen, layer: Layer, filters: ir.Value) -> list[int]:
+def _grouped(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
     """Return the shape of filters [groups, ...]."""
-    shape = pen.shape_of(filters) or ()
+    shape = builder.shape_of(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
     prove(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
     return sizes
 
 
-def _reshaped(pen: LayerPen, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+def _reshaped(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
-    array = pen.stored(value)
+    array = builder.stored(value)
     if array is None:
-        return pen.op("Reshape", [value, pen.integers(shape)])
-    return pen.initializer(array.reshape(shape), value)
+        return builder.op("Reshape", [value, builder.integers(shape)])
+    return builder.initializer(array.reshape(shape), value)
 
 
 # Pools
 
 
-def _max_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-    attributes = _pool(pen, layer, sources[0]).attributes
-    if len(layer.outputs) < 2 or not pen.is_read(1):
-        return [pen.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
-    rank = rank_of(pen, layer, sources[0])
+def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    attributes = _pool(builder, layer, sources[0]).attributes
+    if len(layer.outputs) < 2 or not builder.has_consumers(1):
+        return [builder.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
+    rank = rank_of(builder, layer, sources[0])
     (axis,) = layer.integers("axis", [0])
     # ONNX counts positions through the whole tensor.
     prove(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
-    data, positions = pen.multi("MaxPool", sources, attributes, outputs=2)
+    data, positions = builder.multi("MaxPool", sources, attributes, outputs=2)
     wide = layer.text("index_element_type", "i64") == "i64"
-    return [data, positions if wide else pen.cast(positions, INT32)]
+    return [data, positions if wide else builder.cast(positions, INT32)]
 
 
-def _average_pool(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    pool = _pool(pen, layer, sources[0])
+def _average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    pool = _pool(builder, layer, sources[0])
     counts = not layer.boolean("exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
     prove(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
-    return pen.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
+    return builder.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +216,15 @@ class _Pool:
     """Whether its size may be one that only rounding up gives."""
 
 
-def _pool(pen: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
+def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     """Return the attributes of a pool, without rounding where sizes are known.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
     ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
     """
     kernel = layer.integers("kernel")
-    rounding = layer.word("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
-    sizes = _sizes(pen, data, len(kernel))
+    rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
+    sizes = _sizes(builder, data, len(kernel))
     window = _Window.of(layer).padded(kernel, sizes)
     pads = window.is_same or any(window.begins) or any(window.ends)
     stated = window.attributes() | {"kernel_shape": kernel}
@@ -282,18 +294,18 @@ class _Axis:
         return begins + self.span - self.size - self.begin
 
 
-def _adaptive_average(pen: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
-    outputs = axes_of(pen, layer, wanted, "size")
+    outputs = axes_of(builder, layer, wanted, "size")
     if all(size == 1 for size in outputs):
-        return pen.op("GlobalAveragePool", [data])
-    shape = (pen.shape_of(data) or ())[2:]
+        return builder.op("GlobalAveragePool", [data])
+    shape = (builder.shape_of(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
     prove(even, f"{layer} has windows of different sizes")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
-    return pen.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
+    return builder.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
 
 _form = partial(LayerForm, types=FLOATS)

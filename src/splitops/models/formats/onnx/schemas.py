@@ -15,7 +15,7 @@ _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class SchemaAttribute:
     """An attribute that a version has."""
 
     kind: int
@@ -57,7 +57,7 @@ class Version:
     schema: onnx.defs.OpSchema
     since: int
     deprecated: bool
-    attributes: Mapping[str, Attribute]
+    attributes: Mapping[str, SchemaAttribute]
     inputs: _Parameters
     outputs: _Parameters
 
@@ -89,7 +89,7 @@ def version_of(op_type: str, opset: int, domain: str = "") -> Version | None:
     except onnx.defs.SchemaError:
         return None
     attributes = {
-        name: Attribute(int(found.type.value), _value(found.default_value), found.required)
+        name: SchemaAttribute(int(found.type.value), _value(found.default_value), found.required)
         for name, found in schema.attributes.items()
     }
     inputs = _parameters(schema.min_input, schema.max_input, schema.inputs)

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
+from splitops.common.atomic_write import StagedFiles, write_atomically
+from splitops.common.untrusted_files import DataFolder, make_location, read_buffer
 from splitops.errors import NOWHERE, ModelError, Where, shown, shown_path
-from splitops.ground.reading import DataFolder, place_of, read_buffer
-from splitops.ground.writing import StagedFiles, write_whole
 from splitops.models.formats.onnx.structure import check_model, model_tensors
 from splitops.models.formats.onnx.tensors import (
     byte_count,
+    check_external,
     data_blocks,
     external_extent,
     is_external,
     is_marked,
     load_external,
     mark_external,
-    prove_external,
     tensor_array,
     unmark_external,
 )
@@ -51,13 +51,13 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelPro
     """
     file = Path(path)
     model = parse(file, allow_links=allow_links)
-    load_external(model_tensors(model), place_of(path), DataFolder(file.parent, allow_links))
+    load_external(model_tensors(model), make_location(path), DataFolder(file.parent, allow_links))
     return model
 
 
 def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
     """Read an ONNX model and prove it well formed; external initializers stay where they are."""
-    where = place_of(path)
+    where = make_location(path)
     content = read_buffer(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
     try:
@@ -99,7 +99,7 @@ def opened(
     A model in memory is not changed. Without ``weights``, such initializers stay where they are in
     smaller models too. In ``kept`` come the others, as they name their data, for :func:`keep_external`.
     """
-    where = where or place_of(model)
+    where = where or make_location(model)
     if not isinstance(model, str | os.PathLike):
         proto = as_proto(model)
         check_model(proto, where)
@@ -120,7 +120,7 @@ def opened(
                 mark_external(outside, folder)
             load_external([tensor], where, folder)
         else:
-            prove_external(tensor, where, folder)
+            check_external(tensor, where, folder)
             mark_external(tensor, folder)
     return proto
 
@@ -195,7 +195,7 @@ def write(
     that is in other files of the same folder stays there.
     """
     file = Path(path)
-    where = place_of(path)
+    where = make_location(path)
     model = as_proto(model)
     check_model(model, where)
     for tensor in model_tensors(model):
@@ -203,9 +203,9 @@ def write(
             if not is_marked(tensor):
                 name = shown(tensor.name)
                 raise ModelError(f"tensor {name} is in another file: read the model with it", where)
-            prove_external(tensor, where)
+            check_external(tensor, where)
     if keep_data:
-        write_whole(file, _encoded(_with_kept_data(model, file, where), where))
+        write_atomically(file, _encoded(_with_kept_data(model, file, where), where))
         return (file,)
     if external is None:
         external = _bytes(model, where) > MAX_MODEL_BYTES - _ROOM
@@ -222,7 +222,7 @@ def write(
         whole.CopyFrom(model)
         load_external(model_tensors(whole), where, None)
         model = whole
-    write_whole(file, _encoded(model, where))
+    write_atomically(file, _encoded(model, where))
     return (file,)
 
 

@@ -16,7 +16,7 @@ from splitops.models.formats.onnx.tensors import check_tensor, is_external, requ
 from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
 from splitops.onnx.reference import node_label
 
-_MOST_INLINED: Final = 1 << 16
+_MAX_INLINED: Final = 1 << 16
 """Nodes that a model may have once its functions are inlined, as runtimes do it, whatever it has before."""
 _INLINED_PER_NODE: Final = 4
 """Further ones for each node that it has before: the work stays linear in the size of its file."""
@@ -315,7 +315,7 @@ def too_many_inlined(model: ModelProto) -> str | None:
     written = sum(
         1 for nodes in (model.graph.node, *(f.node for f in model.functions)) for _ in nodes_inside(nodes)
     )
-    most, count = _MOST_INLINED + _INLINED_PER_NODE * written, inlined_nodes(model)
+    most, count = _MAX_INLINED + _INLINED_PER_NODE * written, inlined_nodes(model)
     if count <= most:
         return None
     return f"the model has {count} nodes once its functions are inlined, more than {most}"

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
+from splitops.common.documents import MAX_RANK
+from splitops.common.untrusted_files import DataFolder, read_range
 from splitops.errors import ModelError, Where, shown
-from splitops.ground.documents import MAX_RANK
-from splitops.ground.reading import DataFolder, read_range
 from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType, from_onnx
 
@@ -163,7 +163,7 @@ def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFold
             tensor.raw_data = data
 
 
-def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> None:
+def check_external(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> None:
     """Prove that a tensor's external data is where it should be, without reading it."""
     check_tensor(tensor, where)
     external_extent(tensor, where, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorShapeProto, TypeProto
 
-from splitops.models.known import Known, Opaque, SequenceOf, Tensor
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, Opaque
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
@@ -26,16 +26,16 @@ class SizeNames:
         return self.sizes.get(name, UNKNOWN)
 
 
-def from_type(proto: TypeProto, names: SizeNames | None = None) -> Known:
+def from_type(proto: TypeProto, names: SizeNames | None = None) -> AbstractValue:
     """Read an ONNX type: of a model, or what comes back from an exchange."""
     match proto.WhichOneof("value"):
         case "tensor_type":
             tensor = proto.tensor_type
             shape = _shape(tensor.shape, names) if tensor.HasField("shape") else None
-            return Tensor(from_onnx(tensor.elem_type), shape)
+            return AbstractTensor(from_onnx(tensor.elem_type), shape)
         case "sequence_type":
             element = from_type(proto.sequence_type.elem_type, names)
-            return SequenceOf(element) if isinstance(element, Tensor) else _opaque(proto)
+            return AbstractSequence(element) if isinstance(element, AbstractTensor) else _opaque(proto)
         case None:
             return None
         case _:
@@ -59,7 +59,7 @@ def _dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) -> Dim:
     return Range(name=name) if names is None else names.take(name)
 
 
-def to_type(known: Known, names: SizeNames | None = None) -> TypeProto | None:
+def to_type(known: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
     """Write an ONNX type; None where not even the element type is known.
 
     Outside of an exchange, only names that models may have are written.
@@ -67,10 +67,10 @@ def to_type(known: Known, names: SizeNames | None = None) -> TypeProto | None:
     if isinstance(known, Opaque):
         found: TypeProto = TypeProto.FromString(known.type)
         return found
-    if isinstance(known, SequenceOf):
+    if isinstance(known, AbstractSequence):
         element = to_type(known.element, names)
         return None if element is None else TypeProto(sequence_type=TypeProto.Sequence(elem_type=element))
-    if not isinstance(known, Tensor) or known.type is None or known.type.onnx_number is None:
+    if not isinstance(known, AbstractTensor) or known.type is None or known.type.onnx_number is None:
         return None
     tensor = TypeProto.Tensor(elem_type=known.type.onnx_number)
     if known.shape is not None:

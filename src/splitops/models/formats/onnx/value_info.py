@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
 
+from splitops.models.abstract_values import AbstractTensor, AbstractValue, Opaque
 from splitops.models.formats.onnx.structure import located_graphs
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import function_path
-from splitops.models.known import Known, Opaque, Tensor
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Shape
 
 _FUNCTION_VALUES = 10
 """The first IR version in which functions have ``value_info``."""
 
-Values = Mapping[tuple[str | None, str], Known]
+Values = Mapping[tuple[str | None, str], AbstractValue]
 
 
 def declare_values(model: ModelProto, values: Values) -> ModelProto:
@@ -32,7 +32,7 @@ def declare_values(model: ModelProto, values: Values) -> ModelProto:
     def type_of(path: str | None, name: str) -> TypeProto | None:
         """Return the type of a value; the ONNX checker accepts no tensor of unknown rank."""
         known = values.get((path, name))
-        if not isinstance(known, Tensor):
+        if not isinstance(known, AbstractTensor):
             return None if isinstance(known, Opaque) else to_type(known)
         if known.shape is None:
             return None

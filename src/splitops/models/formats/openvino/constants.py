@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.documents import MAX_RANK
+from splitops.common.untrusted_files import read_range
 from splitops.errors import ModelError, Where
-from splitops.ground.documents import MAX_RANK
-from splitops.ground.reading import read_range
 from splitops.models.formats.openvino.shapes import checked_count
 from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import ElementType

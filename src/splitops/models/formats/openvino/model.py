@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where, count_of
+from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.shapes import parse_shape
-from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_openvino, from_precision
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
@@ -63,10 +63,10 @@ class Port:
         return from_precision(self.precision) if self.precision else None
 
     @property
-    def declared(self) -> Tensor:
+    def declared(self) -> AbstractTensor:
         """What the file declares of it; without dimensions it may be of any rank."""
         shape = tuple(size if size >= 0 else UNKNOWN for size in self.dims) if self.dims else None
-        return Tensor(self.element_type, shape)
+        return AbstractTensor(self.element_type, shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,9 @@ class Layer:
             raise ModelError(f"{self} has no {name}")
         return default or "" if stated is None else stated.lower()
 
-    def word(self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None) -> Any:
+    def read_enum(
+        self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
+    ) -> Any:
         """Return an attribute that is one of some words, or what a mapping has for it."""
         stated = self.text(name, default)
         if stated not in words:
@@ -214,8 +216,8 @@ class Graph:
         return f"Graph({self.name!r}, {count_of(len(self.layers), 'layer')})"
 
     def __post_init__(self) -> None:
-        self._prove_layers()
-        self._prove_edges()
+        self._check_layers()
+        self._check_edges()
         _ = self.order
 
     @cached_property
@@ -288,7 +290,7 @@ class Graph:
                     stack += [self.by_id[id_] for id_ in reversed(missing)]
         return tuple(order)
 
-    def _prove_layers(self) -> None:
+    def _check_layers(self) -> None:
         seen: dict[int, Layer] = {}
         for layer in self.layers:
             if layer.id in seen:
@@ -309,7 +311,7 @@ class Graph:
                     layer.where,
                 )
 
-    def _prove_edges(self) -> None:
+    def _check_edges(self) -> None:
         inputs = {Endpoint(layer.id, port.id) for layer in self.layers for port in layer.inputs}
         outputs = {Endpoint(layer.id, port.id) for layer in self.layers for port in layer.outputs}
         fed: set[Endpoint] = set()

@@ -23,7 +23,7 @@ from splitops.models.formats.openvino.shapes import parse_number
 T = TypeVar("T")
 BODIES_SINCE: Final = {"TensorIterator": 1, "Loop": 5, "If": 8}
 """The operation set that brought each layer with bodies."""
-_LEAST_INPUTS: Final = {"Loop": 2, "TensorIterator": 1}
+_MIN_INPUTS: Final = {"Loop": 2, "TensorIterator": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Slicing:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PortMapEntry:
     """One line of a port map.
 
     Attributes:
@@ -85,8 +85,8 @@ class PortMap:
     """
 
     body: Graph
-    inputs: tuple[Entry, ...]
-    outputs: tuple[Entry, ...]
+    inputs: tuple[PortMapEntry, ...]
+    outputs: tuple[PortMapEntry, ...]
     carried: Mapping[int, int]
     counter: int | None
     condition: int | None
@@ -106,7 +106,7 @@ def read_if(layer: Layer, where: Where) -> Mapping[str, PortMap]:
 
 def read_loop(layer: Layer, where: Where) -> PortMap:
     """Return the port map of a Loop or TensorIterator."""
-    least = _LEAST_INPUTS[layer.type]
+    least = _MIN_INPUTS[layer.type]
     if len(layer.inputs) < least:
         raise ModelError(f"{layer} has {len(layer.inputs)} inputs, but it takes {least} at least", where)
     found = _read(layer, "", where)
@@ -131,8 +131,8 @@ def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
         tag: {port.id: at for at, port in enumerate(ports)}
         for tag, ports in (("input", layer.inputs), ("output", layer.outputs))
     }
-    inputs: list[Entry] = []
-    outputs: list[Entry] = []
+    inputs: list[PortMapEntry] = []
+    outputs: list[PortMapEntry] = []
     purposes: dict[str, list[int]] = {"current_iteration": [], "execution_condition": []}
     for line in lines:
         taken = line.tag == "input"
@@ -150,7 +150,7 @@ def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
         position = positions[line.tag].get(port)
         if position is None:
             raise ModelError(f"the port map of {layer} names {line.tag} port {port}, which it lacks", where)
-        entry = Entry(position, inner, _slicing(line, layer, where))
+        entry = PortMapEntry(position, inner, _slicing(line, layer, where))
         (inputs if taken else outputs).append(entry)
     carried = {}
     for edge in _lines(layer, "back_edges", {"edge"}, where, needed=False):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from xml.etree.ElementTree import Element
 
+from splitops.common.documents import MAX_RANK
+from splitops.common.untrusted_files import DataFolder, make_location, read_bounded
 from splitops.errors import ModelError, Where
-from splitops.ground.documents import MAX_RANK
-from splitops.ground.reading import DataFolder, place_of, read_bounded
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.document import MAX_BYTES, parse
 from splitops.models.formats.openvino.model import (
@@ -51,7 +51,7 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINO
     when it is needed: do not change it while the model is in use. It may be a link out of the folder if
     ``allow_links``. Every edge, port, shape and range of constants is proved; an error names the layer.
     """
-    where = place_of(path)
+    where = make_location(path)
     content = read_bounded(Path(path), limit=MAX_BYTES, where=where)
     folder, name = DataFolder(Path(path).parent, allow_links), Path(path).with_suffix(".bin").name
     folder.resolve(name, where)  # a runtime opens it even if no constant has bytes

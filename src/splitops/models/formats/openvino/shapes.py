@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, Where
-from splitops.ground.documents import MAX_RANK
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 _INT64_MAX: Final = (1 << 63) - 1

@@ -29,9 +29,9 @@ def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
     return schema(name, max(1, number), "openvino")
 
 
-def split_attributes(layer: Layer, row: OperatorSchema, where: Where) -> dict[str, int]:
+def split_attributes(layer: Layer, schema: OperatorSchema, where: Where) -> dict[str, int]:
     """Return the attributes of a layer of the split family that its operator has, as integers."""
-    text = {attribute.name: layer.attribute(attribute.name) for attribute in row.attributes}
+    text = {attribute.name: layer.attribute(attribute.name) for attribute in schema.attributes}
     return {
         name: parse_integer(value, name, replace(where, attribute=name))
         for name, value in text.items()

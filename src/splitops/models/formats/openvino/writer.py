@@ -12,8 +12,8 @@ from typing import BinaryIO, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from splitops.common.atomic_write import StagedFiles
 from splitops.errors import ModelError, Where, shown_path
-from splitops.ground.writing import StagedFiles
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port, join_names
 

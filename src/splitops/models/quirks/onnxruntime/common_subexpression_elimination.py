@@ -38,7 +38,7 @@ from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import BY_CHANCE, PLAIN, constant_array, is_external
 from splitops.models.quirks.quirk import Match, Quirk, set_lengths
 from splitops.spec.operators import schema
-from splitops.spec.operators.schemas import Given
+from splitops.spec.operators.schemas import SourceKind
 
 SplitKey: TypeAlias = tuple[str | None, str]
 """A node by the path of its graph and its first output that has a name."""
@@ -46,9 +46,9 @@ SplitKey: TypeAlias = tuple[str | None, str]
 _Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
 """The value numbers of one graph: the same for values that are computed in the same way."""
 
-_MOST_CONSTANT: Final = 1 << 8
+_MAX_CONSTANT: Final = 1 << 8
 """Constants of more elements are not compared."""
-_MOST_CALLS: Final = 1 << 16
+_MAX_CALLS: Final = 1 << 16
 """Nodes of functions that are looked at, once for every call."""
 
 
@@ -119,7 +119,7 @@ class _Search:
     """Splits that are the same but for their outputs, each with which of these are outputs of the graph."""
     numbers: dict[Hashable, int] = field(default_factory=dict)
     """A number for each different computation."""
-    budget: int = _MOST_CALLS
+    budget: int = _MAX_CALLS
 
     def conflicts(self) -> Iterator[SplitKey]:
         """Yield the split nodes that are found to be taken for others."""
@@ -162,8 +162,8 @@ class _Search:
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], place: _Place) -> None:
         if _has_lengths(node):
-            row = schema("Split", place.opset, "")
-            counted = row.count is not None and row.count.given is Given.OUTPUTS
+            op_schema = schema("Split", place.opset, "")
+            counted = op_schema.count is not None and op_schema.count.kind is SourceKind.OUTPUTS
             # Another num_outputs is another node.
             lengths = node.attributes["split"].value if "split" in node.attributes else inputs[1]
             if not (self.equal_as_count and counted and _are_equal(lengths)):
@@ -203,7 +203,7 @@ def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
     """Return the value number of a value: of a small constant its content, of an input the value itself."""
     if value not in seen:
         outside = is_external(value.const_value)
-        array = None if outside else constant_array(value, limit=_MOST_CONSTANT)
+        array = None if outside else constant_array(value, limit=_MAX_CONSTANT)
         if array is None or array.dtype.hasobject:
             seen[value] = value
         else:

@@ -83,7 +83,7 @@ def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
         return None
     if part is not None:
         split, index = part
-        cut, axis = view.editor.cut(split), view.editor.written_axis(split)
+        cut, axis = view.editor.read_split_facts(split), view.editor.written_axis(split)
         if cut is None:  # lengths that the graph computes: as the kernels are equal, so are they
             count, sizes = len(split.outputs), None
         else:
@@ -114,7 +114,7 @@ def _gather_channels(editor: Editor, match: Match) -> str | None:
     if data is None:
         return None
     begin, end = match.channels
-    part = editor.pen(convolution).gather(data, range(begin, end), 1)
+    part = editor.make_builder(convolution).gather(data, range(begin, end), 1)
     before = convolution.inputs[0]
     editor.set_inputs(convolution, [part, *convolution.inputs[1:]])
     return None if before is None else f"{editor.describe(match.node)}, Gather(axis=1, {begin}:{end})"

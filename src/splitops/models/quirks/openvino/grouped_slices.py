@@ -80,7 +80,7 @@ def _end_at_the_start(editor: Editor, match: Match) -> str | None:
     if data is None or bounds is None or not editor.can_slice(data):
         return None
     ((axis, one),) = bounds.items()
-    part = editor.pen(node).slice(data, {axis: slice(one.start, one.start, 1)})
+    part = editor.make_builder(node).slice(data, {axis: slice(one.start, one.start, 1)})
     editor.substitute(node, [part])
     return f"Slice(axis={axis}, {one.start}:{one.start})"
 

@@ -71,7 +71,7 @@ def _read_gate(view: GraphView, found: Bindings, name: str) -> list[ir.Node] | N
 
 def _is_joint(view: GraphView, split: ir.Node) -> bool:
     """Return whether a node splits the product of joint inputs and weights into four gates."""
-    cut = view.editor.cut(split) if view.editor.role(split) is Role.SPLIT else None
+    cut = view.editor.read_split_facts(split) if view.editor.role(split) is Role.SPLIT else None
     if cut is None or (cut.axis, cut.rank) != (1, 2) or not view.is_counted(split):
         return False
     total = view.producer(split.inputs[0], "Add", "Gemm")

@@ -71,7 +71,7 @@ def _read_halves(view: GraphView, first: ir.Value, second: ir.Value) -> ir.Node 
     if part is None or rest is None or part[0] is not rest[0] or (part[1], rest[1]) != (0, 1):
         return None
     split = part[0]
-    cut = view.editor.cut(split)
+    cut = view.editor.read_split_facts(split)
     if cut is None or cut.sizes is None or len(cut.sizes) != 2 or view.is_counted(split):
         return None
     return split if view.editor.written_axis(split) == cut.rank - 1 else None

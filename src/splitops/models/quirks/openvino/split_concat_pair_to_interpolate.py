@@ -31,7 +31,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
     if len(parts) < 2 or parts[0] is None or parts[0] != parts[1]:
         return
     editor, split = view.editor, parts[0][0]
-    cut, axis = editor.cut(split), editor.axis(concat)
+    cut, axis = editor.read_split_facts(split), editor.axis(concat)
     if cut is None or axis is None or cut.rank not in (4, 5) or not view.is_counted(split):
         return
     count = view.count(split)

@@ -55,7 +55,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 
 def _drops_axis(view: GraphView, squeeze: ir.Node, split: ir.Node, index: int) -> bool:
     """Return whether a node drops the split axis of a part, of size 1, and nothing else."""
-    cut = view.editor.cut(split)
+    cut = view.editor.read_split_facts(split)
     before, after = shape_of(split.outputs[index]), shape_of(squeeze.outputs[0])
     if cut is None or before is None or after is None or len(after) != len(before) - 1:
         return False

@@ -104,9 +104,9 @@ def _keep_axes(editor: Editor, match: Match) -> str | None:
         return None
     kept = tuple(1 if axis in reduced else size for axis, size in enumerate(shape))
     keeping: dict[str, Any] = {"keep_dims": "true"} if editor.domain else {"keepdims": 1}
-    output = editor.pen(reduction).repeat(reduction, reduction.inputs, kept, keeping)
+    output = editor.make_builder(reduction).repeat(reduction, reduction.inputs, kept, keeping)
     for axis in sorted(reduced, reverse=True):
-        output = editor.pen(reduction).squeeze(output, axis)
+        output = editor.make_builder(reduction).squeeze(output, axis)
     editor.substitute(reduction, [output])
     return f"{reduction.op_type}(keepdims=1), Squeeze(axes={sorted(reduced)})"
 

@@ -189,7 +189,7 @@ class Scan(_WithBody):
             raise ModelError(f"Scan has num_scan_inputs = {count} and {len(args)} inputs")
         state = list(args[: len(args) - count])
         streams = [
-            _turned(np.moveaxis(value, axis, 0), direction)
+            _apply_direction(np.moveaxis(value, axis, 0), direction)
             for value, axis, direction in zip(
                 args[len(state) :],
                 _per_item(self.scan_input_axes, count),
@@ -209,7 +209,7 @@ class Scan(_WithBody):
         directions = _per_item(self.scan_output_directions, len(scans))
         first = [*state, *(np.empty(stream.shape[1:], stream.dtype) for stream in streams)]
         stacked = (
-            self.stack(_turned(scan, direction), len(state) + i, runner, first, axis)
+            self.stack(_apply_direction(scan, direction), len(state) + i, runner, first, axis)
             for i, (scan, axis, direction) in enumerate(zip(scans, axes, directions, strict=True))
         )
         return *state, *stacked
@@ -237,7 +237,7 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
 """The classes by operator."""
 
 
-class Call(OpRun):
+class FunctionCallBase(OpRun):
     """A node whose attributes are not attributes of an operator that onnx knows."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
@@ -252,7 +252,7 @@ class Call(OpRun):
         raise NotImplementedError("run() serves the call")
 
 
-class FunctionCall(Call):
+class FunctionCall(FunctionCallBase):
     """A call of a model-local function: its body with the caller's attributes in place."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Body) -> None:
@@ -288,5 +288,5 @@ def _per_item(stated: Sequence[int] | None, count: int) -> list[int]:
     return values
 
 
-def _turned(items: Any, direction: int) -> Any:
+def _apply_direction(items: Any, direction: int) -> Any:
     return items[::-1] if direction else items

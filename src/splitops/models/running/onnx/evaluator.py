@@ -23,9 +23,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
+from splitops.common.progress import track
 from splitops.errors import ModelError, SplitError, Where, shown
-from splitops.ground.progress import counted
-from splitops.models.engines.recording import recorded, recorder
+from splitops.models.engines.profile_events import get_event_list, record_event
 from splitops.models.formats.onnx.structure import (
     check_model,
     functions_of,
@@ -38,12 +38,12 @@ from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
 from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
-from splitops.models.running.onnx.older import (
+from splitops.models.running.onnx.legacy_ops import (
     SLICE_WITH_STEPS,
     Flatten,
     Identity,
     Slice,
-    flattening,
+    flatten_to_rows,
     with_defaults,
 )
 from splitops.models.running.onnx.openvino_ops import DOMAIN as OPENVINO
@@ -208,7 +208,7 @@ class Evaluator(ReferenceEvaluator):
         except RuntimeContextError:
             # Its definition depends on the input types, which are known when it runs.
             return functools.partial(OpFunctionContextDependant, parent=self)
-        made: Callable[..., OpRun] = flattening(name, self.known_opsets[domain], found)
+        made: Callable[..., OpRun] = flatten_to_rows(name, self.known_opsets[domain], found)
         return made
 
     def _evaluator_class(self, node: NodeProto) -> Any:
@@ -251,8 +251,8 @@ class Evaluator(ReferenceEvaluator):
         """Evaluate the graph."""
         results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **self.own_inits}
         results[""] = None  # an absent input
-        call = self._guarded if recorder() is None else self._timed
-        for step in counted(self.steps, "run"):
+        call = self._guarded if get_event_list() is None else self._timed
+        for step in track(self.steps, "run"):
             operator, node = step.operator, step.operator.onnx_node
             arguments = [results[name] for name in step.inputs]
             linked = {"linked_attributes": attributes} if step.linked and attributes else {}
@@ -299,12 +299,12 @@ class Evaluator(ReferenceEvaluator):
 
     def _timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call what belongs to a node and record its time; what is inside others is recorded by itself."""
-        events = recorder()
+        events = get_event_list()
         key = function_key(node)
         outer = key in self.scope.functions or any(True for _ in subgraphs(node))
         if events is None or outer:
             return self._guarded(node, function, *args, **kwargs)
-        with recorded(events, node.op_type, node_label(node)):
+        with record_event(events, node.op_type, node_label(node)):
             return self._guarded(node, function, *args, **kwargs)
 
     def _completed(self, where: Where, node: NodeProto) -> Where:

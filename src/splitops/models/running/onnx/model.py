@@ -10,12 +10,12 @@ import numpy as np
 from onnx import ModelProto
 
 from splitops.calls.node import read_only
+from splitops.common.untrusted_files import make_location
 from splitops.errors import Where
-from splitops.ground.reading import place_of
 from splitops.models.formats.onnx.storage import as_proto, opened
 from splitops.models.formats.onnx.structure import certain_calls, check_model
 from splitops.models.formats.onnx.tensors import load_external
-from splitops.models.running.declared import onnx_inputs
+from splitops.models.running.input_specs import onnx_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.iterations import MAX_ITERATIONS
 from splitops.models.running.onnx.control_flow import limit_iterations
@@ -58,7 +58,7 @@ class Model:
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
     """Return a well-formed model and its place; its large external initializers stay in their files."""
     if isinstance(model, str | os.PathLike):
-        return opened(model, weights=False, allow_links=allow_links), place_of(model)
+        return opened(model, weights=False, allow_links=allow_links), make_location(model)
     proto = as_proto(model)
     where = Where(model=proto.graph.name or None)
     # Before onnx looks for the data of a Constant in the working directory.

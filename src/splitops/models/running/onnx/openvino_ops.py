@@ -16,13 +16,13 @@ from onnx import NodeProto, helper
 from onnx.reference.op_run import OpRun
 
 from splitops.calls.node import NodeSplit, read_only
+from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, Where
-from splitops.ground.documents import MAX_RANK
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.models.movers.conversion import convert, is_convertible
 from splitops.models.movers.reshape import resolve_pattern
 from splitops.models.movers.shapes import axis_within, gathered
-from splitops.models.running.onnx.control_flow import Call
+from splitops.models.running.onnx.control_flow import FunctionCallBase
 from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import element_type_of, from_openvino
 from splitops.spec.operators import FAMILY
@@ -32,7 +32,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 _MEMORY: Final = read_memory_limit()
 
 
-class _Layer(Call):
+class _Layer(FunctionCallBase):
     """A layer, with its own place in its ``doc_string``."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:

@@ -1,0 +1,86 @@
+"""Signals that end a process: defer them during a block, and handle them in commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final, NoReturn
+
+ENDING: Final = tuple(
+    getattr(signal, name) for name in ("SIGHUP", "SIGTERM", "SIGINT") if hasattr(signal, name)
+)
+"""Signals that end a command: the terminal was closed, the system or a scheduler stops it, Ctrl-C."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The signal ``number`` has ended a command."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__()
+
+
+def get_exit_code(error: KeyboardInterrupt) -> int:
+    """Return the exit code after an interrupt: 128 plus the number of the signal.
+
+    Examples:
+        >>> get_exit_code(KeyboardInterrupt()), get_exit_code(Interrupted(15))
+        (130, 143)
+    """
+    return 128 + int(getattr(error, "number", signal.SIGINT))
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal in a command: raise :class:`Interrupted`. A second signal ends the process at once."""
+    for each in ENDING:
+        if signal.getsignal(each) is interrupt:
+            signal.signal(each, exit_at_once)
+    raise Interrupted(number)
+
+
+def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process immediately. This handler is never deferred: files are left as after ``kill -KILL``."""
+    os._exit(128 + number)
+
+
+@contextlib.contextmanager
+def defer_signals() -> Iterator[None]:
+    """Defer the signals that end a process until the block has finished or failed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    try:
+        with contextlib.ExitStack() as stack:
+            # Ctrl-C is restored last: its exception would prevent the restoring of the others.
+            for number in reversed(ENDING):
+                stack.enter_context(_defer_signal(number, pending))
+            yield
+    finally:
+        if pending:
+            signal.raise_signal(pending[0])
+
+
+@contextlib.contextmanager
+def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
+    """Record a signal instead of handling it."""
+    handler = signal.getsignal(number)
+    # None is a handler of the embedding program, which Python could not restore.
+    if handler in (None, signal.SIG_IGN, exit_at_once):
+        yield
+        return
+
+    def note(found: int, frame: FrameType | None) -> None:
+        if pending and handler is interrupt:
+            exit_at_once(found, frame)
+        pending.append(found)
+
+    signal.signal(number, note)
+    try:
+        yield
+    finally:
+        signal.signal(number, handler)

@@ -1,0 +1,247 @@
+"""Plans for the tensors of a model as a whole: spread over files of limited size, or joined in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+
+from splitops.common.untrusted_files import DataFolder
+from splitops.errors import FileError, shown, shown_path
+from splitops.files.addresses import is_address, resolve_target
+from splitops.files.extents import extents_from_ranges
+from splitops.files.folders import (
+    INDEX,
+    PIECE,
+    SidecarFile,
+    find_main_file,
+    find_other_files,
+    name_piece,
+    stem_of,
+)
+from splitops.files.formats import Contents, Format, ShardedFormat, choose_format, detect_format, to_format
+from splitops.files.pickles import advise_on_pickles
+from splitops.files.plan import FilePlan
+from splitops.files.plan_builder import AnyPath, Targets, adapt, open_source, read
+from splitops.files.plan_types import Part
+from splitops.files.strays import warn_of_strays
+from splitops.files.streams import is_compressed, strip_compression
+from splitops.files.tensors import iter_field, locate_tensors, pause_gc
+
+
+@pause_gc()
+def read_all_tensors(
+    path: AnyPath, *, allow_links: bool = False, strict: bool = False
+) -> tuple[Contents, tuple[SidecarFile, ...], tuple[str, ...]]:
+    """Read the tensors of a model and the small files next to them. Return warnings about the others, too.
+
+    The path is a folder with an index, numbered files or a single file; an index; one of the numbered files;
+    or any other tensor file. Links may lead out of the folder with ``allow_links``. With ``strict``, a tensor
+    file in the folder that does not belong to the model is an error.
+    """
+    given = Path(path)
+    if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
+        return _read(given, None, allow_links=allow_links), (), ()
+    folder = DataFolder(given, allow_links)
+    names = sorted(entry.name for entry in given.iterdir())
+    main = find_main_file(given, names)
+    if main is None:
+        advice = advise_on_pickles(names)
+        raise FileError(
+            f"{shown_path(given)} has no *{INDEX}, no safetensors file and no GGUF file"
+            f"{'. ' * bool(advice)}{advice}"
+        )
+    contents = _read(Path(main), folder)
+    files = {source.path.relative_to(given).as_posix() for source in contents.sources}
+    others, left, strays = find_other_files(folder, names, files, (main,))
+    tensors = set(iter_field(contents.tensors, "name"))
+    found = warn_of_strays(folder, strays, shown(main), tensors, strict=strict)
+    return contents, tuple(other for other in others if other.shared), (*found, *left)
+
+
+def _read(path: Path, folder: DataFolder | None, *, allow_links: bool = False) -> Contents:
+    form = detect_format(path) if is_shard_name(path) else None
+    if isinstance(form, ShardedFormat):
+        return form.read_all_shards(open_source(path, form, folder, allow_links=allow_links))
+    return read(path, folder=folder, allow_links=allow_links)
+
+
+def is_shard_name(path: Path) -> bool:
+    """Return whether a file, judged by its name, is an index or one of numbered files."""
+    return path.name.endswith(INDEX) or PIECE.fullmatch(path.name) is not None
+
+
+def are_all_shards(paths: Sequence[Path]) -> bool:
+    """Return whether files, judged by their names, are all the numbered files of one set."""
+    found = [PIECE.fullmatch(path.name) for path in paths]
+    sets = {
+        (path.parent, piece[1], piece[3], piece[4]) for path, piece in zip(paths, found, strict=True) if piece
+    }
+    numbers = sorted(int(piece[2]) for piece in found if piece)
+    return len(sets) == 1 and numbers == list(range(1, int(next(iter(sets))[2]) + 1)) and None not in found
+
+
+def plan_by_size(
+    source: AnyPath,
+    out: AnyPath,
+    max_size: int,
+    *,
+    to: Format | str | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
+) -> FilePlan:
+    """Plan files of limited size for the tensors of a model, without writing anything.
+
+    Each tensor is in one file. Safetensors files get the index that transformers and diffusers read, GGUF
+    files the split keys of llama.cpp. Small files of a folder, such as its configuration, are copied.
+
+    Args:
+        source: folder of a model, an index, one of numbered files, or any tensor file.
+        out: folder of the files, created if it does not exist.
+        max_size: maximum size of a file in bytes. A larger tensor gets a file of its own.
+        to: format of the files, ``"safetensors"`` or ``"gguf"``; None for the format of the source.
+        allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
+        strict: whether a tensor file in the folder that the model does not name is an error. Otherwise it is
+            not copied, and the plan has a warning.
+
+    Returns:
+        The plan. Its ``parts`` map each tensor to its file.
+
+    Raises:
+        FileError: a file is missing or malformed, the files do not match, or the format does not support a
+            tensor.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.savez(folder / "x.npz", a=np.zeros(300), b=np.zeros(300), c=np.zeros(5))
+        >>> plan = plan_by_size(folder / "x.npz", folder, 4000, to="safetensors")
+        >>> [(part.tensor, part.path.name) for part in plan.parts]
+        [('a', 'x-00001-of-00002.safetensors'), ('b', 'x-00002-of-00002.safetensors'), \
+('c', 'x-00002-of-00002.safetensors')]
+        >>> [path.name for path, _ in plan.run().files][2]
+        'x.safetensors.index.json'
+        >>> plan_one_file(folder / "x.safetensors.index.json", folder / "y.safetensors").dry_run().bytes
+        4840
+    """
+    contents, others, warnings = read_all_tensors(source, allow_links=allow_links, strict=strict)
+    stem = stem_of(strip_compression(contents.sources[0].path))
+    form = to_format(to)
+    return plan_contents_by_size(
+        contents, out, max_size, stem=stem, to=form, others=others, warnings=warnings
+    )
+
+
+def group_by_size(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
+    """Group positions, in order, so that the sizes of a group sum to at most ``most``; a larger one is alone.
+
+    ``first`` is added to the first group, ``later`` to each other group.
+
+    Examples:
+        >>> group_by_size([3, 4, 20, 1], 8)
+        [[0, 1], [2], [3]]
+    """
+    groups: list[list[int]] = [[]]
+    total = first
+    for index, size in enumerate(sizes):
+        if groups[-1] and total + size > most:
+            groups.append([])
+            total = later
+        groups[-1].append(index)
+        total += size
+    return groups
+
+
+@pause_gc()
+def plan_contents_by_size(
+    contents: Contents,
+    folder: AnyPath,
+    max_size: int,
+    *,
+    stem: str,
+    to: Format | None = None,
+    others: Sequence[SidecarFile] = (),
+    warnings: tuple[str, ...] = (),
+) -> FilePlan:
+    """Make the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
+    to = to or contents.format
+    if not isinstance(to, ShardedFormat):
+        raise FileError(f"{to.name} files cannot be limited in size: choose --to safetensors or --to gguf")
+    if max_size < 1:
+        raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
+    tensors = adapt(contents.tensors, contents, to)
+    headers = [
+        to.lay_out([], to.describe_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)
+    ]
+    sizes = [tensor.size + to.compute_max_entry_bytes(tensor, contents) for tensor in tensors]
+    groups = group_by_size(sizes, max_size, *headers)
+    ending = to.suffixes[0]
+    names = [name_piece(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
+    names = names if len(groups) > 1 else [stem + ending]
+    return _plan(contents, folder, groups, names, to, stem, others, warnings)
+
+
+@pause_gc()
+def plan_one_file(
+    source: AnyPath,
+    out: AnyPath,
+    *,
+    to: Format | str | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
+) -> FilePlan:
+    """Plan one file with all tensors of a model, without writing anything.
+
+    Args:
+        source: as in :func:`plan_by_size`.
+        out: the file to write, or its address.
+        to: its format; None to detect it by its name.
+        allow_links: as in :func:`plan_by_size`.
+        strict: as in :func:`plan_by_size`.
+
+    Raises:
+        FileError: as in :func:`plan_by_size`.
+    """
+    contents, _, warnings = read_all_tensors(source, allow_links=allow_links, strict=strict)
+    found = Path(out)
+    if is_compressed(found):
+        raise FileError(f"{shown(found.name)}: compressed files cannot be written. Leave out {found.suffix}")
+    form = choose_format(found, to_format(to))
+    every = [list(range(len(contents.tensors)))]
+    return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings)
+
+
+def _plan(
+    contents: Contents,
+    out: AnyPath,
+    groups: Sequence[Sequence[int]],
+    names: Sequence[str],
+    to: Format,
+    stem: str,
+    others: Sequence[SidecarFile],
+    warnings: tuple[str, ...],
+) -> FilePlan:
+    folder = resolve_target(Path(out))
+    targets = Targets([], [], [])
+    tensors = adapt(contents.tensors, contents, to)
+    parts: list[Part] = []
+    where: dict[str, str] = {}
+    several = to if isinstance(to, ShardedFormat) and len(groups) > 1 else None
+    for number, (group, name) in enumerate(zip(groups, names, strict=True)):
+        held = [tensors[i] for i in group]
+        like = several.describe_shard(contents, number, len(groups)) if several else contents
+        layout = to.lay_out(held, like, name)
+        first = targets.add(layout)
+        targets.extents.append(extents_from_ranges(locate_tensors(held), layout.places, first))
+        path = folder / name
+        own, shapes = list(iter_field(held, "name")), list(iter_field(held, "shape"))
+        sizes = [shape[0] if shape else 1 for shape in shapes]
+        parts += map(Part._make, zip(repeat(path), own, repeat(0), sizes, shapes, strict=False))
+        where |= dict.fromkeys(own, name)
+    if several is not None:
+        index = several.make_index(stem, where, sum(iter_field(tensors, "size")))
+        targets.files += [index] if index is not None else []
+    made = targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
+    return replace(made, warnings=warnings)

@@ -1,0 +1,106 @@
+"""Plans of splits and merges of files, ready to run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from splitops.errors import FileError, shown, shown_path
+from splitops.files.addresses import format_address, is_address
+from splitops.files.chunks import ChunkCopies
+from splitops.files.folder_run import FolderRun
+from splitops.files.plan_types import MEMORY, DryRun, PlannedFiles, Report, RunOptions, fill_options
+from splitops.files.sources import LocalFolder
+from splitops.files.tensors import pause_gc
+from splitops.files.uploads import AddressRun, make_uploads, split_into_windows
+
+
+@dataclass(frozen=True, repr=False)
+class FilePlan(PlannedFiles):
+    """A valid plan to split or merge files; see :class:`PlannedFiles`.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np, splitops
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "x.npy", np.arange(12.0).reshape(3, 4))
+        >>> plan = splitops.files.plan_split(folder / "x.npy", folder / "parts", axis=1, num_outputs=2)
+        >>> [part.shape for part in plan.parts], plan.dry_run().bytes
+        ([(3, 2), (3, 2)], 96)
+        >>> report = plan.run(verify=True)
+        >>> [path.name for path, _ in report.files]
+        ['x.0.npy', 'x.1.npy']
+    """
+
+    def __post_init__(self) -> None:
+        """Reject duplicate target names, and uploads of formats that are not written from start to end."""
+        self.reject_duplicates()
+        whole = any(target.scratch or target.folder for target in self.targets)
+        if is_address(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
+            name = self.targets[0].name if self.targets else self.name
+            raise FileError(
+                f"{format_address(self.folder)}/{name}: files of this format cannot be uploaded, because "
+                "they are not written from start to end. Write to a local folder, or choose another format"
+            )
+
+    def dry_run(self, *, memory: int = MEMORY) -> DryRun:
+        """Describe what a run would do, without writing anything.
+
+        Sizes of chunked targets are uncompressed. For targets at an address, tasks are the parts of all
+        uploads.
+        """
+        tasks = len(self.make_tasks(memory))
+        sizes = zip(self.targets, self.copies.compute_sizes(self.targets), strict=True)
+        exists = tuple(path for path in self.paths if os.path.lexists(path))
+        if is_address(self.folder):
+            tasks = sum(len(split_into_windows(target.size)) for target in self.targets)
+            exists = tuple(Path(address) for address in make_uploads(self).iter_existing())
+        files = tuple((self.folder / target.name, size) for target, size in sizes if not target.scratch)
+        return DryRun(files, self.bytes, len(self.copies), tasks, exists)
+
+    def run(self, **options: Unpack[RunOptions]) -> Report:
+        """Write the targets. Either all of them appear, complete, or none.
+
+        A KeyboardInterrupt or SystemExit leaves a hidden folder with the finished tensors, for
+        ``resume=True``. A note on the exception names the folder, or reports that nothing is kept. Some
+        targets cannot be resumed and leave nothing: those at an address, chunks of HDF5 and computed arrays.
+
+        Args:
+            **options: fields of :class:`RunOptions`.
+
+        Raises:
+            FileError: the memory is too small, a target exists, a source cannot be read or has changed, the
+                disk is full, a byte does not read back as it was written, or a cluster cannot write such
+                targets. Nothing is left then, except the folder of a run whose sources have changed and that
+                was to be resumed.
+        """
+        how, address = fill_options(options), is_address(self.folder)
+        alone = "targets at an address" if address else self.copies.one_process
+        if how["checksums"] is not None:
+            self._reject_checksums(how["checksums"])
+        if how["cluster"] is not None and alone:
+            raise FileError(f"a cluster cannot write {alone}: run without a cluster")
+        with pause_gc():
+            run = AddressRun(self, how) if address else FolderRun(self, how)
+        return run.execute()
+
+    def _reject_checksums(self, path: Path) -> None:
+        """Raise an error if the file of checksums would replace a source or a target."""
+
+        def is_in(folder: str) -> bool:
+            return own.startswith(folder + os.sep)
+
+        own, folder = os.path.realpath(path), os.path.realpath(self.folder)
+        for source in self.sources:
+            there = os.path.realpath(source.path)
+            if own == there or (isinstance(source, LocalFolder) and is_in(there)):
+                raise FileError(f"the checksums file {shown_path(path)} would replace a source")
+        inside = isinstance(self.copies, ChunkCopies)
+        for target in self.targets:
+            place = os.path.join(folder, target.name)
+            if own == place or (target.folder and inside and is_in(place)):
+                raise FileError(
+                    f"the checksums file {shown_path(path)} would replace the target {shown(target.name)}"
+                )

@@ -1,0 +1,116 @@
+"""What a model says of its inputs, in one form for ONNX and OpenVINO IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splitops.errors import ModelError, Where, shown
+from splitops.models.abstract_values import NOTHING, AbstractSequence, AbstractTensor
+from splitops.models.formats.openvino import OpenVINOModel, input_names
+from splitops.models.formats.openvino.shapes import matches
+from splitops.spec.elements.types import ElementType, element_type_of, is_builtin
+from splitops.spec.sizes.dims import Shape
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, TypeProto
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of a model.
+
+    Attributes:
+        name: the name that the model's run takes.
+        aliases: other names of it.
+        element_type: its element type; None where it is not declared.
+        shape: its shape; None where the rank is not declared.
+        kind: ``"tensor"``, ``"sequence"``, ``"optional"`` of a tensor that may be absent, or ``"other"``, of
+            which nothing is checked.
+        required: whether it must be given.
+        optional: whether None may be given.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    element_type: ElementType | None = None
+    shape: Shape | None = None
+    kind: str = "tensor"
+    required: bool = True
+    optional: bool = False
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape, where every dimension is a number."""
+        if self.shape is None:
+            return None
+        sizes = tuple(dim for dim in self.shape if isinstance(dim, int))
+        return sizes if len(sizes) == len(self.shape) else None
+
+    def dtype_of(self, stored: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype of an array in a file: raw and unsigned items of a type that .npy lacks are it."""
+        element_type = self.element_type
+        if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
+            return stored
+        own = element_type.numpy
+        raw = stored.kind in "Vu" and stored.itemsize == own.itemsize and stored.isnative
+        return own if raw else stored
+
+    def accept(self, dtype: np.dtype[Any], shape: tuple[int, ...], where: Where | None = None) -> None:
+        """Prove that an array can be this input, as far as its dtype and shape alone tell."""
+        expected = self.element_type
+        if expected is not None and dtype != expected.numpy and element_type_of(dtype) is not expected:
+            found = f"input {shown(self.name)} has element type {element_type_of(dtype) or dtype}"
+            codes = f", whose codes are {expected.numpy}" if expected.storage else ""
+            raise ModelError(f"{found}, but the model declares {expected}{codes}", where)
+        if not matches(shape, self.shape):
+            raise ModelError(
+                f"input {shown(self.name)} has shape {shown(shape)}, but the model declares {self}", where
+            )
+
+    def __str__(self) -> str:
+        shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
+        text = f"{self.element_type or 'any type'} {shape}"
+        return f"{self.kind} of {text}" if self.kind in ("sequence", "optional") else text
+
+
+def _has_own_npy_type(element_type: ElementType) -> bool:
+    own = is_builtin(element_type.numpy) and element_type.numpy.kind in "biufc"
+    return own and element_type_of(element_type.numpy) is element_type
+
+
+def onnx_inputs(graph: GraphProto) -> tuple[InputSpec, ...]:
+    """Return what the main graph of an ONNX model declares."""
+    defaults = {tensor.name for tensor in graph.initializer}
+    return tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
+
+
+def _of_type(name: str, declared: TypeProto, required: bool) -> InputSpec:
+    from splitops.models.formats.onnx.types import from_type
+
+    optional = declared.HasField("optional_type")
+    known = from_type(declared.optional_type.elem_type if optional else declared)
+    if isinstance(known, AbstractSequence):
+        kind, element = "sequence", known.element
+    elif isinstance(known, AbstractTensor):
+        kind, element = "optional" if optional else "tensor", known
+    else:
+        kind, element = "other", NOTHING
+    return InputSpec(name, (), element.type, element.shape, kind, required and not optional, optional)
+
+
+def openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec, ...]:
+    """Return what the Parameters of OpenVINO IR declare."""
+    found = []
+    tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
+    for name, layer in zip(input_names(model), model.inputs, strict=True):
+        where = replace(where, node=layer.name)
+        aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
+        if layer.name in tensors and layer.name not in layer.outputs[0].names:
+            del aliases[layer.name]  # a tensor's name goes before a layer's
+        aliases.pop(name, None)
+        kind = None if layer.takes_any_type else layer.element_type(where)
+        found.append(InputSpec(name, tuple(aliases), kind, layer.shape(where)))
+    return tuple(found)

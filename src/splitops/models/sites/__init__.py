@@ -1,7 +1,0 @@
-"""One split in a model: what is known of it, what it does, and how it may be written. No graph, no file."""
-
-from __future__ import annotations
-
-from splitops.models.sites.site import Origin, Site
-
-__all__ = ["Origin", "Site"]

@@ -1,0 +1,565 @@
+"""One split, rewritten in another operator version: decided from the rows and the plan's own arithmetic.
+
+A split node is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way
+to write this meaning for a target is tried in order, and what is set is bound again and compared, so that
+no rule of any version is written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Final
+
+from splitops.errors import Rule, RuleError, rule_error
+from splitops.models.split_nodes.operands import attributes_and_inputs, describe
+from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, Origin, SplitNode
+from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schemas import SourceKind
+from splitops.spec.sizes.arithmetic import (
+    Division,
+    part_count,
+    part_size,
+    part_sizes,
+)
+from splitops.spec.sizes.arithmetic import (
+    describe as describe_division,
+)
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Fact, bind
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+
+
+class Kind(StrEnum):
+    """By which nodes a split is written."""
+
+    NODE = "lengths"
+    """One node; the graph may compute its lengths from the size of the axis."""
+    PARTS = "parts"
+    """A Split, whose parts are read instead of a sequence."""
+    SEQUENCE = "sequence"
+    """A Split, and a SequenceConstruct of its parts; a SequenceEmpty if there are none."""
+    TREE = "tree"
+    """A tree of Splits, each with at most as many outputs as the runtime accepts."""
+    SLICES = "slices"
+    """A Slice for each part."""
+    GATHERS = "gathers"
+    """A Gather for each part."""
+    CASTS = "casts"
+    """One node on another element type that holds every value exactly, and Casts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to write a split for a target, which gives the same parts on every valid input.
+
+    Attributes:
+        kind: by which nodes.
+        schema: the version of the one node; None of Slices.
+        axis: the axis to set; None is the one that the split node refers to.
+        lengths: the division to set; None are lengths known only when the model runs. If they are computed,
+            the division that lengths or bounds are computed from.
+        outputs: the number of outputs to declare: those of the split node, and one more if parts that are not
+            used need an output.
+        is_kept: whether the node is written this way already.
+        is_computed: whether the graph computes the lengths.
+        bounds: of Slices, begin and end of each part; negative ones count from the end, None is the end
+            itself. If there are none, the graph computes them.
+        cast_type: the element type of the data in between.
+        lengths_type: the element type of lengths known only when the model runs, as the version takes them.
+        squeeze: whether the parts lose the axis.
+    """
+
+    kind: Kind
+    schema: OperatorSchema | None
+    axis: int | None
+    lengths: Division | None
+    outputs: int
+    is_kept: bool = False
+    is_computed: bool = False
+    bounds: tuple[tuple[int | None, int | None], ...] = ()
+    cast_type: ElementType | None = None
+    lengths_type: ElementType | None = None
+    squeeze: bool | None = False
+
+    @property
+    def is_one_node(self) -> bool:
+        """Whether one node with other attributes or constants is all that it takes."""
+        return self.kind is Kind.NODE and not self.is_computed
+
+    def __str__(self) -> str:
+        axis = "?" if self.axis is None else self.axis
+        if self.schema is None:
+            marks = [["end" if mark is None else mark for mark in bounds] for bounds in self.bounds[:8]]
+            bounds = ", ".join(f"{begin}:{end}" for begin, end in marks)
+            more = ", ..." if len(self.bounds) > 8 else ""
+            bounds = bounds + more or "bounds computed"
+            return f"{self.kind.title()[:-1]} x {self.outputs}(axis={axis}, {bounds})"
+        lengths = None if self.is_computed else self.lengths
+        text = describe(self.schema, self.axis, lengths, self.outputs, squeeze=self.squeeze)
+        if self.is_computed:
+            text = text.replace("at run time", "computed")
+        return f"{text} on {self.cast_type}" if self.cast_type is not None else text
+
+
+def ways(
+    split_node: SplitNode,
+    target: ConversionTarget,
+    prefer: SplitStyle = SplitStyle.SAME,
+    *,
+    must_differ: bool = False,
+    keep: bool = True,
+) -> Iterator[Way]:
+    """Yield the ways to write a split node for a target, the plainest first: each was bound again.
+
+    Args:
+        split_node: the split node.
+        target: what its model is converted to.
+        prefer: which of equal ways comes first.
+        must_differ: whether a runtime would take the node for another one if it set no lengths, see
+            :mod:`splitops.models.quirks`.
+        keep: whether the node as it is counts.
+
+    Raises:
+        RuleError: the split node is invalid, or has two meanings.
+
+    Examples:
+        >>> from splitops.spec.operators import schema
+        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
+        ...             outputs=("a", "b"))
+        >>> for way in ways(site, Target("", 18), Form.LENGTHS, keep=False):
+        ...     print(way)
+        Split-18(axis=0, split=[3, 2])
+        Split-18(axis=0, num_outputs=2)
+        Slice x 2(axis=0, 0:3, 3:5)
+        Gather x 2(axis=0, 0:3, 3:5)
+    """
+    yield from _Search(split_node, target, prefer, must_differ).ways(keep=keep)
+
+
+def first_way(
+    split_node: SplitNode,
+    target: ConversionTarget,
+    prefer: SplitStyle = SplitStyle.SAME,
+    *,
+    must_differ: bool = False,
+) -> Way:
+    """Return the first of the :func:`ways` to write a split node for a target.
+
+    Raises:
+        RuleError: the split node is invalid, or there is none; the rule says what prevents the plainest.
+
+    Examples:
+        >>> from splitops.spec.operators import schema
+        >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
+        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
+        ...             outputs=("a", "b", "c", "d"))
+        >>> print(first_way(site, Target("", 11)))
+        Split-11(axis=0, split=[2, 2, 1, 0])
+        >>> print(first_way(site, Target("openvino")))
+        VariadicSplit-1(axis=0, split_lengths=[2, 2, 1, 0])
+    """
+    search = _Search(split_node, target, prefer, must_differ)
+    found = next(search.ways(), None)
+    if found is None:
+        raise search.against.get(False) or search.against[True]
+    return found
+
+
+def unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
+    """Return the rejection of a split node that the text and the runtimes read in two ways."""
+    return rule_error(
+        str(split_node.schema),
+        rule,
+        "keepdims = 0 is used with chunks of 1: the text ignores it, PyTorch and onnxruntime drop the axis",
+        f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}",
+        where=split_node.where,
+    )
+
+
+def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
+    """Only the axis, and lengths that become an input, can be written without knowing their values."""
+    movable = {source.name for source in split_node.schema.lengths} | {schema.axis.name}
+    for name, reference in split_node.references.items():
+        if name not in movable:
+            raise rule_error(
+                str(schema),
+                Rule.OPERATOR_VERSION,
+                f"{name} is attribute {reference!r} of the function's caller",
+                f"it must be known to be written as {schema} declares it",
+                where=replace(split_node.where, attribute=name),
+            )
+
+
+@dataclass
+class _Search:
+    """The ways to write one split for one target."""
+
+    split_node: SplitNode
+    target: ConversionTarget
+    prefer: SplitStyle
+    must_differ: bool
+    against: dict[bool, RuleError] = field(default_factory=dict)
+    """What prevents the plainest form, and (True) what prevents one in case that no other says more."""
+
+    def __post_init__(self) -> None:
+        self.binding = self.split_node.bind()
+        self.schemas = self.target.schemas(self.split_node.schema)
+        self.outputs = len(self.split_node.outputs)
+        shape, axis = self.binding.data.shape, self.binding.axis
+        size = None if shape is None or axis is None else shape[axis]
+        self.size = size if isinstance(size, int) else None
+
+    def ways(self, *, keep: bool = True) -> Iterator[Way]:
+        """Yield every way, the plainest first; what is written already stays unless one node is preferred."""
+        kept, schema = self._kept() if keep else None, self.schemas[0]
+        if kept is not None:
+            taken = self.must_differ and kept.lengths is not None and kept.lengths.rule is schema.count_rule
+            if self.split_node.may_be_unbind or (self.prefer is SplitStyle.SAME and not taken):
+                yield kept
+                return
+        if keep and self.split_node.may_be_unbind:
+            raise unbind_error(self.split_node, Rule.OPERATOR_VERSION)
+        if not self.target.domain:
+            _reject_references(self.split_node, schema)
+        for way in self._others():
+            same = kept is not None and way.is_one_node and way.lengths == kept.lengths
+            if kept is not None and (way.schema is None or same):
+                yield kept
+            else:
+                yield way
+            kept = None
+        if kept is not None:
+            yield kept
+
+    def _kept(self) -> Way | None:
+        """Return the node as it is, if it means the same for the target."""
+        split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
+        if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:
+            return None
+        try:
+            again = bind(
+                schema, split_node.attributes, split_node.facts, outputs=self.outputs, where=split_node.where
+            )
+        except RuleError:
+            return None
+        if replace(again, schema=binding.schema) != binding:
+            return None
+        axis, squeeze = binding.axis, binding.squeeze
+        return Way(Kind.NODE, schema, axis, binding.division, self.outputs, is_kept=True, squeeze=squeeze)
+
+    def _others(self) -> Iterator[Way]:
+        binding = self.binding
+        for schema in self.schemas:
+            self._takes(schema, binding.data.type)
+        if binding.division is None:
+            yield from self._runtime()
+        else:
+            for division in self._divisions():
+                for schema in self.schemas:
+                    yield from self._one_node(schema, division, binding.data)
+            yield from self._computed()
+        if not self.target.domain and not binding.schema.gives_sequence:
+            yield from self._sliced()
+            yield from self._cast()
+
+    # One node
+
+    def _divisions(self) -> Iterator[Division]:
+        """Yield the divisions that give the split node's parts, in the order of the preferred form."""
+        division = self.binding.division
+        assert division is not None
+        same, lengths, counts = [division], list(self._explicit(division)), list(self._counts(division))
+        remainder = division.rule is SizeRule.REMAINDER
+        orders = {
+            SplitStyle.SAME: same + (lengths + counts if remainder else counts + lengths),
+            SplitStyle.LENGTHS: lengths + same + counts,
+            SplitStyle.COUNT: counts + same + lengths,
+        }
+        yield from dict.fromkeys(orders[self.prefer])
+
+    def _explicit(self, division: Division) -> Iterator[Division]:
+        if division.rule is SizeRule.EXPLICIT:
+            yield division
+        elif self.size is not None:
+            wanted = self._wanted(division, self.size)
+            sizes = part_sizes(division, self.size, wanted)
+            rest = self.size - sum(sizes)
+            # What nobody declares becomes one more part: the lengths must add up.
+            yield Division(SizeRule.EXPLICIT, lengths=sizes + ((rest,) if rest or not sizes else ()))
+
+    def _wanted(self, division: Division, size: int) -> int:
+        count = part_count(division, size)
+        return count if self.binding.schema.gives_sequence else min(count, self.outputs)
+
+    def _counts(self, division: Division) -> Iterator[Division]:
+        """Yield the same parts as a number of parts, where it is known to be the same."""
+        if division.rule in (SizeRule.EVEN, SizeRule.CEIL):
+            count = division.count
+        elif self.size is not None and not self.binding.schema.gives_sequence:
+            count = part_count(division, self.size)
+        else:
+            return
+        for rule in dict.fromkeys(schema.count_rule for schema in self.schemas):
+            if rule is not None and not (rule is SizeRule.CEIL and self._may_end_empty(count)):
+                yield Division(rule, count=count)
+
+    def _may_end_empty(self, count: int) -> bool:
+        """Return whether the last of num_outputs parts may be empty, which not every runtime takes."""
+        if self.size is None:
+            return True
+        return part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
+
+    def _one_node(
+        self, schema: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
+    ) -> Iterator[Way]:
+        """Yield the form of a division in a version, where the version takes it with the same parts."""
+        if division.rule not in schema.size_rules:
+            uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
+            got = f"{describe_division(division, self._subject(division))} {uneven}"
+            knows = f"{schema} knows the rules {', '.join(rule.value for rule in schema.size_rules)} alone"
+            rule = Rule.PARTS_DIVISIBLE if division.rule is SizeRule.CEIL else Rule.LENGTHS_MISSING
+            self._object(schema, rule, got, knows, minor=True)
+            return
+        if self.must_differ and division.rule is schema.count_rule:
+            got = "another Split of the same data has another number of outputs, and no lengths either"
+            taken = "onnxruntime would take one for the other"
+            self._object(schema, Rule.LENGTHS_MISSING, got, taken, minor=True)
+            return
+        binding = self.binding
+        outputs = self._outputs(schema, division)
+        if outputs > self.outputs + _MAX_COMPUTED:
+            return  # nobody reads them, and nobody can hold them
+        attributes, inputs = attributes_and_inputs(
+            schema, binding.axis or 0, division, squeeze=binding.squeeze
+        )
+        shape = data.shape if binding.axis is not None else None
+        facts = [replace(data, shape=shape), *inputs[1:]]
+        try:
+            again = bind(schema, attributes, facts, outputs=outputs, where=binding.where)
+        except RuleError as error:
+            self.against.setdefault(False, error)
+            return
+        if again.squeeze != binding.squeeze:
+            return
+        if again.division is None or not self._agrees(again.division):
+            return
+        cast_type = data.type if kind is Kind.CASTS else None
+        yield Way(kind, schema, binding.axis, division, outputs, cast_type=cast_type, squeeze=binding.squeeze)
+
+    def _outputs(self, schema: OperatorSchema, division: Division) -> int:
+        if schema.gives_sequence:
+            return 1
+        if division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
+            return len(division.lengths)
+        if schema.count is not None and schema.count.kind is SourceKind.ATTRIBUTE and not schema.domain:
+            return min(self.outputs, division.count)
+        return division.count
+
+    def _agrees(self, division: Division) -> bool:
+        """Return whether a division has the parts of the split node wherever that is valid."""
+        own = self.binding.division
+        assert own is not None
+        if division == own:
+            return True
+        if self.size is not None:
+            counts = part_count(division, self.size), part_count(own, self.size)
+            if self.binding.schema.gives_sequence and len(set(counts)) > 1:
+                return False
+            wanted = self._wanted(own, self.size)
+            return part_sizes(division, self.size, wanted) == part_sizes(own, self.size, wanted)
+        return False
+
+    # Lengths that only the running model knows
+
+    def _runtime(self) -> Iterator[Way]:
+        binding = self.binding
+        for schema in self.schemas:
+            if not self._takes(schema, binding.data.type):
+                continue
+            kinds = self._lengths_types(schema)
+            if not kinds:
+                overridable = Origin.DEFAULT in self.split_node.origins[1:]
+                name = "one that its caller can replace" if overridable else "known only then"
+                got = f"the lengths are read when the model runs, {name}"
+                self._object(schema, Rule.LENGTHS_MISSING, got, f"{schema} needs them as constants")
+                continue
+            own = self.split_node.lengths
+            given = own.type if own is not None else _INT64
+            kind = given if given in kinds else _find_exact_type(kinds, self.size)
+            if kind is None:
+                got = f"lengths of type {given} may be up to {'any size' if self.size is None else self.size}"
+                taken = (
+                    f"{schema} takes {', '.join(sorted(map(str, kinds)))}, which may not hold them exactly"
+                )
+                self._object(schema, Rule.LENGTHS_DTYPE, got, taken)
+                continue
+            # A length of -1 is the remainder in OpenVINO alone.
+            resolve = binding.schema.lengths_rule is SizeRule.REMAINDER is not schema.lengths_rule
+            if resolve and kind is not _INT64:
+                got = "a length read when the model runs may be -1"
+                taken = f"{schema} takes no integers that could be computed from it"
+                self._object(schema, Rule.LENGTHS_MISSING, got, taken)
+                continue
+            way = Way(Kind.NODE, schema, binding.axis, None, binding.outputs or 1, squeeze=binding.squeeze)
+            yield replace(way, is_computed=resolve or kind is not given, lengths_type=kind)
+
+    def _lengths_types(self, schema: OperatorSchema) -> frozenset[ElementType]:
+        for source in schema.lengths:
+            if source.kind is SourceKind.INPUT:
+                parameter = schema.inputs[schema.input_index(source.name)]
+                if parameter.type == schema.inputs[0].type:  # one type name is one type
+                    own = self.binding.data.type
+                    return frozenset({own} if own is not None else ())
+                return schema.types_of(parameter)
+        return frozenset()
+
+    def _computed(self) -> Iterator[Way]:
+        """Yield lengths computed from the size of the axis, which only the running model knows."""
+        binding, division = self.binding, self.binding.division
+        assert division is not None
+        if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
+            return
+        count = part_count(division, 0)
+        if count > max(_MAX_COMPUTED, self.outputs):
+            return
+        for schema in self.schemas:
+            if self._takes(schema, binding.data.type) and _INT64 in self._lengths_types(schema):
+                way = Way(Kind.NODE, schema, binding.axis, division, count)
+                yield replace(way, is_computed=True, lengths_type=_INT64)
+
+    # Slices
+
+    def _sliced(self) -> Iterator[Way]:
+        """Yield Slices and Gathers with constant bounds, or with computed ones from opset 10 on."""
+        axis, bounds, opset = self._slice_axis(), self._bounds(), self.target.opset or 0
+        division, rule = self.binding.division, self.binding.schema.lengths_rule
+        if axis is None:
+            return
+        found = Way(Kind.SLICES, None, axis, None, self.outputs, bounds=bounds or ())
+        if bounds is None:
+            known = rule is SizeRule.EXPLICIT if division is None else division.count <= _MAX_ADDED
+            if not known or opset < 10 or self.outputs > _MAX_COMPUTED:
+                return
+            found = replace(found, lengths=division)
+        yield found
+        if opset >= COMPUTED_POSITIONS:
+            yield replace(found, kind=Kind.GATHERS)
+
+    def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
+        division = self.binding.division
+        if division is None:
+            return None
+        if self.size is not None or division.rule is SizeRule.EXPLICIT:
+            sizes = division.lengths
+            if self.size is not None:
+                sizes = part_sizes(division, self.size, self._wanted(division, self.size))
+            return tuple(pairwise([0, *accumulate(sizes)]))
+        if division.rule is SizeRule.REMAINDER:
+            # What follows the remainder is counted from the end.
+            at = division.lengths.index(-1)
+            before = [0, *accumulate(division.lengths[:at])]
+            after = [0, *accumulate(reversed(division.lengths[at + 1 :]))][::-1]
+            # The end itself has no number: -0 is the begin.
+            marks: list[int | None] = [*before, *(-mark or None for mark in after)]
+            return tuple(pairwise(marks))
+        return None
+
+    def _slice_axis(self) -> int | None:
+        """Return the axis where Slice of the target takes the data and the axis."""
+        binding, opset = self.binding, self.target.opset
+        assert opset is not None
+        own, axis = binding.data.type, binding.axis
+        is_taken = own is None or own in onnx_types("Slice", opset)
+        return axis if is_taken and axis is not None and (axis >= 0 or opset >= 11) else None
+
+    # Another element type
+
+    def _cast(self) -> Iterator[Way]:
+        binding, division = self.binding, self.binding.division
+        own = binding.data.type
+        if own is None or division is None or own.name not in _VALUE_BITS:
+            return
+        for schema in self.schemas:
+            taken = schema.types_of(schema.inputs[0])
+            if own in taken:
+                continue
+            wide = [
+                ELEMENT_TYPES[name] for name, bits in _FLOAT_BITS.items() if bits >= _VALUE_BITS[own.name]
+            ]
+            cast_type = next((one for one in wide if one in taken), None)
+            for candidate in self._divisions() if cast_type is not None else ():
+                yield from self._one_node(
+                    schema, candidate, replace(binding.data, type=cast_type), Kind.CASTS
+                )
+
+    # What prevents it
+
+    def _takes(self, schema: OperatorSchema, element_type: ElementType | None) -> bool:
+        taken = schema.types_of(schema.inputs[0])
+        if element_type is None or element_type in taken:
+            return True
+        got = f"{schema.inputs[0].name} has element type {element_type}"
+        self._object(
+            schema, Rule.TYPE_UNSUPPORTED, got, f"{schema} takes {', '.join(sorted(map(str, taken)))}"
+        )
+        return False
+
+    def _subject(self, division: Division) -> str:
+        schema = self.binding.schema
+        lengths = division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER, SizeRule.CHUNK)
+        source = schema.lengths[0] if lengths and schema.lengths else schema.count
+        return source.name if source is not None and source.name else "number of outputs"
+
+    def _object(
+        self, schema: OperatorSchema, rule: Rule, got: str, expected: str, *, minor: bool = False
+    ) -> None:
+        if minor not in self.against:
+            self.against[minor] = rule_error(str(schema), rule, got, expected, where=self.split_node.where)
+
+
+@cache
+def onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementType]:
+    """Return the element types that an operator of ONNX takes at an opset for one of its type variables."""
+    from onnx.defs import get_schema
+
+    constraints = get_schema(operator, opset, "").type_constraints
+    names = next(c.allowed_type_strs for c in constraints if c.type_param_str == name)
+    return frozenset(filter(None, map(from_onnx_name, names)))
+
+
+_MAX_COMPUTED: Final = 1 << 12
+"""The most parts whose bounds a graph computes: each takes nodes or entries of its own."""
+
+COMPUTED_POSITIONS: Final = 12
+"""The opset from which on a graph computes positions."""
+
+_VALUE_BITS: Final = {
+    "bool": 1,
+    **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)},
+}
+"""Types that ONNX casts from and to at every opset, with the bits that a float needs to hold them exactly."""
+
+_FLOAT_BITS: Final = {"float16": 11, "float32": 24, "float64": 53}
+"""The floats that hold every integer of so many bits exactly, the narrowest first."""
+
+
+_MAX_ADDED: Final = 1 << 62
+"""The largest number that a graph adds to a size without leaving 64 bits."""
+
+
+def _find_exact_type(kinds: frozenset[ElementType], size: int | None) -> ElementType | None:
+    """Return a type of these that holds every length up to a size exactly."""
+    if _INT64 in kinds:
+        return _INT64
+    for kind in sorted(kinds, key=lambda kind: kind.bits):
+        bits = _FLOAT_BITS.get(kind.name)
+        if bits is not None and size is not None and size <= 1 << bits:
+            return kind
+    return None

@@ -1,0 +1,203 @@
+"""Public function that plans to unfuse or fuse the tensors of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from splitops.errors import PlanError, count_of, shown, shown_path
+from splitops.files.extents import make_contiguous
+from splitops.files.folders import INDEX
+from splitops.files.formats import TargetFile
+from splitops.files.plan import FilePlan
+from splitops.files.tensors import StoredTensor, number_keys, pause_gc
+from splitops.sharding.assembly import assemble_files
+from splitops.sharding.checkpoint import Checkpoint
+from splitops.sharding.copies import check_equal
+from splitops.sharding.documents import parse, read
+from splitops.sharding.expressions import Names
+from splitops.sharding.fusing import Copied, Form, Fusions, read_fusion_rules
+from splitops.sharding.globs import match_glob
+from splitops.sharding.placements import FileLayout, copy_extents, lay_out_file
+from splitops.sharding.planning import Runnable, open_checkpoint
+from splitops.sharding.tables import find_fusions
+
+AnyPath = str | os.PathLike[str]
+
+
+class RebuiltTensor(NamedTuple):
+    """A tensor of the new checkpoint.
+
+    Attributes:
+        stored: name, type, shape and size. ``file`` is the index of the file of its first source.
+        copied: index of each source tensor, and the extents from it.
+    """
+
+    stored: StoredTensor
+    copied: Sequence[Copied]
+
+
+@dataclass(frozen=True)
+class FusePlan(Runnable):
+    """A valid plan to unfuse or fuse the tensors of a checkpoint. Nothing has been written.
+
+    Attributes:
+        checkpoint: the checkpoint to read.
+        tensors: tensors of the new checkpoint, in the order of the old one.
+        changed: for each rule that matches, its fused name, and the number of tensors before and after.
+    """
+
+    checkpoint: Checkpoint
+    tensors: tuple[RebuiltTensor, ...]
+    changed: tuple[tuple[str, int, int], ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"FusePlan({count_of(len(self.tensors), 'tensor')}, {count_of(len(self.changed), 'rule')} used)"
+        )
+
+    @pause_gc()
+    def plan_files(self, out: AnyPath) -> FilePlan:
+        """Return the plan of the files with the new tensors, and of the sidecar files."""
+        source = self.checkpoint
+        files: list[TargetFile] = []
+        where: dict[str, str] = {}
+        places = np.zeros(len(self.tensors), np.int64)
+        file_of = np.array([tensor.stored.file for tensor in self.tensors], np.int64)
+        for number, file in enumerate(source.files):
+            members = np.flatnonzero(file_of == number)
+            held = [self.tensors[i].stored for i in members.tolist()]
+            laid, places[members] = lay_out_file(file.name, held, file.metadata)
+            files.append(laid)
+            where |= {tensor.name: file.name for tensor in held}
+        copied = [(made, *each) for made, tensor in enumerate(self.tensors) for each in tensor.copied]
+        form, firsts = number_keys(id(each) for _, _, each in copied)
+        made, index = np.array([each[:2] for each in copied], np.int64).reshape(-1, 2).T
+        extents = copy_extents([copied[i][2] for i in firsts], form, index, file_of[made], places[made])
+        written = [
+            _make_index(other.name, other.source.read(0, other.source.size), where)
+            for other in source.others
+            if other.name.endswith(INDEX)
+        ]
+        others = tuple(other for other in source.others if not other.name.endswith(INDEX))
+        return assemble_files(
+            replace(source, others=others), FileLayout(files, extents), written, [("", True)], Path(out)
+        )
+
+
+def _make_index(name: str, text: bytes, where: Mapping[str, str]) -> TargetFile:
+    """Return an index with a new map of tensors to files, formatted as transformers does."""
+    document = {**parse(text, name), "weight_map": where}
+    new = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False).encode()
+    new += b"\n" if text.endswith(b"\n") else b""
+    return TargetFile(name, len(new), ((0, new),))
+
+
+def refit(
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    invert: bool = False,
+    allow_links: bool = False,
+    strict: bool = False,
+) -> FusePlan:
+    """Plan to unfuse or fuse the tensors of a checkpoint, without writing anything.
+
+    Args:
+        path: a model's folder with safetensors files.
+        plan: ``"unfuse"`` or ``"fuse"`` by ``config.json``; or a file of rules in TOML or JSON, or its
+            content, which unfuses.
+        invert: whether the rules of a file fuse.
+        allow_links: whether links may lead out of the folder, as in the cache of a hub.
+        strict: as in :func:`plan`.
+
+    Returns:
+        The plan. ``dry_run(out)`` returns its files, ``run(out)`` writes them.
+
+    Raises:
+        PlanError: there are no rules for this model, the rules are malformed or do not match the shape of a
+            tensor, or a part is missing.
+        FileError: a file is missing or malformed.
+    """
+    checkpoint = open_checkpoint(path, allow_links=allow_links, strict=strict)
+    strange = next((file.name for file in checkpoint.files if not file.name.endswith(".safetensors")), None)
+    if strange is not None:
+        raise PlanError(f"{shown(strange)} is not a safetensors file, which refit requires")
+    if plan in ("unfuse", "fuse"):
+        if invert:
+            raise PlanError(f"invert works only with your own rules. Instead of {plan}, use fuse or unfuse")
+        document: Any = {"version": 1, "rule": find_fusions(checkpoint.config)}
+    else:
+        document = plan if isinstance(plan, Mapping) else read(Path(plan))
+    name = "the plan" if isinstance(plan, Mapping) else shown_path(plan)
+    rules = read_fusion_rules(document, name)
+    fusions = Fusions(rules, Names(document.get("vars", {}), checkpoint.config))
+    fuse = plan == "fuse" or invert
+    if plan == "fuse" and "quantization_config" in checkpoint.config:
+        lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
+        scale = next((tensor for tensor in lone if fusions.group_parts([tensor.name]) != [0]), None)
+        if scale is not None:
+            raise PlanError(f"{scale.label} may be the scale of a row or of all: write a plan (--plan FILE)")
+    tensors: list[RebuiltTensor] = []
+    counts: dict[int, tuple[int, int]] = {}
+    with pause_gc():
+        for rule, before, made in (_iter_fused if fuse else _iter_unfused)(fusions, checkpoint):
+            tensors += made
+            if rule is not None:
+                replaced, by = counts.get(rule, (0, 0))
+                counts[rule] = replaced + before, by + len(made)
+    if not counts:
+        ways = [[each for rule in rules for each in rule.parts], [rule.fused for rule in rules]]
+        globs, others = ways if fuse else ways[::-1]
+        done = any(match_glob(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
+        raise PlanError(
+            f"no tensor of {checkpoint.name} matches the plan, which has names such as {shown(globs[0])}"
+            + (f": it is already {'fused' if fuse else 'unfused'}" if done else "")
+        )
+    doubled = Counter(tensor.stored.name for tensor in tensors).most_common(1)[0]
+    if doubled[1] > 1:
+        raise PlanError(f"{doubled[1]} tensors would have the name {shown(doubled[0])}")
+    changed = [(rules[number].fused, *count) for number, count in sorted(counts.items())]
+    return FusePlan(checkpoint, tuple(tensors), tuple(changed))
+
+
+_Change = tuple[int | None, int, list[RebuiltTensor]]
+"""The index of the rule or None, the number of tensors that it replaces, and the new tensors."""
+
+
+def _iter_unfused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
+    for index, tensor in enumerate(checkpoint.tensors):
+        found = fusions.unfuse(tensor)
+        if found is None:
+            yield None, 1, [RebuiltTensor(tensor, [(index, _copy_all(tensor.size))])]
+        else:
+            yield found[0], 1, [RebuiltTensor(stored, [(index, form)]) for stored, form in found[1]]
+
+
+def _iter_fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
+    tensors = checkpoint.tensors
+
+    def prove(one: int, other: int) -> None:
+        kept, copy = checkpoint.place_of(one), checkpoint.place_of(other)
+        check_equal(
+            tensors[one].label, checkpoint.sources[kept.source], kept, checkpoint.sources[copy.source], copy
+        )
+
+    for group in fusions.group_parts([tensor.name for tensor in tensors]):
+        if isinstance(group, int):
+            yield None, 1, [RebuiltTensor(tensors[group], [(group, _copy_all(tensors[group].size))])]
+        else:
+            yield group.rule, len(group.members), [RebuiltTensor(*fusions.fuse(group, tensors, prove))]
+
+
+@lru_cache(maxsize=4096)
+def _copy_all(size: int) -> Form:
+    return (make_contiguous(0, 0, 0, 0, size),) if size else ()
