@@ -62,13 +62,13 @@ FUSED = {
 """Which tensors of the model are fused."""
 
 
-def refit(folder: str, out: str, rows: list[int], **arguments: Any) -> Action:
+def fuse(folder: str, out: str, rows: list[int], **arguments: Any) -> Action:
     """Ours: tensors of the same bytes, fused."""
     from splitops import sharding
 
     plan = {**FUSED, "vars": dict(zip(("q", "k"), rows, strict=True))}
-    sharding.refit(folder, plan, invert=True).plan_files(f"{out}/fused")
-    return lambda: sharding.refit(folder, plan, invert=True).run(f"{out}/fused", **arguments)
+    sharding.fuse(folder, plan).plan_files(f"{out}/fused")
+    return lambda: sharding.fuse(folder, plan).run(f"{out}/fused", **arguments)
 
 
 def cluster(folder: str, out: str, ranks: int, kill: bool) -> Action:
@@ -141,7 +141,7 @@ def torch_chunk(folder: str, out: str, ranks: int) -> Action:
 
 
 PEERS = {each.__name__: each for each in (safetensors_slices, torch_chunk, transformers_save_pretrained)}
-OURS = {each.__name__: each for each in (shard, merge, merge_then_shard, cluster, refit, by_size, one_file)}
+OURS = {each.__name__: each for each in (shard, merge, merge_then_shard, cluster, fuse, by_size, one_file)}
 
 if __name__ == "__main__":
     main({"cp": cp, **OURS, **PEERS})

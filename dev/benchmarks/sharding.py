@@ -105,7 +105,7 @@ def cases(
         yield case(f"reshard, {first} to {second} ranks", "shard", ranks[first], ranks=second, sync=False)
     yield case("merge, then shard, 8 to 4 ranks", "merge_then_shard", ranks[8], ranks=4)
     yield case("merge, 8 ranks", "merge", ranks[8], sync=False)
-    yield case("refit, q, k, v and gate, up fused", "refit", model, rows=[2048, 512], sync=False)
+    yield case("fuse, q, k, v and gate, up fused", "fuse", model, rows=[2048, 512], sync=False)
     sized = {"source": str(model), "out": str(out), "size": SIZE}
     yield Case("split by size", {"do": "by_size", **sized, "sync": False}, "cp -r")
     merged = {"folder": str(model), "out": str(out), "name": "model.safetensors", "sync": False}
@@ -113,8 +113,8 @@ def cases(
     of_many = f"cp -r, {TENSORS:,} tensors"
     yield Case(of_many, {"do": "cp", "sources": [str(many)], "out": str(out)}, of_many)
     yield case(f"shard, 4 ranks, {TENSORS:,} tensors", "shard", many, of_many, ranks=4, sync=False)
-    name = f"refit, q, k, v and gate, up fused, {TENSORS:,} tensors"
-    yield case(name, "refit", many, of_many, rows=[2048 // SMALL, 512 // SMALL], sync=False)
+    name = f"fuse, q, k, v and gate, up fused, {TENSORS:,} tensors"
+    yield case(name, "fuse", many, of_many, rows=[2048 // SMALL, 512 // SMALL], sync=False)
     if dask:
         yield case("shard, 4 ranks, 2 workers of Dask", "cluster", model, ranks=4, kill=False)
         yield case("shard, 4 ranks, 2 workers, one killed", "cluster", model, ranks=4, kill=True)

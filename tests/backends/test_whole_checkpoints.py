@@ -137,7 +137,7 @@ class Experts(torch.nn.Module):
 
 
 def rebuilt(name: str, model: Any, out: Path) -> Any:
-    """The model with the tensors of the refitted checkpoint, each used for what its name says."""
+    """The model with the tensors of the rewritten checkpoint, each used for what its name says."""
     weights = load_file(out / "model.safetensors")
     kind, sizes, _ = CASES[name]
     if kind in ("Phi3", "Llama"):  # the same model with other names: transformers' own class loads them
@@ -172,12 +172,12 @@ def rebuilt(name: str, model: Any, out: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "mixtral"])
-def test_a_refitted_model_gives_the_same_logits(tmp_path: Path, name: str) -> None:
+def test_a_rewritten_model_gives_the_same_logits(tmp_path: Path, name: str) -> None:
     kind, sizes, way = CASES[name]
     model = model_of(kind, sizes)
     expected = logits(model)
     model.save_pretrained(tmp_path / "model")
-    run("refit", tmp_path / "model", "--plan", way, "--out", tmp_path / "other", "--verify")
+    run(way, tmp_path / "model", "--out", tmp_path / "other", "--verify")
     assert (
         load_file(tmp_path / "other/model.safetensors").keys()
         != load_file(tmp_path / "model/model.safetensors").keys()
@@ -185,7 +185,7 @@ def test_a_refitted_model_gives_the_same_logits(tmp_path: Path, name: str) -> No
     found = logits(rebuilt(name, model, tmp_path / "other"))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     back = {"fuse": "unfuse", "unfuse": "fuse"}[way]
-    run("refit", tmp_path / "other", "--plan", back, "--out", tmp_path / "again")
+    run(back, tmp_path / "other", "--out", tmp_path / "again")
     for path in (tmp_path / "model").iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
     again = type(model).from_pretrained(tmp_path / "again")
@@ -199,11 +199,11 @@ def test_mixtral_loads_its_stacked_experts_and_gives_the_same_bits(tmp_path: Pat
     expected = logits(model)
     model.save_pretrained(tmp_path / "apart")
     model.save_pretrained(tmp_path / "theirs", save_original_format=False)
-    run("refit", tmp_path / "apart", "--plan", "fuse", "--out", tmp_path / "ours")
+    run("fuse", tmp_path / "apart", "--out", tmp_path / "ours")
     ours, theirs = (tmp_path / each / "model.safetensors" for each in ("ours", "theirs"))
     assert ours.read_bytes() == theirs.read_bytes()
     assert torch.equal(logits(type(model).from_pretrained(tmp_path / "ours")), expected)
-    run("refit", tmp_path / "theirs", "--plan", "unfuse", "--out", tmp_path / "single")
+    run("unfuse", tmp_path / "theirs", "--out", tmp_path / "single")
     assert (tmp_path / "single/model.safetensors").read_bytes() == (
         tmp_path / "apart/model.safetensors"
     ).read_bytes()

@@ -191,14 +191,14 @@ def test_a_command_that_is_too_long_is_not_repeated(child, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["merge", "max-size", "one file", "shard", "reshard", "merge ranks", "refit"]
+    "command", ["merge", "max-size", "one file", "shard", "reshard", "merge ranks", "unfuse"]
 )
 def test_every_command_that_writes_tensor_files_can_be_continued(child, tmp_path, command):
     (tmp_path / "model").mkdir()
     tensors = {f"{letter}.weight": ARRAY + index for index, letter in enumerate("abc")}
     save_file(tensors, tmp_path / "model" / "model.safetensors")
     (tmp_path / "plan.toml").write_text('version = 1\n[[rule]]\nmatch = "*"\naxis = 0\n')
-    (tmp_path / "refit.toml").write_text(
+    (tmp_path / "rules.toml").write_text(
         'version = 1\n[[rule]]\nfused = "a.weight"\nparts = ["d.weight", "e.weight"]\n'
     )
     shard = ["shard", "model", "--ranks", "2", "--plan", "plan.toml", "--out"]
@@ -213,7 +213,7 @@ def test_every_command_that_writes_tensor_files_can_be_continued(child, tmp_path
         "shard": [*shard, "out"],
         "reshard": ["reshard", "ranks", "--ranks", "3", "--out", "out"],
         "merge ranks": ["merge", "ranks", "--out", "out"],
-        "refit": ["refit", "model", "--plan", "refit.toml", "--out", "out"],
+        "unfuse": ["unfuse", "model", "--plan", "rules.toml", "--out", "out"],
     }[command]
     before = names(tmp_path)
     assert child(words).returncode == 0

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     save_file({"w": np.zeros((8, 4), np.float32)}, model / "model.safetensors")
     (model / "config.json").write_text("{}")
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
-    (tmp_path / "refit.json").write_text('{"version": 1, "rule": [{"fused": "v", "parts": ["w"]}]}')
+    (tmp_path / "rules.json").write_text('{"version": 1, "rule": [{"fused": "v", "parts": ["w"]}]}')
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32))
     np.save(tmp_path / "y.npy", np.arange(6, dtype=np.float32))
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
@@ -64,7 +64,7 @@ CASES = [
     "merge x.npy y.npy --out z.npy --checksums y.npy --overwrite",
     "split model --max-size 1G --out out --checksums model/config.json --overwrite",
     "merge model --out one.safetensors --checksums model/model.safetensors --overwrite",
-    "refit model --plan refit.json --out new --checksums model/config.json --overwrite",
+    "unfuse model --plan rules.json --out new --checksums model/config.json --overwrite",
     "inspect x.npy --svg x.npy",
     "inspect heavy.onnx --svg m.bin",
     "inspect ir.xml --svg ir.bin",
@@ -81,7 +81,7 @@ CASES = [
     f"{SHARD} --svg plan.json",
     f"{SHARD} --html plan.json",
     f"{SHARD} --out ranks --checksums plan.json --overwrite",
-    "refit model --plan refit.json --out new --checksums refit.json --overwrite",
+    "unfuse model --plan rules.json --out new --checksums rules.json --overwrite",
     "compare --diff report.json --html report.json",
     "compare --expect report.json --sarif report.json",
     # what the same run writes

@@ -128,8 +128,8 @@ def test_what_the_table_says_of_ranks(files: dict[str, Path], tmp_path: Path, na
     (tmp_path / "rename.json").write_text(
         json.dumps({"version": 1, "rule": [{"fused": "*", "parts": ["new.*"]}]})
     )
-    if run("refit", model, "--plan", tmp_path / "rename.json", "--out", tmp_path / "refitted"):
-        done.append("`refit`")
+    if run("unfuse", model, "--plan", tmp_path / "rename.json", "--out", tmp_path / "unfused"):
+        done.append("`unfuse`")
     assert ", ".join(done) == row_of(name)
 
 

@@ -390,7 +390,7 @@ def test_nobody_else_may_enter_it(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["split", "merge", "max-size", "shard", "reshard", "merge ranks", "refit"]
+    "command", ["split", "merge", "max-size", "shard", "reshard", "merge ranks", "unfuse"]
 )
 @pytest.mark.parametrize("options", [[], ["--resume"], ["--overwrite"]])
 def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch, command, options):
@@ -403,7 +403,7 @@ def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch
     np.save("y.npy", ARRAY)
     safetensors.save_file({"a.weight": ARRAY, "b.weight": ARRAY}, "model/model.safetensors")
     Path("plan.toml").write_text('version = 1\n[[rule]]\nmatch = "*"\naxis = 0\n')
-    Path("refit.toml").write_text(
+    Path("rules.toml").write_text(
         'version = 1\n[[rule]]\nfused = "a.weight"\nparts = ["c.weight", "d.weight"]\n'
     )
     shard = ["shard", "model", "--ranks", "2", "--plan", "plan.toml", "-o"]
@@ -416,7 +416,7 @@ def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch
         "shard": [*shard, "out"],
         "reshard": ["reshard", "ranks", "--ranks", "3", "-o", "out"],
         "merge ranks": ["merge", "ranks", "--out", "out"],
-        "refit": ["refit", "model", "--plan", "refit.toml", "-o", "out"],
+        "unfuse": ["unfuse", "model", "--plan", "rules.toml", "-o", "out"],
     }[command]
     taken = []
     real = StagingFolder.open_locked.__func__

@@ -101,11 +101,9 @@ def test_a_stray_is_named_and_left_out_by_every_command(tmp_path, make, name, st
         "by-size": plan_by_size(folder, tmp_path / "by-size", 1500),
         "one": plan_one_file(folder, tmp_path / "one" / "model.safetensors"),
         "ranks": sharding.plan(folder, PLAN, ranks=2).plan_files(tmp_path / "ranks"),
-        "refit": sharding.refit(
-            folder,
-            {"version": 1, "rule": [{"fused": "layer.0.bias", "parts": ["layer.0.weight"]}]},
-            invert=True,
-        ).plan_files(tmp_path / "refit"),
+        "fused": sharding.fuse(
+            folder, {"version": 1, "rule": [{"fused": "layer.0.bias", "parts": ["layer.0.weight"]}]}
+        ).plan_files(tmp_path / "fused"),
     }
     for where, plan in plans.items():
         [warning] = plan.warnings
@@ -134,7 +132,7 @@ def test_a_stray_is_an_error_if_strict(tmp_path, make, name, stray, said):
         lambda: plan_by_size(folder, tmp_path / "out", 1500, strict=True),
         lambda: plan_one_file(folder, tmp_path / "out.safetensors", strict=True),
         lambda: sharding.plan(folder, PLAN, ranks=2, strict=True),
-        lambda: sharding.refit(folder, RULES, invert=True, strict=True),
+        lambda: sharding.fuse(folder, RULES, strict=True),
     ):
         with pytest.raises(FileError) as found:
             strict()
@@ -261,7 +259,7 @@ def test_a_model_that_is_usual_beside_another_one_is_no_stray(tmp_path, make, na
         "by-size": plan_by_size(folder, tmp_path / "by-size", 1500, strict=True),
         "one": plan_one_file(folder, tmp_path / "one" / "model.safetensors", strict=True),
         "ranks": sharding.plan(folder, PLAN, ranks=2, strict=True).plan_files(tmp_path / "ranks"),
-        "refit": sharding.refit(folder, RULES, invert=True, strict=True).plan_files(tmp_path / "refit"),
+        "fused": sharding.fuse(folder, RULES, strict=True).plan_files(tmp_path / "fused"),
     }.items():
         assert plan.warnings == (f"{name!r} is not copied: by its name, it belongs to another model",)
         plan.run()

@@ -119,7 +119,7 @@ def test_a_file_of_pytorch_is_not_read_and_the_error_says_how_to_convert_it(tmp_
         ("split", folder, "--max-size", "1G", "--out", tmp_path / "x"),
         ("merge", folder, "--out", tmp_path / "x"),
         ("merge", folder, "--out", tmp_path / "x.safetensors"),
-        ("refit", folder, "--plan", "fuse", "--out", tmp_path / "x"),
+        ("fuse", folder, "--out", tmp_path / "x"),
         ("reshard", folder, "--ranks", 2, "--out", tmp_path / "x"),
     ):
         said = run(*words, code=1)

@@ -181,16 +181,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
         [["x.npy", ".", "none"], ["--ranks"], NUMBERS],
         {"--plan": ["auto", "x.npy"], "--layout": ["hf", "no"], "--json": None},
     ),
-    "refit": (
-        [
-            ["x.npy", ".", "none"],
-            ["--plan"],
-            ["unfuse", "fuse", "x.npy", "none"],
-            ["--out"],
-            ["o", "x.npy", ""],
-        ],
-        {"--invert": None, "--dry-run": None, "--json": None},
-    ),
+    **{
+        command: (
+            [["x.npy", ".", "none"], ["--out"], ["o", "x.npy", ""]],
+            {"--plan": ["auto", "x.npy", "none"], "--dry-run": None, "--json": None},
+        )
+        for command in ("fuse", "unfuse")
+    },
     "report-environment": ([], {"--json": None}),
 }
 CODES = {0, 1, 2}

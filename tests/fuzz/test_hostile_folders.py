@@ -60,9 +60,13 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
         "merge {folder} --out OUT": (*CHECKPOINT, *RANKS),
         "merge {file} {file} --out OUT.npy": ("zarr", "zarr2", "hdf5", "arrays"),
     },
-    "refit": {
-        "refit {folder} --plan {plan.json} --out OUT": ("documents",),
-        "refit {folder} --plan PLAN --out OUT": CHECKPOINT,
+    "fuse": {
+        "fuse {folder} --plan {plan.json} --out OUT": ("documents",),
+        "fuse {folder} --plan PLAN --out OUT": CHECKPOINT,
+    },
+    "unfuse": {
+        "unfuse {folder} --plan {plan.json} --out OUT": ("documents",),
+        "unfuse {folder} --plan PLAN --out OUT": CHECKPOINT,
     },
     "report-environment": {"report-environment": ("documents",)},
     "reshard": {"reshard {folder} --ranks 1 --out OUT": (*RANKS, *CHECKPOINT)},

@@ -15,7 +15,7 @@ from command_line import runner
 from splitops.cli import cli
 from splitops.errors import PlanError
 from splitops.sharding import plan as shard
-from splitops.sharding import refit
+from splitops.sharding import fuse, unfuse
 
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2}
 INDEX = "model.safetensors.index.json"
@@ -37,10 +37,10 @@ def rule(**more: Any) -> dict[str, Any]:
 
 
 def parts_of(tmp_path: Path, tensors: dict[str, np.ndarray], plan: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Refit a checkpoint, and back to the same bytes; return the parts."""
+    """Unfuse a checkpoint, and fuse it to the same bytes; return the parts."""
     model = save(tmp_path / "model", tensors, CONFIG)
-    refit(model, plan).run(tmp_path / "parts", sync=False, verify=True)
-    refit(tmp_path / "parts", plan, invert=True).run(tmp_path / "again", sync=False)
+    unfuse(model, plan).run(tmp_path / "parts", sync=False, verify=True)
+    fuse(tmp_path / "parts", plan).run(tmp_path / "again", sync=False)
     assert contents(tmp_path / "again") == contents(model)
     return load_file(tmp_path / "parts" / "model.safetensors")
 
@@ -109,7 +109,7 @@ def test_a_scalar_of_the_whole_belongs_to_each_part(tmp_path: Path, experts: int
     first = next(iter(found))
     model = save(tmp_path / "other", found | {first: np.array(7.0)}, CONFIG)
     with pytest.raises(PlanError, match=r"the copies in .* differ"):
-        refit(model, plan, invert=True)
+        fuse(model, plan)
 
 
 def test_what_is_renamed_and_what_stays(tmp_path: Path) -> None:
@@ -121,30 +121,30 @@ def test_what_is_renamed_and_what_stays(tmp_path: Path) -> None:
 
 
 def test_files_of_a_checkpoint_their_index_and_ranks(tmp_path: Path) -> None:
-    """Each tensor stays in its file; what the index says besides stays; ranks are refitted as their whole."""
+    """Each tensor stays in its file; what the index says besides stays; ranks are unfused as their whole."""
     layers = {f"model.layers.{i}.self_attn.qkv_proj.weight": numbered(32, 16) + i for i in range(4)}
     model = save(tmp_path / "model", layers | {"model.norm.weight": numbered(16)}, CONFIG, 2)
     index = json.loads((model / INDEX).read_text())
     index["metadata"]["total_parameters"] = 2064
     (model / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
-    said = run("refit", model, "--plan", "unfuse", "--out", tmp_path / "parts")
+    said = run("unfuse", model, "--out", tmp_path / "parts")
     assert "*.self_attn.qkv_proj.{leaf}: 4 to 12 tensors\n" in said
     found = json.loads((tmp_path / "parts" / INDEX).read_text())
     assert found["metadata"] == index["metadata"]
     for name, file in found["weight_map"].items():
         assert name in load_file(tmp_path / "parts" / file)
-    run("refit", tmp_path / "parts", "--plan", "fuse", "--out", tmp_path / "again", "--verify")
+    run("fuse", tmp_path / "parts", "--out", tmp_path / "again", "--verify")
     assert contents(tmp_path / "again") == contents(model)
     shard(model, {"version": 1, "rule": [{"match": "*", "axis": 0}]}, ranks=3).run(
         tmp_path / "ranks", sync=False
     )
-    run("refit", tmp_path / "ranks", "--plan", "unfuse", "--out", tmp_path / "other")
+    run("unfuse", tmp_path / "ranks", "--out", tmp_path / "other")
     assert contents(tmp_path / "other") == contents(tmp_path / "parts")
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     model = save(tmp_path / "model", {"model.layers.0.self_attn.qkv_proj.weight": numbered(32, 16)}, CONFIG)
-    arguments = ["refit", model, "--plan", "unfuse", "--out", tmp_path / "out", "--dry-run"]
+    arguments = ["unfuse", model, "--out", tmp_path / "out", "--dry-run"]
     assert "nothing is written" in run(*arguments)
     found = json.loads(run(*arguments, "--json"))
     assert found["rules"] == [{"fused": "*.self_attn.qkv_proj.{leaf}", "from": 1, "to": 3}]
@@ -152,35 +152,34 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "invert", "tensors", "says"),
+    ("plan", "make_plan", "tensors", "says"),
     [
-        (rule(sections=[16, 8, 4]), False, {"a.qkv.w": (32, 16)}, "sum to 28, but the axis has size 32"),
-        (rule(), False, {"a.qkv.w": (32, 16)}, "an axis of size 32 cannot be divided into 3 equal parts"),
-        (rule(groups=4), False, {"a.qkv.w": (30, 4)}, "cannot be divided into 4 equal groups"),
-        (rule(axis=2), False, {"a.qkv.w": (30, 4)}, "has too few axes"),
-        (rule(sections=["heads"]), False, {"a.qkv.w": (3,)}, "1 sections for 3 parts"),
-        (rule(sections=["heads", 1, 1]), False, {"a.qkv.w": (3,)}, "name 'heads' is neither"),
-        (rule(transpose=True, axis=1), False, {"a.qkv.w": (4, 3)}, "size 4 cannot be divided into 3"),
-        (rule(), False, {"a.b.w": (3,)}, "matches the plan, which has names such as '*.qkv.{leaf}'"),
-        (rule(), False, {"a.qkv.w": (3,), "a.q.w": (1,)}, "2 tensors would have the name 'a.q.w'"),
-        (rule(parts=["*.q.w"]), False, {"a.qkv.w": (3,)}, "must have each of *, {leaf} once"),
-        (rule(stack=True), False, {"a.qkv.w": (3,)}, "must have each of *, {e}, {leaf} once"),
-        ({"version": 2, "rule": []}, False, {"a": (3,)}, "version"),
-        ({"version": 1, "rule": []}, False, {"a": (3,)}, "has no rule"),
-        (rule(), True, {"a.q.w": (2,), "a.v.w": (2,)}, "part 'a.k.w' is missing"),
-        (rule(), True, {"a.q.w": (2,), "a.k.w": (2,), "a.v.w": (2, 2)}, "have no axis 0"),
-        (rule(), True, {"a.q.w": (2, 3), "a.k.w": (2, 4), "a.v.w": (2, 4)}, "differ outside axis 0"),
-        (rule(), True, {"a.q.w": (2, 3), "a.k.w": (1, 3), "a.v.w": (3, 3)}, "has to be F32 [2, 3]"),
-        ("fuse", False, {"model.mlp.up_proj.weight": (2, 2)}, "part 'model.mlp.gate_proj.weight' is missing"),
-        ("unfuse", True, {"a": (2,)}, "invert works only with your own rules"),
+        (rule(sections=[16, 8, 4]), unfuse, {"a.qkv.w": (32, 16)}, "sum to 28, but the axis has size 32"),
+        (rule(), unfuse, {"a.qkv.w": (32, 16)}, "an axis of size 32 cannot be divided into 3 equal parts"),
+        (rule(groups=4), unfuse, {"a.qkv.w": (30, 4)}, "cannot be divided into 4 equal groups"),
+        (rule(axis=2), unfuse, {"a.qkv.w": (30, 4)}, "has too few axes"),
+        (rule(sections=["heads"]), unfuse, {"a.qkv.w": (3,)}, "1 sections for 3 parts"),
+        (rule(sections=["heads", 1, 1]), unfuse, {"a.qkv.w": (3,)}, "name 'heads' is neither"),
+        (rule(transpose=True, axis=1), unfuse, {"a.qkv.w": (4, 3)}, "size 4 cannot be divided into 3"),
+        (rule(), unfuse, {"a.b.w": (3,)}, "matches the plan, which has names such as '*.qkv.{leaf}'"),
+        (rule(), unfuse, {"a.qkv.w": (3,), "a.q.w": (1,)}, "2 tensors would have the name 'a.q.w'"),
+        (rule(parts=["*.q.w"]), unfuse, {"a.qkv.w": (3,)}, "must have each of *, {leaf} once"),
+        (rule(stack=True), unfuse, {"a.qkv.w": (3,)}, "must have each of *, {e}, {leaf} once"),
+        ({"version": 2, "rule": []}, unfuse, {"a": (3,)}, "version"),
+        ({"version": 1, "rule": []}, unfuse, {"a": (3,)}, "has no rule"),
+        (rule(), fuse, {"a.q.w": (2,), "a.v.w": (2,)}, "part 'a.k.w' is missing"),
+        (rule(), fuse, {"a.q.w": (2,), "a.k.w": (2,), "a.v.w": (2, 2)}, "have no axis 0"),
+        (rule(), fuse, {"a.q.w": (2, 3), "a.k.w": (2, 4), "a.v.w": (2, 4)}, "differ outside axis 0"),
+        (rule(), fuse, {"a.q.w": (2, 3), "a.k.w": (1, 3), "a.v.w": (3, 3)}, "has to be F32 [2, 3]"),
+        ("auto", fuse, {"model.mlp.up_proj.weight": (2, 2)}, "part 'model.mlp.gate_proj.weight' is missing"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_error(
-    tmp_path: Path, plan: Any, invert: bool, tensors: dict[str, tuple[int, ...]], says: str
+    tmp_path: Path, plan: Any, make_plan: Any, tensors: dict[str, tuple[int, ...]], says: str
 ) -> None:
     model = save(tmp_path / "model", {name: numbered(*shape) for name, shape in tensors.items()}, CONFIG)
     with pytest.raises(PlanError) as found:
-        refit(model, plan, invert=invert)
+        make_plan(model, plan)
     assert says in str(found.value)
     assert "\n" not in str(found.value)
 
@@ -195,13 +194,13 @@ def test_numbers_of_experts_that_lie(tmp_path: Path) -> None:
     ):
         model = save(tmp_path / names[-1][:9] / "m", {f"a.{name}.up": numbered(2) for name in names})
         with pytest.raises(PlanError, match=says):
-            refit(model, plan, invert=True)
+            fuse(model, plan)
     model = save(tmp_path / "m", {"a.0.up": numbered(2), "a.1.up": numbered(2).astype(np.int32)})
     with pytest.raises(PlanError, match=r"is I32 .*has to be F32"):
-        refit(model, plan, invert=True)
+        fuse(model, plan)
     model = save(tmp_path / "many", {"a.up": np.broadcast_to(np.float32(0), (1 << 40, 0))})
     with pytest.raises(PlanError, match="more than 1048576 entries to unfuse"):
-        refit(model, plan)
+        unfuse(model, plan)
 
 
 def test_models_that_are_not_known(tmp_path: Path) -> None:
@@ -214,15 +213,13 @@ def test_models_that_are_not_known(tmp_path: Path) -> None:
         ),
     ):
         model = save(tmp_path / "model", {"a": numbered(2)}, config)
-        assert says in run("refit", model, "--plan", "unfuse", "--out", tmp_path / "out", code=1)
-    assert "does not exist" in run("refit", model, "--plan", "no.toml", "--out", tmp_path / "out", code=2)
+        assert says in run("unfuse", model, "--out", tmp_path / "out", code=1)
+    assert "does not exist" in run("unfuse", model, "--plan", "no.toml", "--out", tmp_path / "out", code=2)
 
 
-def test_what_is_fused_already_and_a_plan_named_auto(tmp_path: Path) -> None:
+def test_what_is_fused_already(tmp_path: Path) -> None:
     model = save(tmp_path / "model", {"model.layers.0.self_attn.qkv_proj.weight": numbered(32, 16)}, CONFIG)
-    assert "it is already fused" in run("refit", model, "--plan", "fuse", "--out", tmp_path / "a", code=1)
-    run("refit", model, "--plan", "unfuse", "--out", tmp_path / "apart")
-    said = run("refit", tmp_path / "apart", "--plan", "unfuse", "--out", tmp_path / "b", code=1)
+    assert "it is already fused" in run("fuse", model, "--out", tmp_path / "a", code=1)
+    run("unfuse", model, "--out", tmp_path / "apart")
+    said = run("unfuse", tmp_path / "apart", "--out", tmp_path / "b", code=1)
     assert "it is already unfused" in said
-    said = run("refit", model, "--plan", "auto", "--out", tmp_path / "c", code=2)
-    assert "Use unfuse or fuse." in said

@@ -561,10 +561,10 @@ def test_no_number_of_another_document_is_too_large_for_one_line(model, ranks, t
     mark = ranks / "rank-00000-of-00002" / "rank.json"
     (tmp_path / "plan.toml").write_text(f'version = 1\n[[rule]]\nmatch = "*"\naxis = {number}\n')
     (tmp_path / "plan.json").write_text('{"version": 1, "rule": [{"match": "*", "axis": ' + number + "}]}")
-    (tmp_path / "refit.json").write_text('{"version": ' + number + ', "rule": []}')
+    (tmp_path / "rules.json").write_text('{"version": ' + number + ', "rule": []}')
     for plan in ("plan.toml", "plan.json"):
         assert "\n" not in rejected(sharding.plan, model, tmp_path / plan, ranks=2)
-    assert "\n" not in rejected(sharding.refit, model, tmp_path / "refit.json")
+    assert "\n" not in rejected(sharding.unfuse, model, tmp_path / "rules.json")
     before = config.read_text()
     config.write_text(before.replace('"head_dim": 4', f'"head_dim": {number}'))
     assert "\n" not in rejected(sharding.plan, model, LLAMA_PLAN, ranks=2)

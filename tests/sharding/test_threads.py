@@ -129,13 +129,11 @@ def test_torchtune_222_take_apart_a_projection_interleaved_by_groups_of_heads(tm
             "groups": "num_key_value_heads",
         }
     ]}))  # fmt: skip
-    run("refit", model, "--plan", tmp_path / "plan.json", "--out", tmp_path / "apart")
+    run("unfuse", model, "--plan", tmp_path / "plan.json", "--out", tmp_path / "apart")
     found = load_file(tmp_path / "apart/model.safetensors")
     for name, held in (("q", heads[:, :4]), ("k", heads[:, 4:5]), ("v", heads[:, 5:])):
         np.testing.assert_array_equal(found[f"layers.0.attn.{name}_proj.weight"], held.reshape(-1, 32))
-    run(
-        "refit", tmp_path / "apart", "--plan", tmp_path / "plan.json", "--invert", "--out", tmp_path / "again"
-    )
+    run("fuse", tmp_path / "apart", "--plan", tmp_path / "plan.json", "--out", tmp_path / "again")
     assert contents(tmp_path / "again") == contents(model)
 
 
@@ -156,7 +154,7 @@ def test_tensorrt_llm_6761_unfuse_phi3_in_fp8_with_its_scales(tmp_path: Path) ->
             f"{name}.{module}.{leaf}": RNG.random((), np.float32) for leaf in ("weight_scale", "input_scale")
         }
     model = save(tmp_path / "phi", tensors, config)
-    run("refit", model, "--plan", "unfuse", "--out", tmp_path / "apart")
+    run("unfuse", model, "--out", tmp_path / "apart")
     opened = splitops.files.open(tmp_path / "apart/model.safetensors")
     found = {name: np.asarray(opened[name]) for name in opened}
     assert len(found) == 15
@@ -167,20 +165,18 @@ def test_tensorrt_llm_6761_unfuse_phi3_in_fp8_with_its_scales(tmp_path: Path) ->
         at += rows
         for leaf in ("weight_scale", "input_scale"):
             assert found[f"{module}.{leaf}"] == tensors[f"{name}.self_attn.qkv_proj.{leaf}"]
-    run("refit", tmp_path / "apart", "--plan", "fuse", "--out", tmp_path / "again")
+    run("fuse", tmp_path / "apart", "--out", tmp_path / "again")
     assert contents(tmp_path / "again") == contents(model)
     save_file(
         found | {f"{name}.mlp.up_proj.weight_scale": np.float32(7)[...]}, tmp_path / "apart/model.safetensors"
     )
-    assert " differ" in run(
-        "refit", tmp_path / "apart", "--plan", "fuse", "--out", tmp_path / "other", code=1
-    )
+    assert " differ" in run("fuse", tmp_path / "apart", "--out", tmp_path / "other", code=1)
     save_file(
         found | {f"{name}.mlp.up_proj.weight_scale": np.ones(1, np.float32)},
         tmp_path / "apart/model.safetensors",
     )
     assert "may be the scale of a row or of all" in run(
-        "refit", tmp_path / "apart", "--plan", "fuse", "--out", tmp_path / "other", code=1
+        "fuse", tmp_path / "apart", "--out", tmp_path / "other", code=1
     )
 
 

@@ -1,4 +1,4 @@
-"""Options and output that ``shard``, ``reshard``, ``refit`` and the merge of ranks share."""
+"""Options and output that ``shard``, ``reshard``, ``fuse``, ``unfuse`` and the merge of ranks share."""
 
 from __future__ import annotations
 

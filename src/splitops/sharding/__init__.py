@@ -6,7 +6,7 @@ A tensor is sharded by a Split or VariadicSplit along one axis, with their size 
 from __future__ import annotations
 
 from splitops.sharding.fitting import Padded, RankFit, Repeated
-from splitops.sharding.fuse_plan import FusePlan, refit
+from splitops.sharding.fuse_plan import FusePlan, fuse, unfuse
 from splitops.sharding.planning import MergePlan, ShardPlan, find_ranks, merge, plan
 from splitops.sharding.ranks import Rank, RankTensor, rank
 from splitops.sharding.tensor_sharding import Piece, Shard, TensorSharding
@@ -24,8 +24,9 @@ __all__ = [
     "ShardPlan",
     "TensorSharding",
     "find_ranks",
+    "fuse",
     "merge",
     "plan",
     "rank",
-    "refit",
+    "unfuse",
 ]

@@ -1,4 +1,4 @@
-"""Assembly of the file plan that shard, merge, reshard and refit run."""
+"""Assembly of the file plan that shard, merge, reshard, fuse and unfuse run."""
 
 from __future__ import annotations
 

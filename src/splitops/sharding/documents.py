@@ -16,7 +16,7 @@ from splitops.errors import ModelError, PlanError, shown, shown_path
 
 @cache
 def get_schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema of a kind of document: ``"plan"``, ``"manifest"`` or ``"refit"``."""
+    """Return the JSON schema of a kind of document: ``"plan"``, ``"manifest"`` or ``"fuse_plan"``."""
     found: dict[str, Any] = json.loads(files(__package__).joinpath(f"{name}.schema.json").read_text("utf-8"))
     return found
 

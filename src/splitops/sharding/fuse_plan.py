@@ -101,21 +101,18 @@ def _make_index(name: str, text: bytes, where: Mapping[str, str]) -> TargetFile:
     return TargetFile(name, len(new), ((0, new),))
 
 
-def refit(
+def fuse(
     path: AnyPath,
-    plan: str | os.PathLike[str] | Mapping[str, Any],
+    plan: str | os.PathLike[str] | Mapping[str, Any] = "auto",
     *,
-    invert: bool = False,
     allow_links: bool = False,
     strict: bool = False,
 ) -> FusePlan:
-    """Plan to unfuse or fuse the tensors of a checkpoint, without writing anything.
+    """Plan to fuse tensors of a checkpoint, without writing anything.
 
     Args:
         path: a model's folder with safetensors files.
-        plan: ``"unfuse"`` or ``"fuse"`` by ``config.json``; or a file of rules in TOML or JSON, or its
-            content, which unfuses.
-        invert: whether the rules of a file fuse.
+        plan: a file of rules in TOML or JSON, or its content; ``"auto"`` selects rules by ``config.json``.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: as in :func:`plan`.
 
@@ -127,21 +124,43 @@ def refit(
             tensor, or a part is missing.
         FileError: a file is missing or malformed.
     """
+    return _plan(path, plan, allow_links, strict, to_fused=True)
+
+
+def unfuse(
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any] = "auto",
+    *,
+    allow_links: bool = False,
+    strict: bool = False,
+) -> FusePlan:
+    """Plan to unfuse the fused tensors of a checkpoint, without writing anything.
+
+    The arguments, the result and the errors are those of :func:`fuse`.
+    """
+    return _plan(path, plan, allow_links, strict, to_fused=False)
+
+
+def _plan(
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any],
+    allow_links: bool,
+    strict: bool,
+    *,
+    to_fused: bool,
+) -> FusePlan:
     checkpoint = open_checkpoint(path, allow_links=allow_links, strict=strict)
     strange = next((file.name for file in checkpoint.files if not file.name.endswith(".safetensors")), None)
     if strange is not None:
-        raise PlanError(f"{shown(strange)} is not a safetensors file, which refit requires")
-    if plan in ("unfuse", "fuse"):
-        if invert:
-            raise PlanError(f"invert works only with your own rules. Instead of {plan}, use fuse or unfuse")
+        raise PlanError(f"{shown(strange)} is not a safetensors file, which fuse and unfuse require")
+    if plan == "auto":
         document: Any = {"version": 1, "rule": find_fusions(checkpoint.config)}
     else:
         document = plan if isinstance(plan, Mapping) else read(Path(plan))
     name = "the plan" if isinstance(plan, Mapping) else shown_path(plan)
     rules = read_fusion_rules(document, name)
     fusions = Fusions(rules, Names(document.get("vars", {}), checkpoint.config))
-    fuse = plan == "fuse" or invert
-    if plan == "fuse" and "quantization_config" in checkpoint.config:
+    if to_fused and plan == "auto" and "quantization_config" in checkpoint.config:
         lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
         scale = next((tensor for tensor in lone if fusions.group_parts([tensor.name]) != [0]), None)
         if scale is not None:
@@ -149,18 +168,18 @@ def refit(
     tensors: list[RebuiltTensor] = []
     counts: dict[int, tuple[int, int]] = {}
     with pause_gc():
-        for rule, before, made in (_iter_fused if fuse else _iter_unfused)(fusions, checkpoint):
+        for rule, before, made in (_iter_fused if to_fused else _iter_unfused)(fusions, checkpoint):
             tensors += made
             if rule is not None:
                 replaced, by = counts.get(rule, (0, 0))
                 counts[rule] = replaced + before, by + len(made)
     if not counts:
         ways = [[each for rule in rules for each in rule.parts], [rule.fused for rule in rules]]
-        globs, others = ways if fuse else ways[::-1]
+        globs, others = ways if to_fused else ways[::-1]
         done = any(match_glob(glob, tensor.name) for tensor in checkpoint.tensors for glob in others)
         raise PlanError(
             f"no tensor of {checkpoint.name} matches the plan, which has names such as {shown(globs[0])}"
-            + (f": it is already {'fused' if fuse else 'unfused'}" if done else "")
+            + (f": it is already {'fused' if to_fused else 'unfused'}" if done else "")
         )
     doubled = Counter(tensor.stored.name for tensor in tensors).most_common(1)[0]
     if doubled[1] > 1:

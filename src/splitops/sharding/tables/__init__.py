@@ -87,7 +87,7 @@ def check_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
 
 
 def find_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the rules of ``refit`` for a model's fused tensors.
+    """Return the rules of :func:`splitops.sharding.fuse` for a model's fused tensors.
 
     Examples:
         >>> falcon = {"model_type": "falcon", "new_decoder_architecture": False, "multi_query": True}

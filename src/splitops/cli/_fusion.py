@@ -1,0 +1,72 @@
+"""The options and the run of ``splitops fuse`` and ``splitops unfuse``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from splitops.cli._console import escape, json_option, make_console
+from splitops.cli._files import CliRunOptions, print_warnings, run_options
+from splitops.cli._models import links_option, strict_option
+from splitops.cli._options import add_options
+from splitops.cli._paths import Existing, add_path, describe_missing, is_missing
+from splitops.cli._shards import print_result, print_result_json, reject_digests, run_plan
+from splitops.errors import count_of
+
+if TYPE_CHECKING:
+    from splitops.sharding import FusePlan
+
+fusion_options = add_options(
+    click.argument("folder", metavar="MODEL_DIR", type=Existing(file_okay=False)),
+    click.option(
+        "--plan",
+        "plan_",
+        metavar="auto|FILE",
+        default="auto",
+        show_default=True,
+        help="Rules (TOML or JSON), or `auto` to select them by config.json.",
+    ),
+    click.option(
+        "-o",
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        required=True,
+        help="Folder to write; it must not exist.",
+    ),
+    links_option,
+    strict_option,
+    run_options,
+    json_option,
+)
+"""Decorator that adds the argument and the options of ``fuse`` and ``unfuse``."""
+
+
+def rewrite_checkpoint(
+    make_plan: Callable[..., FusePlan],
+    folder: Path,
+    plan_: str,
+    out: Path,
+    allow_links: bool,
+    strict: bool,
+    how: CliRunOptions,
+    as_json: bool,
+) -> None:
+    """Run ``fuse`` or ``unfuse`` on a folder. The parameters are those of :data:`fusion_options`."""
+    reject_digests(how)
+    if plan_ != "auto":
+        if is_missing(Path(plan_)):
+            raise click.BadParameter(describe_missing(Path(plan_)), param_hint="'--plan'")
+        add_path(Path(plan_), "--plan")
+    made = make_plan(folder, plan_, allow_links=allow_links, strict=strict)
+    result = run_plan(made, out, how)
+    if as_json:
+        rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in made.changed]
+        print_result_json(folder, {"rules": rules, "warnings": list(made.checkpoint.warnings)}, result)
+        return
+    for fused, before, after in made.changed:
+        make_console().print(f"{escape(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
+    print_warnings(made.checkpoint.warnings)
+    print_result(result)

@@ -1,0 +1,30 @@
+"""``splitops unfuse``: unfuse the fused tensors of a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from splitops.cli._fusion import fusion_options, rewrite_checkpoint
+
+
+@click.command(short_help="Unfuse the fused tensors of a model's checkpoint.")
+@fusion_options
+def command(**options: Any) -> None:
+    """Unfuse the fused tensors of the checkpoint in MODEL_DIR, and write it to another folder.
+
+    Fused tensors are queries, keys and values (also interleaved by head or group), gate and up projections
+    (halves or interleaved), stacked experts, transposed weights and renamed tensors. `splitops fuse` restores
+    the same tensors, and the files and the index of transformers byte by byte. Sidecar files are copied
+    unchanged: edit config.json if another class loads the model. The command fails if a tensor does not match
+    its rule.
+
+    \b
+    Examples:
+      splitops unfuse phi --out phi-unfused
+      splitops unfuse model --plan rules.toml --out model-unfused --verify
+    """
+    from splitops.sharding import unfuse
+
+    rewrite_checkpoint(unfuse, **options)
