@@ -22,9 +22,8 @@ def test_the_releases_of_each_limit_are_those_of_the_table(name: str) -> None:
     table, target = releases.read_table(name), Target.load(name)
     assert [text for limit in target.limits for text in releases.contradictions(limit, table)] == []
     assert list(target.releases) == table["releases"]
-    proved = [
-        limit for limit in target.limits if set(table["cases"].get(limit.evidence, "")) - {releases.NONE}
-    ]
+    cases = table["cases"]
+    proved = [limit for limit in target.limits if set(cases.get(limit.evidence, "")) - {releases.NONE}]
     assert len(proved) > 0.8 * len(target.limits)
     assert all(len(row) == len(table["releases"]) for row in table["cases"].values())
 

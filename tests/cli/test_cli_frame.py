@@ -210,7 +210,7 @@ def test_what_is_wrong_says_what_to_do_instead(invoke, tmp_path, arguments, code
     ("words", "expected"),
     [
         ("splitops sp", {"spec", "split"}),
-        ("splitops convert --on", {"--splits-only"}),
+        ("splitops convert --spl", {"--splits-only"}),
         ("splitops convert m.onnx --style ", {"same", "lengths", "count"}),
         ("splitops explain --op Variadic", {"VariadicSplit", "VariadicSplit-1"}),
         ("splitops spec SplitTo", {"SplitToSequence", "SplitToSequence-11", "SplitToSequence-24"}),

@@ -14,8 +14,8 @@ from sharding_helpers import contents, save
 from command_line import runner
 from splitops.cli import cli
 from splitops.errors import PlanError
-from splitops.sharding import plan as shard
 from splitops.sharding import fuse, unfuse
+from splitops.sharding import plan as shard
 
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2}
 INDEX = "model.safetensors.index.json"

@@ -27,7 +27,8 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
 
     Its parameters are the data, the operator's arguments by name, optionally ``opset``, then ``copy`` and
     ``out``. With the compiled core, cached calls on NumPy arrays do not run Python code. Calls on other
-    arrays are cached by :func:`splitops.calls.plan_cache.cache_calls`. All other calls run the function itself.
+    arrays are cached by :func:`splitops.calls.plan_cache.cache_calls`. All other calls run the function
+    itself.
 
     Args:
         name: name of the operator.

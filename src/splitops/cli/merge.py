@@ -64,8 +64,8 @@ def command(
     FILES contain other tensors, those of the first file are copied.
 
     A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
-    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --files-like sets the files
-    to write.
+    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --files-like sets the
+    files to write.
 
     A model in several files is merged into one file: name its folder, its index, one of its numbered files,
     or all of them. The extension of --out is the format of the file, unless --to sets another one.

@@ -83,8 +83,8 @@ class ChunkCopies:
                 raise FileError(f"{assembly.tensor.label} has {count} chunks; the limit is {_MAX_CHUNKS}")
             if size * _MEMORY_FACTOR > memory:
                 raise FileError(
-                    f"{memory} bytes of memory are not enough for {assembly.tensor.label}, which has chunks of "
-                    f"{size} bytes: at least {size * _MEMORY_FACTOR} are needed, or smaller chunks"
+                    f"{memory} bytes of memory are not enough for {assembly.tensor.label}, which has chunks "
+                    f"of {size} bytes: at least {size * _MEMORY_FACTOR} are needed, or smaller chunks"
                 )
             step = 1 if self.compute is not None else max(1, TASK_BYTES // max(1, size))
             formats, name = (

@@ -177,13 +177,13 @@ def _run_all(run: ComparisonRun, report_line: Callable[[str], None]) -> bool:
     def report_verdict(implementation: Implementation, case: Case, is_final: bool) -> None:
         info = implementation.info
         left[info.name] -= is_final
-        report_progress(total - sum(left.values()), f"{info.name} {case.id}")
+        update(total - sum(left.values()), f"{info.name} {case.id}")
         if is_final and not left[info.name]:
             seconds = time.monotonic() - started
             report_line(_format_summary(info, run.cases, run.verdicts[info.name], seconds))
 
     try:
-        with report_progress("compare", total) as report_progress:
+        with report_progress("compare", total) as update:
             run.run(report_verdict)
     except KeyboardInterrupt:
         return True

@@ -85,11 +85,11 @@ class Limit:
         quirk: what its optimiser gets wrong around a split; None if there are conditions.
         outcome: what happens.
         message: the same in one sentence.
-        message_with_sizes: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
-            ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
+        message_with_sizes: the same with the numbers of a split, which are fields of the text: ``{count}``
+            parts, the ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
         fix: what to do about it.
-        rewrites: the rewrites that the runtime executes correctly, tried in this order; a split that has none is
-            unfixable, see :mod:`splitops.models.fix`. A quirk has a cure instead.
+        rewrites: the rewrites that the runtime executes correctly, tried in this order; a split that has none
+            is unfixable, see :mod:`splitops.models.fix`. A quirk has a cure instead.
         evidence: the case of splitops-compare that proves it; None where the runtime was not tested.
         source: where it is documented or visible.
         since: the first release that does so; None where the oldest one that was looked at does.

@@ -122,7 +122,7 @@ def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
 
 @dataclass(frozen=True)
 class ReplacementModel:
-    """What can stand in the place of a node: a model, its values named as those of the :class:`CanonicalNode`."""
+    """A model that replaces a node. Its values have the names of the :class:`CanonicalNode`."""
 
     model: ModelProto
     opset: int

@@ -68,10 +68,9 @@ class FixWriter:
         self.opening = opening
 
     def write(self, form: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Write a split node in a form, see :class:`~splitops.models.fix.driver.RewriteWriter`: each has a method."""
-        split_node = self.editor.read_split_node(
-            node
-        )  # as it is in all calls: the given one is that of the first
+        """Write a split node in a form, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
+        # As it is in all calls: the given one is that of the first.
+        split_node = self.editor.read_split_node(node)
         if split_node.schema.domain and form in _OF_ONNX:
             raise NotApplicableError(f"OpenVINO IR has no form {str(form)!r}")
         if form in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:

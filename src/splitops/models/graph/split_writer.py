@@ -209,7 +209,7 @@ class _OnnxWriter:
         return builder.op("Reshape", [given, builder.integers([1])], hint="axis")
 
     def _given_lengths(self) -> ir.Value:
-        """Return the value that holds the lengths, one of the builder where a function's caller gives them."""
+        """Return the lengths, as a value of the builder if the caller of a function sets them."""
         split_node, builder = self.split_node, self.builder
         for source in split_node.schema.lengths:
             if source.kind is SourceKind.INPUT:

@@ -132,8 +132,8 @@ def find_whole_part(parts: Sequence[Dim]) -> int | None:
     """Return the part that is the whole axis: the only one, or the only one that is not empty.
 
     Examples:
-        >>> find_whole_part([0, 6, 0]), find_whole_part([3, 3]), find_whole_part([UNKNOWN]), find_whole_part([0, UNKNOWN])
-        (1, None, 0, 1)
+        >>> [find_whole_part(parts) for parts in ([0, 6, 0], [3, 3], [UNKNOWN], [0, UNKNOWN])]
+        [1, None, 0, 1]
     """
     if len(parts) == 1:
         return 0

@@ -16,7 +16,8 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 class CheckpointLayout(NamedTuple):
     """The functions of a layout. A manifest does not contain offsets: readers lay the files out again.
 
-    ``list_sidecar_folders`` returns the folders for sidecar files, given the number of ranks; ``""`` is the common folder.
+    ``list_sidecar_folders`` returns the folders for sidecar files, given the number of ranks; ``""`` is the
+    common folder.
     ``iter_files`` yields one file at a time, so that a reader can stop at the first missing one.
     """
 
