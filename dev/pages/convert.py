@@ -10,11 +10,13 @@ import re
 from typing import Final
 
 from dev.pages import DOCS
-from splitops.models.convert.layers import FORMS, Shared
+from splitops.models.convert.layers import FORMS
 from splitops.models.convert.layers.products import WIDE
 from splitops.models.formats.openvino.port_maps import BODIES_SINCE
-from splitops.models.movers import MOVERS
-from splitops.models.movers.form import FLOATS, INTEGERS, LOGICAL, NUMBERS, SIZES
+from splitops.models.ops import OPERATORS
+from splitops.models.ops.operator import Operator
+from splitops.models.ops.writing import FLOATS, INTEGERS, LOGICAL, NUMBERS, SIZES
+from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import FAMILY
 
 PAGE: Final = DOCS / "convert.md"
@@ -65,7 +67,8 @@ def written() -> frozenset[str]:
     """Return the layers that become ONNX, in one version at least."""
     graph = {"Parameter", "Const", "Result"}
     return (
-        frozenset({row.layer for row in FORMS} | {row.openvino for row in MOVERS} | set(FAMILY["openvino"]))
+        frozenset({row.layer for row in FORMS} | set(FAMILY["openvino"]))
+        | {spelling.name for operator in OPERATORS if operator.converts for spelling in operator.openvino}
         | graph
         | set(BODIES_SINCE)
     )
@@ -77,13 +80,13 @@ def layers() -> str:
         "| layer | since | element types | ONNX | to OpenVINO without `openvino` |",
         "|---|---|---|---|---|",
     ]
-    for row in sorted(FORMS, key=lambda row: (row.layer, _numbers(row.versions))):
-        said, both = (f"`{row.onnx}`", "yes") if isinstance(row, Shared) else ("nodes", "")
-        versions = ", ".join(map(str, _numbers(row.versions)))
-        lines.append(
-            f"| `{row.layer}` | {versions} | {_TYPES[row.types]} | {said} | {'yes' if both else ''} |"
-        )
-    others = sorted(written() - {row.layer for row in FORMS})
+    shared = [operator for operator in OPERATORS if operator.converts and operator.types is not None]
+    rows = [(row.layer, _numbers(row.versions), row.types, "nodes", "") for row in FORMS]
+    rows += [_shared_row(operator) for operator in shared]
+    for layer, numbers, types, said, both in sorted(rows, key=lambda row: row[:2]):
+        versions = ", ".join(map(str, numbers))
+        lines.append(f"| `{layer}` | {versions} | {_TYPES[types]} | {said} | {both} |")
+    others = sorted(written() - {row[0] for row in rows})
     lines += ["", f"These are written elsewhere: {', '.join(f'`{name}`' for name in others)}.", ""]
     lines += ["| no ONNX form | reason |", "|---|---|"]
     lines += [
@@ -91,6 +94,11 @@ def layers() -> str:
         for names, reason in _WITHOUT.items()
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shared_row(operator: Operator) -> tuple[str, list[int], frozenset[ElementType] | None, str, str]:
+    layer = operator.openvino[0]
+    return layer.name, sorted(layer.versions or ()), operator.types, f"`{operator.onnx[0].name}`", "yes"
 
 
 def _numbers(versions: frozenset[str]) -> list[int]:

@@ -15,7 +15,7 @@ import splitops
 from splitops.errors import ModelError
 from splitops.models.convert import convert, convert_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
-from splitops.models.movers import BY_OPERATOR, MOVERS
+from splitops.models.ops import BY_LAYER, BY_NODE, OPERATORS
 from splitops.spec import element_type_of
 
 _BOUNDS: list[dict[str, list[int]]] = [
@@ -231,9 +231,7 @@ BAD_LAYERS: list[tuple[OpenVINOModel, str]] = [
         "the axis is computed when the model",
     ),
     (
-        one_layer(
-            "MatMul", 1, {"transpose_a": False, "transpose_b": False}, FLAT, ("f32", "3,2"), shapes=[(2, 4)]
-        ),
+        one_layer("Einsum", 7, {"equation": "ij,jk->ik"}, FLAT, ("f32", "3,2"), shapes=[(2, 4)]),
         "the converted model would not be valid",
     ),
     (one_layer("LSTMSequence", 5, {"hidden_size": "1,2"}, *CELL, outputs=3), "is not what its text says"),
@@ -360,9 +358,20 @@ def test_a_layer_that_onnx_does_not_state_is_rejected(
         convert(_moved_layer(operator, x, others, data, kind), to="onnx:18")
 
 
-def test_the_table_names_operators_that_there_are() -> None:
-    newest = onnx.defs.onnx_opset_version()
-    for mover in MOVERS:
-        assert onnx.defs.get_schema(mover.onnx, newest).name == mover.onnx
-        assert BY_OPERATOR[mover.onnx] is mover
-    assert len(BY_OPERATOR) == len({mover.openvino for mover in MOVERS}) == len(MOVERS)
+def test_the_spellings_of_onnx_agree_with_its_schemas() -> None:
+    for operator in OPERATORS:
+        newer = dict[str, int]()
+        for spelling in operator.onnx:
+            assert onnx.defs.get_schema(spelling.name, spelling.since, "").name == spelling.name
+            last = newer.get(spelling.name, onnx.defs.onnx_opset_version() + 1) - 1
+            schema = onnx.defs.get_schema(spelling.name, last, "")
+            newer[spelling.name] = spelling.since
+            names = {attribute.name or name for name, attribute in spelling.attributes.items()}
+            assert names | spelling.demands.keys() <= schema.attributes.keys(), spelling
+            assert len(spelling.inputs.split()) <= schema.max_input, spelling
+
+
+def test_a_name_is_that_of_one_operator() -> None:
+    for table, dialect in ((BY_NODE, "onnx"), (BY_LAYER, "openvino")):
+        for operator in OPERATORS:
+            assert all(table[spelling.name] is operator for spelling in getattr(operator, dialect))

@@ -13,7 +13,8 @@ from network_cases import CASES, Given, LayerCase
 
 import splitops
 from scripts import script
-from splitops.models.convert.layers import FORMS, Shared
+from splitops.models.convert.layers import FORMS
+from splitops.models.ops import BY_LAYER, OPERATORS
 
 pytest.importorskip("openvino")
 pytest.importorskip("onnxruntime")
@@ -109,6 +110,9 @@ def test_every_row_has_a_case(folder: Path, layers: dict[int, Any]) -> None:
     models = [splitops.load(folder / f"{index}.xml") for index in layers]
     tried = {(layer.type, layer.version) for model in models for layer in model.graph.layers}
     rows = {(form.layer, version) for form in FORMS for version in form.versions}
+    shared = [operator for operator in OPERATORS if operator.converts and operator.types is not None]
+    spellings = [spelling for operator in shared for spelling in operator.openvino]
+    rows |= {(one.name, f"opset{version}") for one in spellings for version in one.versions or ()}
     assert rows - tried == set()
 
 
@@ -154,20 +158,20 @@ def test_a_row_for_both_directions_needs_no_openvino(
     from splitops.models.convert import onnx_to_openvino
 
     monkeypatch.setattr(onnx_to_openvino, "is_installed", lambda name: False)
-    shared = {form.layer: form for form in FORMS if isinstance(form, Shared)}
     jobs, missing = [], []
     for index, case in enumerate(CASES):
-        row = shared.get(_IN_IR.get(case.type, case.type))
-        if row is None or f"opset{case.opset}" not in row.versions or case.rejected is not None:
+        operator = BY_LAYER.get(_IN_IR.get(case.type, case.type))
+        versions = () if operator is None else operator.openvino[0].versions or ()
+        if operator is None or operator.types is None or case.opset not in versions or case.rejected:
             continue
-        if case.only == "of integers" and row.whole:
+        if case.only == "of integers" and operator.whole:
             continue  # ONNX has no such operator of integers
         report = splitops.convert_with_report(folder / f"{index}.onnx", to="openvino")
         if not report.complete:
             missing.append(f"{case.label}: {report.problem}")
             continue
-        (layer,) = report.model.graph.layers_of_type(row.layer)
-        assert layer.version in row.versions
+        (layer,) = report.model.graph.layers_of_type(operator.openvino[0].name)
+        assert layer.version in {f"opset{version}" for version in versions}
         report.save(folder / f"back{index}.xml")
         jobs.append((index, str(folder / f"back{index}.xml"), [case.feeds]))
     assert missing == []

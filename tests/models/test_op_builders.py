@@ -1,8 +1,7 @@
-"""What a builder writes, the editor of the same dialect reads; the table of ONNX agrees with its schemas."""
+"""What a builder writes, the editor of the same dialect reads."""
 
 from __future__ import annotations
 
-import onnx
 import onnx_ir as ir
 import pytest
 
@@ -12,7 +11,6 @@ from splitops.models.formats.walk import FreshNames
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.op_builder import ONNX, OnnxOpBuilder
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 
 DIALECTS = ["onnx:1", "onnx:5", "onnx:9", "onnx:10", "onnx:13", "onnx:18", "openvino"]
@@ -53,7 +51,7 @@ def test_an_editor_reads_what_its_pen_writes(dialect: str) -> None:
     assert editor.permutation(made["transpose"], 2) == [1, 0]  # type: ignore[arg-type]
     assert editor.axis(made["concat"]) == 1  # type: ignore[arg-type]
     shapes = {name: shape_of(value) for name, value in written.items()}
-    assert shapes == {"slice": (3, 4), "gather": (6, 2), "transpose": (4, 6), "concat": None}
+    assert shapes == {"slice": (3, 4), "gather": (6, 2), "transpose": (4, 6), "concat": (6, 8)}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -69,18 +67,6 @@ def test_a_pen_writes_splits_that_its_editor_reads(dialect: str) -> None:
         assert cut is not None
         assert (cut.axis, cut.sizes) == (0, tuple(sizes))
         assert [shape_of(part) for part in parts] == [(size, 4) for size in sizes]
-
-
-@pytest.mark.parametrize("opset", range(1, onnx.defs.onnx_opset_version() + 1))
-def test_the_table_agrees_with_the_schemas(opset: int) -> None:
-    names = FreshNames(ir.from_onnx_text('<ir_version: 8, opset_import: ["": 13]> g () => () {}'))
-    builder = OnnxOpBuilder(opset, names, "x")
-    for operator in ONNX:
-        schema, row = onnx.defs.get_schema(operator, opset, ""), builder.signature(operator)
-        assert row is not None
-        assert set(row.attributes) <= schema.attributes.keys(), operator
-        assert not set(row.inputs) & schema.attributes.keys(), operator
-        assert len(row.inputs) < len(schema.inputs) or not row.inputs, operator
 
 
 def test_what_stands_for_a_node_keeps_its_name_metadata_and_documentation() -> None:

@@ -25,7 +25,7 @@ from splitops.calls.node import observe_splits
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.graph.split_nodes import iter_split_nodes
-from splitops.models.movers.shapes import sliced
+from splitops.models.ops.shapes import sliced
 from splitops.models.split_nodes import SplitNode
 from splitops.splitting.binding import Fact
 

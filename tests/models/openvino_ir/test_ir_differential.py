@@ -28,7 +28,7 @@ from ir_helpers import (
 )
 
 from splitops.models.formats import openvino as ir
-from splitops.models.movers.conversion import is_convertible
+from splitops.models.ops.element_conversion import is_convertible
 from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.elements.types import from_openvino
 

@@ -23,7 +23,7 @@ _ANY_SIZE: Final = 1 << 62
 
 
 class ValueReader:
-    """A :class:`~splitops.models.movers.mover.Reader` of values that carry what is known of them."""
+    """A :class:`~splitops.models.ops.writing.Reader` of values that carry what is known of them."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the value of a constant; None where it is computed when the model runs."""

@@ -20,7 +20,7 @@ from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
 from splitops.models.graph.op_builder import annotate_like, shape_like
-from splitops.models.movers.form import BOOL, INT32, INT64, SIZES, Values, as_int64, prove, rank_of
+from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, rank_of, require
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
@@ -205,7 +205,7 @@ class _Loop:
         stated = self.builder.read_constant(trips)
         if stated is not None and stated.size == 1:
             number = int(stated.item())
-            prove(number >= -1, f"the trip count is {number}")
+            require(number >= -1, f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
         zero, endless = (self.builder.constant(np.array(number)) for number in (0, _INT64_MAX))

@@ -1,4 +1,4 @@
-"""ONNX graphs of splits, data movers and operators that both dialects share, written without OpenVINO."""
+"""ONNX graphs of splits and operators that both dialects share, written without OpenVINO."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.convert.layer_op_builder import ValueReader
-from splitops.models.convert.layers import BY_OPERATOR
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.formats.walk import label
 from splitops.models.graph.onnx import constant_array, shape_of, type_of
+from splitops.models.ops.conversion import can_convert_node, convert_node
 from splitops.spec.elements.types import ElementType
 
 _SAME: Final = frozenset({"Constant", "Identity"})
@@ -33,10 +33,9 @@ def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
 def _is_writable(node: ir.Node, opset: int) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
-    row = BY_OPERATOR.get(node.op_type)
-    if row is not None:
-        return row.takes_node(node, ValueReader(), opset)
-    return node.op_type in _SAME
+    if node.op_type in _SAME:
+        return True
+    return can_convert_node(ValueReader(), node, opset)
 
 
 def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
@@ -103,7 +102,7 @@ class _Writing(ValueReader):
         elif node.op_type in _SAME:
             made = (self.value(node.inputs[0]),)
         else:
-            made = (BY_OPERATOR[node.op_type].to_openvino(self, node),)
+            made = (convert_node(self, node, self.opset),)
         for value, output in zip(node.outputs, made, strict=True):
             self.values[value] = output
 

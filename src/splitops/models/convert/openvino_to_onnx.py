@@ -21,9 +21,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, meet_shapes
+from splitops.models.convert import layers
 from splitops.models.convert.folding import folded_array, folded_layer
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_to_onnx import check_converted, status_of
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
@@ -58,8 +58,8 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split, read_split_node
 from splitops.models.graph.split_writer import write
 from splitops.models.infer.interpreter import ShapeInterpreter
-from splitops.models.movers.form import Values
-from splitops.models.movers.mover import ONNX_OPSET
+from splitops.models.ops.conversion import convert_layer, find_converter, opset_of
+from splitops.models.ops.writing import ONNX_OPSET, Values
 from splitops.models.quirks import SplitKey, find_conflicting_splits
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import first_way
@@ -461,19 +461,24 @@ class _GraphWriter:
 
     def _by_row(self, node: LayerNode, where: Where) -> Values:
         layer = node.layer
-        row = row_of(layer)
-        if layer.bodies or row is None:
+        operator, form = find_converter(layer), layers.find_form(layer)
+        opset = opset_of(operator) if operator is not None else form.opset if form is not None else None
+        if layer.bodies or opset is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        builder = LayerOpBuilder(row.opset, self.names, self.graph, node)
+        builder = LayerOpBuilder(opset, self.names, self.graph, node)
+        made: Values
         try:
-            found = row.to_onnx(builder, layer, self._sources(node))
+            if operator is not None:
+                made = [convert_layer(builder, layer, self._sources(node))]
+            else:
+                assert form is not None
+                made = form.to_onnx(builder, layer, self._sources(node))
         except SplitError as error:
             error.where = where
             raise
         except (ArithmeticError, LookupError, ValueError) as error:
             # Where it declares other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
-        made = [found] if isinstance(found, ir.Value) else found
         if len(made) != len(node.outputs):
             outputs = len(node.outputs)
             raise ModelError(f"{layer} has {outputs} output ports, but it gives {len(made)}", where)

@@ -36,8 +36,9 @@ from splitops.models.graph.onnx import (
     transfer_values,
 )
 from splitops.models.graph.op_builder import OpBuilder
-from splitops.models.movers import MOVERS
-from splitops.models.movers.mover import Role as Role
+from splitops.models.ops import BY_LAYER, BY_NODE
+from splitops.models.ops.operator import Role as Role
+from splitops.models.ops.operator import Spelling, Unknown
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.static_facts import SplitFacts, read_split_facts
 from splitops.spec.elements.types import ElementType
@@ -51,8 +52,8 @@ T = TypeVar("T")
 def roles_of(domain: str) -> dict[str, Role]:
     """Return the roles of the operators of a domain by their names."""
     splits = (schema(name, domain=domain) for name in FAMILY[domain])
-    names = {mover.openvino if domain else mover.onnx: mover.role for mover in MOVERS}
-    return {name: role for name, role in names.items() if role is not None} | {
+    found = {name: operator.role for name, operator in (BY_LAYER if domain else BY_NODE).items()}
+    return {name: role for name, role in found.items() if role is not None} | {
         schema.name: Role.SEQUENCE if schema.gives_sequence else Role.SPLIT for schema in splits
     }
 
@@ -282,26 +283,27 @@ class Editor(ABC):
             return None
         return self._with_addend(node, found, addend, axis)
 
+    @abstractmethod
+    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+        """Return how the operator of a node is spelled, and its attributes, or None if unknown."""
+
     def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
-        """Return the numbers that a node sets, by operand; None where one of them is not known."""
-        signature = self.make_builder(node).signature(node.op_type)
-        found: dict[str, npt.NDArray[Any]] = {}
-        for name, value in zip(signature.inputs if signature else (), node.inputs[1:], strict=False):
-            if value is not None:
-                array = fixed_array(value)
-                if array is None:
-                    return None
-                found[name] = array
-        for name in signature.attributes if signature else ():
-            try:
-                number = self.attribute(node, name)
-            except LookupError:
-                return None
-            if isinstance(number, str):
-                return None
-            if number is not None:
-                found[name] = np.array(number, np.int64)
-        return found
+        """Return the operands of a node but its data, by name; None if one of them is not known."""
+        found = self.spelled(node)
+        if found is None:
+            return None
+        spelling, attributes = found
+        try:
+            operands = spelling.read(attributes, node.inputs)
+        except Unknown:
+            return None
+        operands.pop("data", None)
+        arrays = {
+            name: fixed_array(value) if isinstance(value, ir.Value) else np.array(value)
+            for name, value in operands.items()
+        }
+        known = {name: array for name, array in arrays.items() if array is not None}
+        return known if len(known) == len(arrays) else None
 
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Return what a Slice takes of each axis that it declares; None where it is unknown or not valid."""
@@ -320,16 +322,17 @@ class Editor(ABC):
         One that sets none turns them round.
         """
         found = self.operands(node)
-        order = None if found is None else found.get("perm", np.array([]))
+        order = None if found is None else found.get("order", np.array([]))
         return None if order is None else [int(axis) for axis in order] or list(reversed(range(rank)))
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Return axis and positions of a Gather by constant positions; None of another one."""
         found = self.operands(node) or {}
-        axis = found.get("axis", np.array(0))
-        return (
-            (int(axis.reshape(())), found["positions"]) if "positions" in found and axis.size == 1 else None
-        )
+        if "indices" not in found or found["axis"].size != 1:
+            return None
+        if not found["counts_back"] and (found["indices"] < 0).any():
+            return None  # outside the axis
+        return int(found["axis"].reshape(())), found["indices"]
 
     # What is in the model
 

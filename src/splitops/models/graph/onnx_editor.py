@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -37,13 +37,15 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import read_split_node
+from splitops.models.ops import find_node_spelling
+from splitops.models.ops.operator import Spelling
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.static_facts import find_byte_ranges, pieces
 from splitops.models.split_nodes.ways import onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
-_ROLES: Final = roles_of("") | {"Identity": Role.IDENTITY, "Flatten": Role.RESHAPE}
+_ROLES: Final = roles_of("")
 _CONSTANT_OF_SHAPE: Final = 9
 """The opset that brought it."""
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
@@ -100,6 +102,13 @@ class OnnxEditor(Editor):
         if found is not None and found.is_ref():
             raise LookupError(name)
         return None if found is None else found.value
+
+    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+        """Return how the operator of a node is spelled, and its attributes."""
+        found = find_node_spelling(node.op_type, self.opset(node)) if node.domain in _ONNX else None
+        if found is None or any(one.is_ref() for one in node.attributes.values()):
+            return None
+        return found[1], {name: one.value for name, one in node.attributes.items()}
 
     def is_live(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""

@@ -1,11 +1,10 @@
-"""What writes nodes: each dialect has a table of how its operators are written, and one way to add a node."""
+"""What writes nodes: operators by their spellings, and in each dialect one way to add a node."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +22,19 @@ from splitops.models.graph.onnx import (
     transfer_values,
     type_of,
 )
-from splitops.models.movers.shapes import positions, unsqueezed
+from splitops.models.ops.concat import CONCAT
+from splitops.models.ops.gather import GATHER
+from splitops.models.ops.operator import Operands, Operator, Spelling, Unknown
+from splitops.models.ops.reshape import RESHAPE
+from splitops.models.ops.slice import SLICE
+from splitops.models.ops.squeeze import SQUEEZE, UNSQUEEZE
+from splitops.models.ops.transpose import TRANSPOSE
 from splitops.models.split_nodes.operands import written
 from splitops.models.split_nodes.static_facts import shortest
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.operators import OperatorSchema, versions
 from splitops.spec.sizes.arithmetic import Division
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.spec.sizes.dims import Dim, Shape
 
 
 def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
@@ -48,41 +53,10 @@ def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
     return tuple(dim for dim in dims if dim is not None)
 
 
-def sliced_sizes(data: ir.Value, bounds: Mapping[int, slice]) -> dict[int, Dim | None]:
-    """Return the sizes that are left of the axes of a value behind a Slice."""
-    found = get_abstract_value(data)
-    shape = found.shape if isinstance(found, AbstractTensor) else None
-    sizes = {axis: UNKNOWN if shape is None else shape[axis] for axis in bounds}
-    return {
-        axis: len(positions(size, bounds[axis])) if isinstance(size, int) else UNKNOWN
-        for axis, size in sizes.items()
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """How nodes of an operator set their operands: one row of the table of a format.
-
-    Attributes:
-        since: the first opset that sets them so.
-        inputs: the operands that are inputs behind the data, in their order.
-        attributes: those that are attributes.
-        others: other attributes, which are always set.
-        steps_are_optional: whether steps of 1 may be left out.
-    """
-
-    since: int
-    inputs: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
-    others: Mapping[str, Any] = field(default_factory=dict)
-    steps_are_optional: bool = False
-
-
 class OpBuilder(ABC):
-    """Writes nodes of an opset of one dialect, by a table of its operators, the newest row of each first."""
+    """Writes nodes of an opset of one dialect."""
 
     domain: ClassVar[str]
-    signatures: ClassVar[Mapping[str, Sequence[Signature]]]
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
@@ -138,68 +112,65 @@ class OpBuilder(ABC):
 
     # Operators that both dialects have
 
-    def signature(self, operator: str) -> Signature | None:
-        """Return how an operator is written; None where the table does not say."""
-        rows = self.signatures.get(operator)
-        return None if rows is None else next((row for row in rows if row.since <= self.opset), rows[-1])
+    @abstractmethod
+    def spelling(self, operator: Operator) -> Spelling:
+        """Return how an operator is spelled."""
 
     @property
     def rows(self) -> list[OperatorSchema]:
         """The versions of splits that give parts as outputs."""
         return [schema for schema in versions(self.domain, self.opset) if not schema.gives_sequence]
 
-    def write(
-        self, operator: str, inputs: Sequence[ir.Value], result: Shape | None, /, **operands: Any
-    ) -> ir.Value:
-        """Add a node by its operands, where the dialect has them, and note the shape of its output."""
-        signature = self.signature(operator)
-        assert signature is not None
-        if set(operands.get("steps", ())) == {1} and signature.steps_are_optional:
-            del operands["steps"]
-        made = [
-            self.constant(np.array(operands[name], np.int64), name)
-            for name in signature.inputs
-            if name in operands
-        ]
-        attributes = {name: operands[name] for name in signature.attributes if name in operands}
-        return self.annotate_outputs(
-            self.multi(operator, [*inputs, *made], attributes), type_of(inputs[0]), result
-        )[0]
+    def write(self, operator: Operator, **operands: Any) -> ir.Value:
+        """Add a node by its operands, and annotate its output with what the operator means.
+
+        Operands are values, lists of values, or numbers. Those that are None are left out.
+        """
+        spelling = self.spelling(operator)
+        inputs, attributes = spelling.write(
+            operands, lambda value, name: self.constant(np.array(value, np.int64), name)
+        )
+        told = _infer_values(operator, spelling, operands, of_layer=bool(self.domain))
+        return self.annotate_outputs(self.multi(spelling.name, inputs, attributes), told.type, told.shape)[0]
 
     def slice(self, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
         """Add a Slice of some axes; before opset 10, all steps are 1."""
         starts, ends, steps = zip(*((one.start, one.stop, one.step) for one in bounds.values()), strict=True)
-        shape, axes = shape_like(data, sliced_sizes(data, bounds)), list(bounds)
-        return self.write("Slice", [data], shape, starts=starts, ends=ends, axes=axes, steps=steps)
+        needs_steps = self.domain or set(steps) != {1}
+        return self.write(
+            SLICE,
+            data=data,
+            starts=starts,
+            ends=ends,
+            axes=list(bounds),
+            steps=steps if needs_steps else None,
+        )
 
     def gather(self, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
         """Add a Gather of some positions of an axis."""
-        shape = shape_like(data, {axis: len(positions)})
-        return self.write("Gather", [data], shape, positions=positions, axis=axis)
+        return self.write(GATHER, data=data, indices=positions, axis=axis)
 
     def concat(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat."""
-        return self.write("Concat", values, None, axis=axis)
+        return self.write(CONCAT, values=list(values), axis=axis)
 
     def reshape(self, value: ir.Value, pattern: Sequence[int], shape: Shape | None) -> ir.Value:
-        """Add a Reshape: in its pattern, 0 keeps the axis at the same position, and -1 is what is left."""
-        return self.write("Reshape", [value], shape, shape=pattern)
+        """Add a Reshape to a shape. In its pattern, 0 keeps an axis, and -1 is what is left."""
+        made = self.write(RESHAPE, data=value, shape=pattern, copies_zero=True)
+        return self.annotate_outputs([made], type_of(value), shape)[0]
 
     def transpose(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
         """Add a Transpose."""
-        shape = shape_of(value)
-        turned = None if shape is None else tuple(shape[axis] for axis in order)
-        return self.write("Transpose", [value], turned, perm=order)
+        return self.write(TRANSPOSE, data=value, order=order)
 
     def squeeze(self, value: ir.Value, axis: int) -> ir.Value:
-        """Add a Squeeze of one axis."""
-        return self.write("Squeeze", [value], shape_like(value, {axis: None}), axes=[axis])
+        """Add a Squeeze of one axis, which is of size 1."""
+        made = self.write(SQUEEZE, data=value, axes=[axis])
+        return self.annotate_outputs([made], type_of(value), shape_like(value, {axis: None}))[0]
 
     def unsqueeze(self, value: ir.Value, axis: int) -> ir.Value:
         """Add an Unsqueeze of one axis."""
-        shape = shape_of(value)
-        made = None if shape is None else unsqueezed(shape, [axis])
-        return self.write("Unsqueeze", [value], made, axes=[axis])
+        return self.write(UNSQUEEZE, data=value, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
         """Add a split, written as shortly as its opset allows; the parts add up to the size of the axis."""
@@ -218,19 +189,29 @@ class OpBuilder(ABC):
         )
 
 
-ONNX: Final[Mapping[str, Sequence[Signature]]] = {
-    "Concat": [Signature(1, attributes=("axis",))],
-    "Gather": [Signature(1, ("positions",), ("axis",))],
-    "Reshape": [Signature(5, ("shape",)), Signature(1, attributes=("shape",))],
-    "Slice": [
-        Signature(10, ("starts", "ends", "axes", "steps"), steps_are_optional=True),
-        Signature(1, attributes=("starts", "ends", "axes")),
-    ],
-    "Squeeze": [Signature(13, ("axes",)), Signature(1, attributes=("axes",))],
-    "Transpose": [Signature(1, attributes=("perm",))],
-    "Unsqueeze": [Signature(13, ("axes",)), Signature(1, attributes=("axes",))],
-}
-"""How ONNX writes what both dialects have."""
+def _infer_values(
+    operator: Operator, spelling: Spelling, operands: Mapping[str, Any], *, of_layer: bool
+) -> AbstractTensor:
+    """Infer the output of a node from its operands: values, lists of values, and numbers."""
+    found: dict[str, Any] = dict(spelling.fixed)
+    for name, value in operands.items():
+        if isinstance(value, ir.Value):
+            found[name] = get_abstract_value(value) or AbstractTensor()
+        elif isinstance(value, list) and value and isinstance(value[0], ir.Value):
+            found[name] = [get_abstract_value(one) for one in value]
+        elif value is not None:
+            found[name] = value if name in spelling.attributes else _constant(value)
+    try:
+        told = operator.infer(Operands(found, of_layer=of_layer))
+    except Unknown:
+        return AbstractTensor()
+    assert isinstance(told, AbstractTensor)
+    return told
+
+
+def _constant(numbers: Any) -> AbstractTensor:
+    array = np.array(numbers, np.int64)
+    return AbstractTensor(element_type_of(array.dtype), array.shape, array)
 
 
 class OnnxOpBuilder(OpBuilder):
@@ -240,13 +221,16 @@ class OnnxOpBuilder(OpBuilder):
     """
 
     domain = ""
-    signatures = ONNX
 
     def __init__(self, opset: int, names: FreshNames, base: str) -> None:
         super().__init__(opset)
         self.nodes: list[ir.Node] = []
         self._names = names
         self._base = base
+
+    def spelling(self, operator: Operator) -> Spelling:
+        """Return how an operator is spelled in the opset."""
+        return next(one for one in operator.onnx if one.since <= self.opset)
 
     def multi(
         self,

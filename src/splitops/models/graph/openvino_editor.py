@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -25,10 +24,15 @@ from splitops.models.graph.editor import (
     Role,
     roles_of,
 )
-from splitops.models.graph.onnx import annotate, shape_of, type_of
-from splitops.models.graph.op_builder import OpBuilder, Signature
+from splitops.models.graph.onnx import annotate, type_of
+from splitops.models.graph.op_builder import OpBuilder
 from splitops.models.graph.split_nodes import read_split_node
-from splitops.models.movers import mover_of
+from splitops.models.ops import BY_LAYER, BY_NODE, find_layer_spelling
+from splitops.models.ops.conversion import find_converter
+from splitops.models.ops.copying import EXPAND
+from splitops.models.ops.gather import GATHER
+from splitops.models.ops.operator import Operator, Spelling
+from splitops.models.ops.shape import SHAPE
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.static_facts import find_byte_ranges, pieces
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -65,7 +69,7 @@ class OpenVINOEditor(Editor):
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type)
-        return role if role in (Role.SPLIT, Role.SUM) or mover_of(layer_of(node)) else None
+        return role if role in (Role.SPLIT, Role.SUM) or find_converter(layer_of(node)) else None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
@@ -81,11 +85,11 @@ class OpenVINOEditor(Editor):
             return {"true": True, "false": False}.get(words[0].lower(), text)
         return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
-    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
-        """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
-        found = super().gathered(node)
-        outside = found is not None and layer_of(node).version != "opset8" and (found[1] < 0).any()
-        return None if outside or len(node.inputs) != 3 else found
+    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+        """Return how the operator of a layer is spelled, and its attributes."""
+        layer = layer_of(node)
+        found = find_layer_spelling(layer.type, layer.version)
+        return None if found is None else (found[1], layer.data or {})
 
     def is_live(self, node: ir.Node) -> bool:
         """Return whether a layer is read, or may do something else than to be read."""
@@ -212,28 +216,15 @@ class OpenVINOOpBuilder(OpBuilder):
     """Writes layers in front of one."""
 
     domain = DOMAIN
-    signatures = MappingProxyType(
-        {
-            "Broadcast": [Signature(3, others={"mode": "numpy"})],
-            "Concat": [Signature(1, attributes=("axis",))],
-            "Divide": [Signature(1, others={"auto_broadcast": "numpy", "m_pythondiv": "true"})],
-            "Maximum": [Signature(1, others={"auto_broadcast": "numpy"})],
-            "Minimum": [Signature(1, others={"auto_broadcast": "numpy"})],
-            "Subtract": [Signature(1, others={"auto_broadcast": "numpy"})],
-            "Gather": [Signature(8, ("positions", "axis"), others={"batch_dims": 0})],
-            "Reshape": [Signature(1, ("shape",), others={"special_zero": "true"})],
-            "ShapeOf": [Signature(3, others={"output_type": "i64"})],
-            "Slice": [Signature(8, ("starts", "ends", "steps", "axes"))],
-            "Squeeze": [Signature(1, ("axes",))],
-            "Transpose": [Signature(1, ("perm",))],
-            "Unsqueeze": [Signature(1, ("axes",))],
-        }
-    )
 
     def __init__(self, editor: OpenVINOEditor, before: ir.Node) -> None:
         super().__init__(editor.opset(before))
         self._editor = editor
         self._before = before
+
+    def spelling(self, operator: Operator) -> Spelling:
+        """Return how an operator is spelled in its newest operation set: a reader of it can be assumed."""
+        return operator.openvino[0]
 
     def multi(
         self,
@@ -245,14 +236,13 @@ class OpenVINOOpBuilder(OpBuilder):
         hint: str | None = None,
     ) -> list[ir.Value]:
         """Add a layer."""
-        read, row = [value for value in inputs if value is not None], self.signature(operator)
-        data = {**(row.others if row else {}), **(attributes or {})}
-        since = row.since if row else self._since(operator)
-        return self._add(operator, f"opset{since}", read, data, outputs)
-
-    def _since(self, operator: str) -> int:
-        """Return the operation set of a layer that the table does not have: of a split, that of its row."""
-        return next((schema.since_version for schema in self.rows if schema.name == operator), 1)
+        read, known = [value for value in inputs if value is not None], BY_LAYER.get(operator)
+        if known is None:  # a split
+            since = next((schema.since_version for schema in self.rows if schema.name == operator), 1)
+            return self._add(operator, f"opset{since}", read, attributes or {}, outputs)
+        spelling = known.openvino[0]
+        data = {**spelling.demands, **(attributes or {})}
+        return self._add(operator, f"opset{spelling.since}", read, data, outputs)
 
     def _add(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
@@ -301,32 +291,24 @@ class OpenVINOOpBuilder(OpBuilder):
 
     def sizes(self, data: ir.Value) -> ir.Value:
         """Add a ShapeOf."""
-        shape = shape_of(data)
-        return self.annotate_outputs(
-            self.multi("ShapeOf", [data]), _INT64, None if shape is None else (len(shape),)
-        )[0]
+        return self.write(SHAPE, data=data, type=_INT64)
 
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
         """Add a tensor of some sizes, each element of which is a value."""
-        return self.annotate_outputs(self.multi("Broadcast", [value, sizes]), type_of(value), shape)[0]
+        made = self.write(EXPAND, data=value, shape=sizes, mode="numpy")
+        return self.annotate_outputs([made], type_of(value), shape)[0]
 
     def clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
         """Add layers that compute lengths of CHUNK or REMAINDER from the size of an axis, none below 0."""
         before, bounds = _clamps(division)
-        inputs = [
-            self.sizes(data),
-            self.constant(np.array([axis]), "axis"),
-            self.constant(np.array(0), "first"),
-        ]
-        size = self.annotate_outputs(self.multi("Gather", inputs), _INT64, (1,))[0]
-        shape = (len(before),)
-        lengths = self.annotate_outputs(
-            self.multi("Subtract", [size, self.constant(np.array(before))]), _INT64, shape
-        )[0]
-        for operator, limits in zip(("Maximum", "Minimum"), np.array(bounds).T, strict=True):
-            limit = self.constant(limits, operator.lower())
-            lengths = self.annotate_outputs(self.multi(operator, [lengths, limit]), _INT64, shape)[0]
+        size = self.write(GATHER, data=self.sizes(data), indices=[axis], axis=0)
+        lengths = self._arithmetic("Sub", size, self.constant(np.array(before)))
+        for operator, limits in zip(("Max", "Min"), np.array(bounds).T, strict=True):
+            lengths = self._arithmetic(operator, lengths, self.constant(limits, operator.lower()))
         return lengths
+
+    def _arithmetic(self, operator: str, *values: ir.Value, **operands: Any) -> ir.Value:
+        return self.write(BY_NODE[operator], values=list(values), broadcast="numpy", **operands)
 
     def computed_split(
         self,
@@ -345,15 +327,15 @@ class OpenVINOOpBuilder(OpBuilder):
         assert at is not None
         if lengths.rule is SizeRule.EVEN:
             at = self.constant(np.array(axis), "axis")
-            inputs = [self.sizes(data), at, self.constant(np.array(0), "first")]
-            size = self.annotate_outputs(self.multi("Gather", inputs), _INT64, ())[0]
-            length = self.multi("Divide", [size, self.constant(np.array(lengths.count), "parts")])
+            size = self.write(GATHER, data=self.sizes(data), indices=at, axis=0)
+            parts = self.constant(np.array(lengths.count), "parts")
+            length = self._arithmetic("Div", size, parts, floors=True)
             count = self.constant(np.array([lengths.count]), "count")
-            computed = self.fill(self.annotate_outputs(length, _INT64, ())[0], count, (lengths.count,))
+            computed = self.fill(length, count, (lengths.count,))
         else:
             computed = self.clamped_lengths(data, axis, lengths)
-        parts = self.multi(schema.name, [data, at, computed], outputs=len(shapes))
-        return self.annotate_outputs(parts, type_of(data), *shapes)
+        made = self.multi(schema.name, [data, at, computed], outputs=len(shapes))
+        return self.annotate_outputs(made, type_of(data), *shapes)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Put values in the place of the outputs of a layer."""

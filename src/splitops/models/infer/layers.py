@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, may_be, meet_shapes
+from splitops.models.abstract_values import (
+    MAX_ELEMENTS,
+    NOTHING,
+    AbstractTensor,
+    AbstractValue,
+    may_be,
+    meet_shapes,
+)
 from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.nodes import from_nodes, layer_of, set_layer
 from splitops.models.formats.walk import all_nodes
-from splitops.models.infer.openvino_folding import folded
-from splitops.models.movers import mover_of
-from splitops.models.movers.elementwise import ELEMENTWISE
+from splitops.models.infer.operators import infer_operator, is_tracked
+from splitops.models.ops import find_layer_spelling
 from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
-
-_FOLLOWED: Final = frozenset({"bool", "float16", "float32", "float64"})
 
 
 def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
@@ -32,7 +35,7 @@ def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
     if constant is None:
         return AbstractTensor()
     kind, value = constant.element_type, None
-    if math.prod(constant.shape) <= MAX_ELEMENTS and (kind.integer or kind.name in _FOLLOWED):
+    if math.prod(constant.shape) <= MAX_ELEMENTS and is_tracked(kind):
         value = constant.array(where)
     return AbstractTensor(kind, constant.shape, value)
 
@@ -40,34 +43,21 @@ def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
 def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor]:
     """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
     ports = [port.declared for port in layer.outputs]
-    found = _inferred(layer, inputs, ports)
-    if all(tensor.is_complete for tensor in found) or not layer.version.startswith("opset"):
-        return found
-    constants = folded(layer, inputs, ports)
-    if constants is None or not all(
-        may_be(tensor.shape, constant.shape) for tensor, constant in zip(found, constants, strict=True)
-    ):
-        return found
-    return constants
-
-
-def _inferred(
-    layer: Layer, inputs: Sequence[AbstractTensor], ports: list[AbstractTensor]
-) -> list[AbstractTensor]:
-    mover = mover_of(layer)
-    rule = _ELEMENTWISE.get(layer.type) if mover is None else mover.infer_layer
-    if rule is None or len(ports) != 1 or not layer.version.startswith("opset"):
+    known = find_layer_spelling(layer.type, layer.version)
+    if known is None:
         return ports
-    try:
-        found = rule(layer, inputs)
-    except (ValueError, IndexError, TypeError, KeyError, OverflowError):
-        return ports  # inputs that do not fit one another: the layer fails when it runs
-    return [
-        AbstractTensor(found.type or ports[0].type, meet_shapes(found.shape, ports[0].shape), found.elements)
-    ]
+    found = infer_operator(*known, layer.data or {}, inputs, len(ports), of_layer=True)
+    return [_both(*pair) for pair in zip(found, ports, strict=True)]
 
 
-_ELEMENTWISE: Final = {row.layer: row.infer_layer for row in ELEMENTWISE}
+def _both(found: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
+    """Return what is inferred of an output, and what the file declares if that is more."""
+    if found is NOTHING:
+        return declared
+    kind, value = found.type or declared.type, found.elements
+    if value is None or not is_tracked(kind) or not may_be(declared.shape, value.shape):
+        return AbstractTensor(kind, meet_shapes(found.shape, declared.shape))
+    return AbstractTensor(kind, tuple(value.shape), value)
 
 
 def _openvino_accepts(error: SplitError) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,14 +10,23 @@ import onnx
 import onnx_ir as ir
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shape_inference
 
-from splitops.models.abstract_values import AbstractTensor, AbstractValue
+from splitops.models.abstract_values import (
+    MAX_ELEMENTS,
+    NOTHING,
+    AbstractTensor,
+    AbstractValue,
+    Value,
+    meet_shapes,
+)
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
 from splitops.models.formats.walk import canonical
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
-from splitops.models.infer.onnx_rules import TEXT_OPERATORS, followed, with_text_sizes
+from splitops.models.infer.onnx_texts import TEXT_OPERATORS, with_text_sizes
+from splitops.models.infer.operators import infer_operator, is_tracked
+from splitops.models.ops import find_node_spelling
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_FED: Final = 64
@@ -67,13 +77,60 @@ class NodeInference:
             assert asked is not None
             outputs: Sequence[AbstractValue] = _infer_by_onnx(asked, opsets, inputs)
             if complete and not node.domain:
-                outputs = followed(node, attributes, opsets.get("", 0), inputs, outputs)
+                outputs = _infer_by_meaning(node, attributes, opsets.get("", 0), inputs, outputs)
             found = self._found[key] = tuple(outputs)
         if not node.domain and node.op_type in TEXT_OPERATORS:  # which are no part of the key
             return with_text_sizes(node, attributes, opsets.get("", 0), found)
         if complete or node.domain:
             return found
-        return followed(node, attributes, opsets.get("", 0), inputs, found)
+        return _infer_by_meaning(node, attributes, opsets.get("", 0), inputs, found)
+
+
+def _infer_by_meaning(
+    node: ir.Node,
+    attributes: Attributes,
+    opset: int,
+    inputs: Sequence[AbstractValue],
+    outputs: Sequence[AbstractValue],
+) -> Sequence[AbstractValue]:
+    """Add what an operator means to what onnx infers: sizes of symbols and intervals, and elements.
+
+    onnx follows elements that it knows exactly, and sizes as they are. Computed sizes are tracked here.
+    """
+    known_operator = find_node_spelling(node.op_type, opset)
+    if known_operator is None:
+        return outputs
+    present = [
+        None if value is None or value.name == "" else known or NOTHING
+        for value, known in zip(node.inputs, inputs, strict=True)
+    ]
+    values = {name: one.value for name, one in attributes.items() if not one.is_ref()}
+    if len(values) < len(attributes):
+        return outputs  # what only a call of the function sets
+    told = infer_operator(*known_operator, values, present, len(outputs), of_layer=False)
+    return [known if one is NOTHING else _both(known, one) for known, one in zip(outputs, told, strict=True)]
+
+
+def _both(known: AbstractValue, told: AbstractTensor) -> AbstractValue:
+    """Return what onnx and the meaning of an operator say of an output."""
+    if not isinstance(known, AbstractTensor | None):
+        return known
+    found = known or NOTHING
+    kind, shape = found.type or told.type, meet_shapes(found.shape, told.shape)
+    value = told.elements
+    if value is None or not is_tracked(kind) or value.size > MAX_ELEMENTS:
+        return AbstractTensor(kind, shape, found.elements)
+    exact = [size for size in shape or () if isinstance(size, int)]
+    if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
+        return AbstractTensor(kind, shape, found.elements)
+    return AbstractTensor(kind, tuple(value.shape), _compact(value, kind))
+
+
+def _compact(value: Value, kind: ElementType | None) -> Value:
+    """Return a value of which all is known in its own dtype."""
+    if kind is not None and value.dtype == object and all(isinstance(one, int | float) for one in value.flat):
+        return value.astype(kind.numpy)
+    return value
 
 
 def _attribute_key(attribute: ir.Attr) -> Hashable:

@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from splitops.models.engines.engine import Event
-from splitops.models.movers import MOVERS
-from splitops.models.movers.mover import Role
+from splitops.models.ops import OPERATORS
+from splitops.models.ops.operator import Role
 from splitops.spec.operators import FAMILY
 
 _SPLITS: Final = frozenset(name for names in FAMILY.values() for name in names)
 _MOVERS: Final = frozenset(
     {
-        *(mover.onnx for mover in MOVERS if mover.role not in (None, Role.SUM)),
+        *(
+            one.name
+            for operator in OPERATORS
+            if operator.role not in (None, Role.SUM)
+            for one in operator.onnx
+        ),
         *("ConcatFromSequence", "Expand", "Flatten", "Identity", "Reorder", "ReorderInput", "ReorderOutput"),
         *("SequenceAt", "SequenceConstruct", "StridedSlice", "Tile"),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from splitops.models.movers.shapes import clamped, positions
+from splitops.models.ops.shapes import clamped, positions
 from splitops.spec.sizes.dims import Dim, Shape
 
 _MAX: Final = (1 << 63) - 1

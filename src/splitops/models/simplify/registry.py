@@ -56,7 +56,7 @@ class Rewriting:
 
     def make_pass(self, **options: Any) -> SplitPass:
         """Return the onnx-ir pass, with those of the options that it takes."""
-        from splitops.models.movers.mover import Role
+        from splitops.models.ops.operator import Role
         from splitops.models.simplify.passes import SplitPass
 
         module = import_module(f"splitops.models.simplify.{self.module}")

@@ -15,12 +15,12 @@ from typing import Final
 MAX_LENGTH: Final = 200
 """Maximum length of an expression. A size with a longer one becomes an unnamed range."""
 
-_CEIL: Final = re.compile(r"ceil\((.+)/([1-9][0-9]*)\)")
+_ROUNDED: Final = re.compile(r"(ceil|floor)\((.+)/([1-9][0-9]*)\)")
 _SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
 _TERM: Final = re.compile(r"(?:([0-9]+)\*)?(.+?)(?:/([1-9][0-9]*))?")
 
 Sum = Mapping[str, Fraction]
-"""Coefficients by symbol or ``ceil(...)``. The key ``""`` is the constant."""
+"""Coefficients by symbol, ``ceil(...)`` or ``floor(...)``. The key ``""`` is the constant."""
 
 
 def add(*names: str | int) -> str | int | None:
@@ -66,21 +66,43 @@ def divide(name: str | int, divisor: int) -> str | int | None:
 def divide_up(name: str | int, divisor: int) -> str | int | None:
     """Return the quotient of a size, rounded up; see :func:`add`.
 
+    Whole multiples of the divisor are taken out, so that equal quotients have one name.
+
     Examples:
-        >>> divide_up("N", 2), divide_up("4*N", 2)
-        ('ceil(N/2)', '2*N')
+        >>> divide_up("N", 2), divide_up("4*N", 2), divide_up("N + 3", 2)
+        ('ceil(N/2)', '2*N', 'floor(N/2) + 2')
     """
-    terms = _parse_cached(name)
-    quotient = {atom: coefficient / divisor for atom, coefficient in terms.items()}
-    if all(coefficient.denominator == 1 for coefficient in quotient.values()):
+    quotient: dict[str, Fraction] = {}
+    rest: dict[str, Fraction] = {}
+    for atom, coefficient in _parse_cached(name).items():
+        # The rest of the constant is 0 or negative.
+        whole = -(-coefficient // divisor) if not atom else coefficient // divisor
+        if coefficient.denominator > 1:
+            whole = 0
+        quotient[atom] = Fraction(whole)
+        rest[atom] = coefficient - whole * divisor
+    if not any(rest.values()):
         return _format(quotient)
-    whole = _format(terms)
-    if isinstance(whole, int):
-        return -(-whole // divisor)
-    if whole is None or (whole in terms and not _is_atom(whole)):
+    rounds_down = rest.get("", Fraction(0)) == 1 - divisor
+    operand = _format({**rest, "": Fraction(0)} if rounds_down else rest)
+    if isinstance(operand, int):
+        return _format({**quotient, "": quotient.get("", Fraction(0)) - (-operand // divisor)})
+    if operand is None or (operand in rest and not _is_atom(operand)):
         return None
-    operand = f"({whole})" if re.search(r"[ */]", whole) else whole
-    return _limit_length(f"ceil({operand}/{divisor})")
+    operand = f"({operand})" if re.search(r"[ */]", operand) else operand
+    rounded = f"{'floor' if rounds_down else 'ceil'}({operand}/{divisor})"
+    return _format({**quotient, rounded: Fraction(1)}) if len(rounded) <= MAX_LENGTH else None
+
+
+def divide_down(name: str | int, divisor: int) -> str | int | None:
+    """Return the quotient of a size, rounded down; see :func:`add`.
+
+    Examples:
+        >>> divide_down("N", 2), divide_down("N + 1", 2), divide_down("N", 4)
+        ('floor(N/2)', 'ceil(N/2)', 'floor(N/4)')
+    """
+    lower = subtract(name, divisor - 1)
+    return None if lower is None else divide_up(lower, divisor)
 
 
 def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
@@ -92,11 +114,12 @@ def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
     """
     total = Fraction(0)
     for atom, coefficient in _parse_cached(name).items():
-        match = _CEIL.fullmatch(atom)
+        match = _ROUNDED.fullmatch(atom)
         value: int | None
         if match:
-            inner = evaluate(_get_operand(match), sizes)
-            value = None if inner is None else -(-inner // int(match[2]))
+            inner, divisor = evaluate(_get_operand(match), sizes), int(match[3])
+            up = match[1] == "ceil"
+            value = None if inner is None else -(-inner // divisor) if up else inner // divisor
         else:
             value = sizes.get(atom) if atom else 1
         if value is None:
@@ -114,7 +137,7 @@ def find_symbols(name: str) -> frozenset[str]:
     """
     found: set[str] = set()
     for atom in _parse_cached(name):
-        match = _CEIL.fullmatch(atom)
+        match = _ROUNDED.fullmatch(atom)
         found |= find_symbols(_get_operand(match)) if match else {atom} - {""}
     return frozenset(found)
 
@@ -128,8 +151,8 @@ def _sum(names: Iterable[tuple[str | int, int]]) -> Sum:
 
 
 def _get_operand(match: re.Match[str]) -> str:
-    """Return the dividend of a ``ceil``, without its parentheses."""
-    text = match[1]
+    """Return the dividend of a rounded quotient, without its parentheses."""
+    text = match[2]
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
 
@@ -183,7 +206,7 @@ def _parse_term(text: str) -> tuple[str, Fraction] | None:
 
 
 def _is_atom(text: str) -> bool:
-    return bool(_SYMBOL.fullmatch(text) or _CEIL.fullmatch(text)) and text.count("(") == text.count(")")
+    return bool(_SYMBOL.fullmatch(text) or _ROUNDED.fullmatch(text)) and text.count("(") == text.count(")")
 
 
 def _format(terms: Sum) -> str | int | None:

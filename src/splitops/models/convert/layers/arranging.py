@@ -9,16 +9,15 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
-    LayerForm,
+from splitops.models.ops.writing import (
     as_int64,
     axes_of,
     length_of,
     must_know,
-    opsets,
-    prove,
     rank_of,
+    require,
 )
 
 
@@ -29,7 +28,7 @@ def _broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
         axes = axes_of(builder, layer, mapping[0], "axes_mapping")
         rank = length_of(builder, shape, f"the rank of what {layer} gives")
         others = [axis for axis in range(rank) if axis not in axes]
-        prove(axes == sorted(axes), f"{layer} changes the order of the axes")
+        require(axes == sorted(axes), f"{layer} changes the order of the axes")
         data = builder.op("Unsqueeze", [data, builder.integers(others)]) if others else data
     return builder.op("Expand", [data, as_int64(builder, shape)])
 
@@ -131,9 +130,9 @@ def _bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) 
     )
     strides = axes_of(builder, layer, steps[0], "steps") if steps else [1] * count
     found = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
-    prove(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
+    require(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
-    prove(not both, f"{layer} drops an axis at a position that it masks")
+    require(not both, f"{layer} drops an axis at a position that it masks")
     return found
 
 
@@ -160,14 +159,14 @@ def _column(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Va
 
 
 def _depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+    require(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.integers("block_size", [1])[0]
     return builder.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    prove(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+    require(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
     layer.read_enum("mode", ("blocks_first",))
     return builder.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
 

@@ -10,18 +10,17 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
+from splitops.models.ops.writing import (
     FLOATS,
     INT32,
-    LayerForm,
     Values,
     as_int64,
     axes_of,
     constant,
-    opsets,
-    prove,
     rank_of,
+    require,
 )
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -37,8 +36,8 @@ def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     else:
         wanted, given = sources[1], sources[2:]
     padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
-    prove(not any(padding), f"{layer} pads what it resizes")
-    prove(not layer.boolean("antialias", default=False), f"{layer} smooths what it resizes")
+    require(not any(padding), f"{layer} pads what it resizes")
+    require(not layer.boolean("antialias", default=False), f"{layer} smooths what it resizes")
     axes = axes_of(builder, layer, given[0]) if given else list(range(rank))
     attributes = _resizing(layer, [axis % rank for axis in axes])
     if by_sizes:
@@ -53,7 +52,7 @@ def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
 def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     # OpenVINO's "linear" weighs neighbours in another way than along one axis after the other.
     mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
-    prove(mode != "cubic" or len(axes) == 2, f"{layer} is cubic on {len(axes)} axes")
+    require(mode != "cubic" or len(axes) == 2, f"{layer} is cubic on {len(axes)} axes")
     coordinates = layer.read_enum("coordinate_transformation_mode", _COORDINATES, "half_pixel")
     found: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
@@ -93,12 +92,12 @@ def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
 def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = layer.boolean("sort_result_descending", default=True)
-    prove(not sorted_, f"{layer} sorts what it selects of all classes together")
+    require(not sorted_, f"{layer} sorts what it selects of all classes together")
     soft = any(constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
-    prove(not soft, f"{layer} lowers scores where ONNX drops boxes")
+    require(not soft, f"{layer} lowers scores where ONNX drops boxes")
     for output, name in ((1, "scores"), (2, "number")):
         read = output < len(layer.outputs) and builder.has_consumers(output)
-        prove(not read, f"the {name} that {layer} gives ONNX does not")
+        require(not read, f"the {name} that {layer} gives ONNX does not")
     centred = layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
     if len(inputs) > 2:
         inputs[2] = as_int64(builder, inputs[2])

@@ -9,22 +9,21 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
+from splitops.models.ops.writing import (
     INT32,
     INT64,
     INTEGERS,
     NUMBERS,
     SIZES,
-    LayerForm,
     Values,
     as_int64,
     as_positions,
     axis_input,
     constant,
-    opsets,
-    prove,
     rank_of,
+    require,
 )
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 
@@ -34,7 +33,7 @@ def _typed_result(
 ) -> ir.Value:
     """Return positions in the type that a layer gives them; ONNX gives int64."""
     kind = from_openvino(layer.text(name, default))
-    prove(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
+    require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)
 
@@ -50,7 +49,7 @@ def _gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     data, indices = sources
     (batch,) = layer.integers("batch_dims", [0])
     # Version 5 makes one axis of all batches.
-    prove(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
+    require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
     return builder.op("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
@@ -67,7 +66,7 @@ def _scatter_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     attributes: dict[str, int | str] = {"axis": axis_input(builder, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
         uses = layer.boolean("use_init_val", default=True)
-        prove(uses, f"{layer} leaves out the first value, which ONNX does not")
+        require(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
     return builder.op("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
 
@@ -82,7 +81,7 @@ def _scatter_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
 def _scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
     rank, axis = rank_of(builder, layer, data), axis_input(builder, layer, given)
-    prove(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
+    require(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
     inner = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([-1])])
     return builder.op("ScatterND", [data, inner, updates])
 
@@ -148,7 +147,7 @@ def _range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -
     given = [builder.type_of(source) for source in sources]
     # Of fractions, OpenVINO counts before it converts them to integers.
     same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in given)
-    prove(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
+    require(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
     assert kind is not None
     return builder.op("Range", [_as_scalar(builder, source, kind) for source in sources])
 

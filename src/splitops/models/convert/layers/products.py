@@ -11,17 +11,16 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
+from splitops.models.ops.writing import (
     BOOL,
     FLOATS,
     NUMBERS,
-    LayerForm,
     axes_of,
     must_know,
-    opsets,
-    prove,
     rank_of,
+    require,
     scalar,
 )
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -45,7 +44,7 @@ def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Val
 
 def _einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     equation = layer.attribute("equation")
-    prove(bool(equation), f"{layer} has no equation")
+    require(bool(equation), f"{layer} has no equation")
     return builder.op("Einsum", sources, {"equation": equation})
 
 

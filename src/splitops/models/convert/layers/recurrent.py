@@ -14,14 +14,13 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
+from splitops.models.ops.writing import (
     FLOATS,
     INT32,
-    LayerForm,
     Values,
-    opsets,
-    prove,
+    require,
 )
 
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
@@ -45,7 +44,7 @@ class _Cell:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
-        prove(len(weights) == 3, f"{layer} has {len(sources)} inputs")
+        require(len(weights) == 3, f"{layer} has {len(sources)} inputs")
         (hidden,) = layer.integers("hidden_size")
         resets = self.operator == "GRU" and layer.boolean("linear_before_reset", default=False)
         attributes = self._attributes(layer) | {"hidden_size": hidden}
@@ -103,15 +102,15 @@ class _Cell:
         direction = "forward" if self.single else layer.read_enum("direction", known)
         found: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
-            prove(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
+            require(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
         activations = [word.strip() for word in layer.text("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
-            prove(same, f"{layer} has activations = {activations}, others in each direction")
+            require(same, f"{layer} has activations = {activations}, others in each direction")
             activations = activations[:each]
         named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
-        prove(named, f"{layer} has activations = {activations}")
+        require(named, f"{layer} has activations = {activations}")
         found["activations"] = [_ACTIVATIONS[word] for word in activations] * (
             2 if direction == "bidirectional" else 1
         )

@@ -10,18 +10,17 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
+from splitops.models.ops.writing import (
     BOOL,
     FLOATS,
     INT32,
     NUMBERS,
-    LayerForm,
     axes_of,
     must_know,
-    opsets,
-    prove,
     rank_of,
+    require,
     scalar,
 )
 from splitops.spec.elements.types import ElementType
@@ -41,7 +40,7 @@ def _reduced(
 def _reduction(operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources[0], axes_of(builder, layer, sources[1])
     # The text has the identity there, OpenVINO the size of each number.
-    prove(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
+    require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
     return _reduced(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
 
 
@@ -84,7 +83,7 @@ def _mvn_of_images(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
 def _standardised(
     builder: LayerOpBuilder, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
-    prove(bool(axes), f"{layer} has no axes")
+    require(bool(axes), f"{layer} has no axes")
     centred = builder.op("Sub", [data, _reduced(builder, "ReduceMean", data, axes)])
     if not layer.boolean("normalize_variance", default=True):
         return centred
@@ -99,7 +98,7 @@ def _standardised(
 
 def _normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources[0], axes_of(builder, layer, sources[1])
-    prove(bool(axes), f"{layer} has no axes")
+    require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
     squares = _reduced(builder, "ReduceSum", builder.op("Mul", [data, data]), axes)
     bounded = builder.op(bound, [squares, scalar(builder, layer.number("eps"), data)])
@@ -123,8 +122,8 @@ def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
 def _local_response(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
     size = layer.integers("size")[0]
-    prove(axes_of(builder, layer, axes) == [1], f"{layer} is not across channels alone")
-    prove(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
+    require(axes_of(builder, layer, axes) == [1], f"{layer} is not across channels alone")
+    require(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
     names = ("alpha", "beta", "bias")
     return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 

@@ -10,16 +10,15 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers.form import LayerForm, opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.movers.form import (
+from splitops.models.ops.writing import (
     FLOATS,
     INT32,
-    LayerForm,
     Values,
     axes_of,
-    opsets,
-    prove,
     rank_of,
+    require,
 )
 from splitops.spec.sizes.dims import Dim
 
@@ -43,7 +42,7 @@ class _Window:
         begins, ends = layer.integers("pads_begin", zeros), layer.integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
             begins, ends = zeros, zeros  # the text ignores them, whatever the file declares
-        prove(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
+        require(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
         return cls(strides, layer.integers("dilations", ones), begins, ends, auto_pad)
 
     @property
@@ -129,7 +128,9 @@ def _transposed_attributes(
     added = layer.integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
         window, added = _of_a_shape(builder, layer, sources, window, added, first)
-    prove(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way")
+    require(
+        not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way"
+    )
     return window.attributes() | ({"output_padding": added} if any(added) else {})
 
 
@@ -151,7 +152,7 @@ def _of_a_shape(
     begins, ends, more = list(window.begins), list(window.ends), list(added)
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
         known = isinstance(size, int) and isinstance(width, int)
-        prove(known, f"the size of axis {axis + 2} of {layer} is not known, and its output declares one")
+        require(known, f"the size of axis {axis + 2} of {layer} is not known, and its output declares one")
         assert isinstance(size, int)
         assert isinstance(width, int)
         whole = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
@@ -161,7 +162,9 @@ def _of_a_shape(
             begins[axis] = total - half if window.auto_pad == "same_upper" else half
             ends[axis] = total - begins[axis]
         missing = goal - (whole - begins[axis] - ends[axis])
-        prove(missing >= 0, f"{layer} leaves out the last {-missing} of axis {axis + 2}, which ONNX does not")
+        require(
+            missing >= 0, f"{layer} leaves out the last {-missing} of axis {axis + 2}, which ONNX does not"
+        )
         more[axis] += missing
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
@@ -170,7 +173,7 @@ def _grouped(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[i
     """Return the shape of filters [groups, ...]."""
     shape = builder.shape_of(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
-    prove(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
+    require(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
     return sizes
 
 
@@ -192,7 +195,7 @@ def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
     rank = rank_of(builder, layer, sources[0])
     (axis,) = layer.integers("axis", [0])
     # ONNX counts positions through the whole tensor.
-    prove(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
+    require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = builder.multi("MaxPool", sources, attributes, outputs=2)
     wide = layer.text("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
@@ -202,7 +205,7 @@ def _average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Va
     pool = _pool(builder, layer, sources[0])
     counts = not layer.boolean("exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
-    prove(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
+    require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
     return builder.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
@@ -231,16 +234,16 @@ def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     rows = zip(sizes, kernel, window.strides, window.dilations, window.begins, window.ends, strict=True)
     axes = [_Axis(*row) for row in rows]
     inside = all(max(axis.begin, axis.end) < axis.span for axis in axes)
-    prove(inside, f"{layer} has windows of nothing but padding")
+    require(inside, f"{layer} has windows of nothing but padding")
     if rounding == "floor" or window.is_same or all(axis.divides for axis in axes):
         return _Pool(stated, pads, rounds_up=False)
     if not all(isinstance(axis.size, int) for axis in axes):
-        prove(all(axis.stays_inside for axis in axes), f"{layer} has windows that may begin in the padding")
+        require(all(axis.stays_inside for axis in axes), f"{layer} has windows that may begin in the padding")
         return _Pool(stated | {"ceil_mode": 1}, pads, rounds_up=True)
     ends = []
     for axis in axes:
         begins = axis.last_begin(drops=rounding == "ceil_torch")
-        prove(axis.is_inside(begins), f"{layer} has windows that begin in the padding")
+        require(axis.is_inside(begins), f"{layer} has windows that begin in the padding")
         ends.append(max(axis.end, axis.end_of(begins)))
     if ends == window.ends:
         return _Pool(stated, pads, rounds_up=False)
@@ -303,7 +306,7 @@ def _adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
-    prove(even, f"{layer} has windows of different sizes")
+    require(even, f"{layer} has windows of different sizes")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
     return builder.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 

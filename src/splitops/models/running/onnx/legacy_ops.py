@@ -12,7 +12,7 @@ from typing import Any, Final
 from onnx import NodeProto, defs
 from onnx.reference.op_run import OpRun
 
-from splitops.models.movers.shapes import clamped
+from splitops.models.ops.shapes import clamped
 
 _FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ALONG_ONE_AXIS: Final = 13

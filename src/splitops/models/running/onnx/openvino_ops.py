@@ -19,9 +19,8 @@ from splitops.calls.node import NodeSplit, read_only
 from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.splits import family_schema
-from splitops.models.movers.conversion import convert, is_convertible
-from splitops.models.movers.reshape import resolve_pattern
-from splitops.models.movers.shapes import axis_within, gathered
+from splitops.models.ops.element_conversion import convert, is_convertible
+from splitops.models.ops.shapes import axis_within, gathered
 from splitops.models.running.onnx.control_flow import FunctionCallBase
 from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import element_type_of, from_openvino
@@ -114,7 +113,45 @@ class _Reshape(_Layer):
         if pattern.size > MAX_RANK:
             raise ModelError(f"the pattern has {pattern.size} entries, more than {MAX_RANK}", self.where)
         copies_zero = bool(self.values["special_zero"])
-        return (data.reshape(resolve_pattern(data.shape, pattern.tolist(), copies_zero=copies_zero)),)
+        return (data.reshape(_resolve_pattern(data.shape, pattern.tolist(), copies_zero=copies_zero)),)
+
+
+def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
+    """Return the shape that OpenVINO gives data of an exact shape.
+
+    Unlike :func:`~splitops.models.ops.shapes.reshaped` it says what a pattern lacks, and what -1 is among
+    no elements.
+    """
+    result: list[int] = []
+    known, rest = 1, list(shape)
+    for index, size in enumerate(pattern):
+        if size == 0 and copies_zero:
+            if index >= len(rest):
+                raise ModelError(
+                    f"pattern {pattern} copies dimension {index} of a tensor of rank {len(rest)}"
+                )
+            result.append(shape[index])
+            rest[index] = 1
+        elif size < -1:
+            raise ModelError(f"pattern {pattern} has the negative size {size}")
+        else:
+            result.append(size)
+            known *= size if size >= 0 else 1
+    misfit = ModelError(f"pattern {pattern} does not fit shape {list(shape)}")
+    if pattern.count(-1) > 1:
+        raise ModelError(f"pattern {pattern} has two -1")
+    if -1 in pattern:
+        left = math.prod(rest)
+        # Nothing can be divided among no elements: OpenVINO takes 1.
+        if known == 0 and left == 0:
+            result[pattern.index(-1)] = 1
+        elif known == 0 or left % known:
+            raise misfit
+        else:
+            result[pattern.index(-1)] = left // known
+    if math.prod(result) != math.prod(shape) or max(result, default=0) > _INT64_MAX:
+        raise misfit
+    return result
 
 
 def _check_size(shape: Sequence[int], itemsize: int, where: Where) -> None:

@@ -1,106 +1,31 @@
-"""Layers of one number at a time: arithmetic, comparison, logic, activations.
-
-What a NaN becomes in Maximum, Minimum, ReLU and Clamp neither dialect says, and runtimes differ.
-"""
+"""Layers that compute each element of the output from one element of each input, written as several nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.movers.form import (
-    BOOL,
+from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.formats.openvino import Layer
+from splitops.models.ops.elementwise import COMPARED
+from splitops.models.ops.writing import (
     FLOATS,
     INTEGERS,
     LOGICAL,
     NUMBERS,
     SIZES,
-    Attribute,
-    LayerForm,
-    Shared,
-    broadcasted,
+    NodeWriter,
     constant,
     must_know,
-    opsets,
-    prove,
     rank_of,
-    same,
+    require,
     scalar,
 )
-from splitops.models.movers.mover import NodeWriter
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from splitops.models.formats.openvino import Layer
-
-_COMPARED: Final = INTEGERS | FLOATS
-
-
-_unary = partial(Shared, since=7, types=FLOATS, versions=opsets(1))
-_binary = partial(_unary, inputs=2, broadcasts=True)
-_AXIS: Final = Attribute("axis", "axis", int, "1", -1)
-
-_SHARED: Final = (
-    _unary("Abs", "Abs", types=NUMBERS),
-    _unary("Acos", "Acos"),
-    _unary("Acosh", "Acosh", since=9, versions=opsets(4)),
-    _unary("Asin", "Asin"),
-    _unary("Asinh", "Asinh", since=9, versions=opsets(4)),
-    _unary("Atan", "Atan"),
-    _unary("Atanh", "Atanh", since=9, versions=opsets(4)),
-    _unary("Ceiling", "Ceil", types=FLOATS | INTEGERS, whole=INTEGERS),
-    _unary("Cos", "Cos"),
-    _unary("Cosh", "Cosh", since=9),
-    _unary("Elu", "Elu", attributes=(Attribute("alpha", "alpha", float, None, 1.0),)),
-    _unary("Erf", "Erf", since=9),
-    _unary("Exp", "Exp"),
-    _unary("Floor", "Floor", types=FLOATS | INTEGERS, whole=INTEGERS),
-    _unary(
-        "Gelu",
-        "Gelu",
-        since=20,
-        attributes=(
-            Attribute("approximation_mode", "approximate", {"erf": "none", "tanh": "tanh"}, "erf", "none"),
-        ),
-        versions=opsets(2, 7),
-    ),
-    _unary("HSwish", "HardSwish", since=14, versions=opsets(4)),
-    _unary("IsNaN", "IsNaN", since=9, versions=opsets(10), gives=BOOL),
-    _unary("Log", "Log"),
-    _unary("LogicalNot", "Not", since=1, types=LOGICAL),
-    _unary("Mish", "Mish", since=18, versions=opsets(4)),
-    _unary("Negative", "Neg", types=NUMBERS),
-    _unary("ReLU", "Relu"),
-    _unary("Sigmoid", "Sigmoid"),
-    _unary("Sign", "Sign", since=9, types=NUMBERS),
-    _unary("Sin", "Sin"),
-    _unary("Sinh", "Sinh", since=9),
-    _unary("SoftPlus", "Softplus", versions=opsets(4)),
-    _unary("SoftSign", "Softsign", versions=opsets(9)),
-    _unary("Sqrt", "Sqrt"),
-    _unary("Tan", "Tan"),
-    _unary("Tanh", "Tanh"),
-    _unary("SoftMax", "Softmax", since=13, attributes=(_AXIS,), versions=opsets(1, 8)),
-    _unary("LogSoftmax", "LogSoftmax", since=13, attributes=(_AXIS,), versions=opsets(5)),
-    _binary("Power", "Pow"),
-    _binary("Greater", "Greater", types=_COMPARED, gives=BOOL),
-    _binary("GreaterEqual", "GreaterOrEqual", since=12, types=_COMPARED, gives=BOOL),
-    _binary("Less", "Less", types=_COMPARED, gives=BOOL),
-    _binary("LessEqual", "LessOrEqual", since=12, types=_COMPARED, gives=BOOL),
-    _binary("LogicalAnd", "And", types=LOGICAL),
-    _binary("LogicalOr", "Or", types=LOGICAL),
-    _binary("LogicalXor", "Xor", types=LOGICAL, versions=opsets(2)),
-    _binary("BitwiseAnd", "BitwiseAnd", since=18, types=INTEGERS, versions=opsets(13)),
-    _binary("BitwiseOr", "BitwiseOr", since=18, types=INTEGERS, versions=opsets(13)),
-    _binary("BitwiseXor", "BitwiseXor", since=18, types=INTEGERS, versions=opsets(13)),
-    _unary("BitwiseNot", "BitwiseNot", since=18, types=INTEGERS, versions=opsets(13)),
-)
-"""The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 
 
 def _floor_modulo(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -159,9 +84,9 @@ def _with_numbers(
 def _stated(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
     """Return an input that ONNX has as an attribute, which is a float32."""
     found = constant(builder, layer, value, name)
-    prove(found.size == 1, f"{name} of {layer} has {found.size} elements")
+    require(found.size == 1, f"{name} of {layer} has {found.size} elements")
     exact = float(found.reshape(()))
-    prove(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
+    require(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
     return exact
 
 
@@ -173,7 +98,7 @@ def _parametric(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) 
         # One slope a channel, where there are as many; else as NumPy broadcasts.
         channels = (builder.shape_of(data) or ())[1]
         both = isinstance(channels, int) and isinstance(shape[0], int)
-        prove(both, f"the number of channels of {layer} is not known")
+        require(both, f"the number of channels of {layer} is not known")
         if channels == shape[0]:
             slope = builder.op("Reshape", [slope, builder.integers([-1, *[1] * (rank - 2)])])
     return builder.op("PRelu", [data, slope])
@@ -189,7 +114,7 @@ def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
     source, target = builder.type_of(data), builder.type_of(like)
     if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
         raise ModelError(f"{layer} from {source} to {target} is not the same in ONNX")
-    prove(
+    require(
         source not in FLOATS or target in FLOATS, f"{layer} from {source} to {target} is not the same in ONNX"
     )
     return builder.cast(data, target)
@@ -208,16 +133,15 @@ def _fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value
     return builder.op("Where", [below, out_low, builder.op("Where", [above, out_high, inside])])
 
 
-_form = partial(LayerForm, versions=opsets(1), types=FLOATS, infer_layer=same)
-_truth = partial(_form, versions=opsets(10), infer_layer=partial(same, kind=BOOL))
-_pair = partial(_form, types=NUMBERS, infer_layer=broadcasted, broadcasts=True)
+_form = partial(LayerForm, versions=opsets(1), types=FLOATS)
+_truth = partial(_form, versions=opsets(10))
+_pair = partial(_form, types=NUMBERS, broadcasts=True)
 
-_WRITTEN: Final = (
+ELEMENTWISE: Final = (
     _pair(
         layer="NotEqual",
         write=lambda builder, layer, sources: builder.op("Not", [builder.op("Equal", sources)]),
-        types=_COMPARED | LOGICAL,
-        infer_layer=partial(broadcasted, kind=BOOL),
+        types=COMPARED | LOGICAL,
     ),
     _pair(layer="Mod", write=lambda builder, layer, sources: builder.op("Mod", sources, {"fmod": 1})),
     _pair(layer="FloorMod", write=_floor_modulo),
@@ -226,7 +150,6 @@ _WRITTEN: Final = (
         layer="Select",
         write=lambda builder, layer, sources: builder.op("Where", sources),
         types=None,
-        infer_layer=lambda layer, inputs: broadcasted(layer, inputs, inputs[1].type),
     ),
     _form(layer="Clamp", write=_clamp, types=NUMBERS),
     _form(layer="Round", versions=opsets(5), write=_round, types=FLOATS | INTEGERS),
@@ -254,7 +177,6 @@ _WRITTEN: Final = (
         layer="ConvertLike",
         write=_convert_like,
         types=NUMBERS | LOGICAL,
-        infer_layer=lambda layer, inputs: same(layer, inputs, inputs[1].type),
     ),
     _pair(layer="FakeQuantize", write=_fake_quantize, types=FLOATS),
     _form(
@@ -264,6 +186,3 @@ _WRITTEN: Final = (
         types=None,
     ),
 )
-
-ELEMENTWISE: Final[tuple[LayerForm | Shared, ...]] = (*_SHARED, *_WRITTEN)
-"""Every row; inference reads what each says of the output, in every version of the layer."""

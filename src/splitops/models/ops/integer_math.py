@@ -81,10 +81,19 @@ def _divided(left: Entry, right: Entry) -> Entry:
     a = _range(left)
     if a is None or a.lo < 0:
         return None
-    name = symbols.divide(a.name, right) if a.name is not None else None
-    # A fraction of a symbol is known to be whole only where the symbol itself cancels it.
-    exact = isinstance(name, str) and "/" not in name
-    return _computed(a.lo // right, None if a.hi is None else a.hi // right, name if exact else None)
+    name = symbols.divide_down(a.name, right) if a.name is not None else None
+    return _computed(a.lo // right, None if a.hi is None else a.hi // right, name)
+
+
+def _modulo(left: Entry, right: Entry) -> Entry:
+    """Return a remainder where nothing is negative, so that both formats have one."""
+    if not isinstance(right, int) or right < 1 or _lowest(left) < 0:
+        return None
+    return int(left) % right if isinstance(left, int) else Range(0, right - 1)
+
+
+def _lowest(entry: Entry) -> int:
+    return -1 if entry is None else entry.lo if isinstance(entry, Range) else int(entry)
 
 
 def _chosen(choose: Callable[[int, int], int], left: Entry, right: Entry) -> Entry:
@@ -132,5 +141,6 @@ ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {
     "Div": _divided,
     "Min": partial(_chosen, min),
     "Max": partial(_chosen, max),
+    "Mod": _modulo,
 }
 """Operations on entries by the ONNX operator that does them."""

@@ -8,9 +8,9 @@ from functools import reduce
 from itertools import chain
 from typing import Final, TypeVar
 
-from splitops.errors import ModelError
-from splitops.models.abstract_values import AbstractSequence, Entry, meet_shapes
-from splitops.models.movers.numbers import ARITHMETIC
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractSequence, Entry, meet_shapes
+from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.operator import Unknown
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
@@ -25,7 +25,7 @@ def axis_within(axis: int, rank: int) -> int:
         2
     """
     if not -rank <= axis < rank:
-        raise ModelError(f"axis {axis} is not an axis of rank {rank}")
+        raise Unknown(f"axis {axis} is not an axis of rank {rank}")
     return axis % rank
 
 
@@ -39,7 +39,7 @@ def unsqueezed(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
     rank = len(shape) + len(axes)
     added = {axis_within(axis, rank) for axis in axes}
     if len(added) < len(axes):
-        raise ModelError(f"axes = {list(axes)} repeat one another")
+        raise Unknown(f"axes = {list(axes)} repeat one another")
     sizes = iter(shape)
     return tuple(1 if axis in added else next(sizes) for axis in range(rank))
 
@@ -62,6 +62,8 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
         (Range(lo=2, hi=None, name='N'), 4)
     """
     axis = axis_within(axis, len(shapes[0]))
+    if any(len(shape) != len(shapes[0]) for shape in shapes):
+        raise Unknown("the ranks differ")
     dims: list[Dim] = []
     for index, column in enumerate(zip(*shapes, strict=True)):
         if index == axis:
@@ -86,7 +88,7 @@ def joined(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
     """
     shape = sequence.element.shape
     if shape is None:
-        raise ValueError("the elements are unknown")
+        raise Unknown("the elements are unknown")
     axis = axis_within(axis, len(shape) + stacked)
     if stacked:
         return (*shape[:axis], sequence.length, *shape[axis:])
@@ -104,7 +106,7 @@ def reshaped(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool
         copies_zero: whether 0 takes the size of the data in its place.
 
     Raises:
-        IndexError: a 0 has no size to take.
+        Unknown: a 0 has no size to copy.
 
     Examples:
         >>> reshaped((Range(name="N"), 768), [0, 12, -1], copies_zero=True)
@@ -113,6 +115,8 @@ def reshaped(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool
     dims: list[Dim] = []
     for index, entry in enumerate(entries):
         if entry == 0 and copies_zero:
+            if shape is not None and index >= len(shape):
+                raise Unknown(f"there is no axis {index} to copy")
             dims.append(UNKNOWN if shape is None else shape[index])
         elif isinstance(entry, int) and entry >= 0:
             dims.append(entry)
@@ -169,6 +173,20 @@ def size_of(entry: Entry) -> Dim:
     return entry if entry.lo >= 0 else dimension(0, entry.hi)
 
 
+def clamp_negative(entry: Entry) -> Entry:
+    """Return a number that is not negative, or its node fails: a name stays what it is.
+
+    Examples:
+        >>> clamp_negative(Range(-2, None, "H - 2")), clamp_negative(-1)
+        (Range(lo=0, hi=None, name='H - 2'), None)
+    """
+    if isinstance(entry, Range):
+        return (
+            None if entry.hi is not None and entry.hi < 0 else Range(max(0, entry.lo), entry.hi, entry.name)
+        )
+    return entry if isinstance(entry, int) and entry >= 0 else None
+
+
 def broadcast(left: Shape, right: Shape) -> Shape:
     """Return the shape of two tensors together, as NumPy broadcasts them.
 
@@ -188,7 +206,7 @@ def _together(left: Dim, right: Dim) -> Dim:
         return left
     if isinstance(left, int) or isinstance(right, int):
         if isinstance(left, int) and isinstance(right, int):
-            raise ValueError("the sizes exclude one another")
+            raise Unknown("the sizes exclude one another")
         return left if isinstance(left, int) else right  # the other one is this size or 1
     if left.lo > 1 and right.lo > 1:  # neither is 1, so they are the same
         return (meet_shapes((left,), (right,)) or (UNKNOWN,))[0]
@@ -196,6 +214,19 @@ def _together(left: Dim, right: Dim) -> Dim:
         return left if left.lo > 1 else right  # the other one is this size or 1
     hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
     return dimension(min(left.lo, right.lo), hi)
+
+
+def product(shape: Shape) -> Entry:
+    """Return the number of elements of a shape.
+
+    Examples:
+        >>> product((Range(name="N"), 2)), product(())
+        (Range(lo=0, hi=None, name='2*N'), 1)
+    """
+    if len(shape) > MAX_ELEMENTS:
+        raise Unknown("too many sizes")
+    sizes: list[Entry] = [1, *(None if dim == UNKNOWN else dim for dim in shape)]
+    return reduce(_TIMES, sizes)
 
 
 def counted(start: Entry, limit: Entry, step: int) -> Dim:
@@ -258,7 +289,7 @@ def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(positions(size, slice(start, end, step)))
     taken = _forward(size, start, end) if step > 0 else _backward(size, start, end)
-    return _ceil_divided(taken, abs(step))
+    return ceil_divided(taken, abs(step))
 
 
 def _forward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
@@ -299,7 +330,8 @@ def _is_before(index: int, size: Dim) -> bool:
     return index < -_highest(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
 
 
-def _ceil_divided(size: Dim, step: int) -> Dim:
+def ceil_divided(size: Dim, step: int) -> Dim:
+    """Return a size divided by a step, rounded up."""
     if step == 1:
         return size
     if isinstance(size, int):

@@ -1,0 +1,68 @@
+"""Sizes that depend on constant texts, whose elements are not tracked: onnx's evaluator computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+from onnx import NodeProto, helper
+
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Value, meet_shapes
+from splitops.models.graph.onnx_functions import Attributes
+from splitops.models.infer.onnx_reading import node_proto
+
+TEXT_OPERATORS: Final = frozenset({"StringNormalizer", "StringSplit"})
+"""Operators whose outputs have sizes that depend on texts."""
+_MAX_TEXT: Final = 1 << 16
+
+
+def with_text_sizes(
+    node: ir.Node, attributes: Attributes, opset: int, outputs: Sequence[AbstractValue]
+) -> Sequence[AbstractValue]:
+    """Add the sizes of what an operator makes of constant texts: their elements are not followed."""
+    asked, arrays = node_proto(node, attributes), {}
+    for name, value in zip(asked.input, node.inputs, strict=True):
+        texts = _constant_texts(value)
+        if texts is None:
+            return outputs
+        arrays[name] = texts
+    found = _evaluated(asked, opset, arrays)
+    return [
+        replace(known, shape=meet_shapes(known.shape, one.shape))
+        if one is not None and isinstance(known, AbstractTensor)
+        else known
+        for known, one in zip_longest(outputs, found)
+    ]
+
+
+def _constant_texts(value: ir.Value | None) -> Value | None:
+    tensor = None if value is None or value.is_graph_input() else ir.convenience.get_const_tensor(value)
+    if tensor is None or tensor.dtype != ir.DataType.STRING or tensor.size > MAX_ELEMENTS:
+        return None
+    texts = tensor.numpy()
+    if sum(map(len, texts.flat)) > _MAX_TEXT:
+        return None
+    made = np.empty(texts.shape, object)
+    made[...] = np.frompyfunc(lambda text: text.decode("utf-8", "replace"), 1, 1)(texts)
+    return made
+
+
+def _evaluated(asked: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
+    """Run a node by onnx's reference evaluator; nothing where it fails, None for what is not a tensor."""
+    from onnx.reference import ReferenceEvaluator
+
+    empty = helper.make_empty_tensor_value_info
+    results = [name for name in asked.output if name]
+    graph = helper.make_graph([asked], "g", list(map(empty, arrays)), list(map(empty, results)))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        with np.errstate(all="ignore"):
+            found = dict(zip(results, ReferenceEvaluator(model).run(None, dict(arrays)), strict=True))
+    except Exception:
+        return ()
+    values = [found.get(name) for name in asked.output]
+    return [np.asarray(one) if isinstance(one, np.ndarray | np.generic) else None for one in values]

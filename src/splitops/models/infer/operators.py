@@ -1,0 +1,90 @@
+"""What operators mean, applied to what is inferred of the inputs of one node or layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import MAX_ELEMENTS, NOTHING, AbstractTensor, AbstractValue
+from splitops.models.ops.operator import Operands, Operator, Spelling, Unknown
+from splitops.spec.elements.types import ElementType, element_type_of
+
+_TRACKED: Final = frozenset({"bool", "float16", "float32", "float64"})
+_FOLDED_BY_OPENVINO: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
+"""OpenVINO folds no arithmetic of float64, and narrow integers sometimes wrap and sometimes saturate."""
+
+
+def is_tracked(kind: ElementType | None) -> bool:
+    """Return whether elements of a type are tracked."""
+    return kind is not None and (kind.integer or kind.name in _TRACKED)
+
+
+def infer_operator(
+    operator: Operator,
+    spelling: Spelling,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[AbstractValue],
+    count: int,
+    *,
+    of_layer: bool,
+) -> list[AbstractTensor]:
+    """Infer the outputs of a node: nothing if too little is known, or if its operands do not fit one another.
+
+    Args:
+        operator: its operator.
+        spelling: how its version sets operands.
+        attributes: the attributes that it sets: numbers, or the text of IR.
+        inputs: what is inferred of its inputs. None is an absent one.
+        count: the number of its outputs.
+        of_layer: whether it is a layer of OpenVINO.
+    """
+    try:
+        operands = Operands(spelling.read(attributes, inputs), of_layer=of_layer)
+        told = operator.infer(operands)
+    except Unknown:
+        return [NOTHING] * count
+    found = ([told] if isinstance(told, AbstractTensor) else [*told])[:count]
+    if operator.fold is not None and not all(tensor.is_complete for tensor in found):
+        found = _fold(operator, operands, inputs, found) or found
+    return [*found, *[NOTHING] * (count - len(found))]
+
+
+def _fold(
+    operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], found: Sequence[AbstractTensor]
+) -> list[AbstractTensor] | None:
+    """Compute the outputs, if all elements of the inputs are known and the outputs are known to be small."""
+    for tensor in found:
+        exact = [size for size in tensor.shape or () if isinstance(size, int)]
+        if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:
+            return None
+    arrays = []
+    for known in inputs:
+        if known is None:
+            continue
+        if (
+            not isinstance(known, AbstractTensor)
+            or known.elements is None
+            or known.type is None
+            or not known.is_complete
+        ):
+            return None
+        if operands.of_layer and known.type.name not in _FOLDED_BY_OPENVINO:
+            return None
+        arrays.append(known.elements.astype(known.type.numpy, copy=False))
+    assert operator.fold is not None
+    try:
+        with np.errstate(all="raise" if operands.of_layer else "ignore"):
+            result = operator.fold(operands, *arrays)
+    except (ValueError, IndexError, ArithmeticError):  # Unknown, and what NumPy raises
+        return None
+    computed = [np.asarray(one) for one in (result if isinstance(result, tuple) else (result,))]
+    made = []
+    for array, tensor in zip(computed, found, strict=False):
+        kind = tensor.type or element_type_of(array.dtype)
+        if array.size > MAX_ELEMENTS or element_type_of(array.dtype) is not kind:
+            return None
+        made.append(AbstractTensor(kind, array.shape, array))
+    return made

@@ -1,0 +1,76 @@
+"""Operators that tools must know: one file for each, or for each family, with its spellings and its meaning.
+
+Inference, both conversions, simplification and the op builders read these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from splitops.models.formats.openvino.splits import operation_set
+from splitops.models.ops.arithmetic import ARITHMETIC_OF_SIZES
+from splitops.models.ops.concat import CONCAT
+from splitops.models.ops.convert import CONVERT, CONVERT_LIKE
+from splitops.models.ops.copying import COPYING
+from splitops.models.ops.elementwise import ELEMENTWISE
+from splitops.models.ops.gather import GATHER
+from splitops.models.ops.matrices import MATRICES
+from splitops.models.ops.onnx_only import ONNX_ONLY
+from splitops.models.ops.operator import Operator, Spelling
+from splitops.models.ops.positions import POSITIONS
+from splitops.models.ops.reductions import REDUCTIONS
+from splitops.models.ops.reshape import FLATTEN, RESHAPE
+from splitops.models.ops.shape import SHAPE, SIZE
+from splitops.models.ops.slice import SLICE, STRIDED_SLICE
+from splitops.models.ops.squeeze import SQUEEZE, UNSQUEEZE
+from splitops.models.ops.transpose import TRANSPOSE
+from splitops.models.ops.windows import WINDOWS
+
+SHAPE_OPS: Final = (
+    *(CONCAT, CONVERT, GATHER, RESHAPE, SHAPE, SLICE, SQUEEZE, TRANSPOSE, UNSQUEEZE),
+    *ARITHMETIC_OF_SIZES,
+)
+"""Operators that move data or compute sizes, whose elements are tracked even if only some are known."""
+OPERATORS: Final[tuple[Operator, ...]] = (
+    *(*SHAPE_OPS, *ELEMENTWISE, CONVERT_LIKE, FLATTEN, SIZE, STRIDED_SLICE),
+    *(*COPYING, *MATRICES, *ONNX_ONLY, *POSITIONS, *REDUCTIONS, *WINDOWS),
+)
+"""Every operator."""
+
+BY_NODE: Final[Mapping[str, Operator]] = {
+    spelling.name: operator for operator in OPERATORS for spelling in operator.onnx
+}
+"""The operators by their names in ONNX."""
+BY_LAYER: Final[Mapping[str, Operator]] = {
+    spelling.name: operator for operator in OPERATORS for spelling in operator.openvino
+}
+"""The operators by their names in OpenVINO."""
+
+
+@lru_cache(maxsize=1024)  # names come from files
+def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | None:
+    """Return the operator of a node, and how its opset is spelled, or None if it is not known."""
+    return _find(BY_NODE, lambda operator: operator.onnx, name, opset)
+
+
+@lru_cache(maxsize=1024)
+def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
+    """Return the operator of a layer, and how its version is spelled, or None if it is not known."""
+    number = operation_set(version)
+    return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
+
+
+def _find(
+    table: Mapping[str, Operator],
+    spellings: Callable[[Operator], Sequence[Spelling]],
+    name: str,
+    version: int,
+) -> tuple[Operator, Spelling] | None:
+    operator = table.get(name)
+    if operator is not None:
+        for spelling in spellings(operator):
+            if spelling.since <= version and spelling.name == name:
+                return operator, spelling
+    return None

@@ -1,0 +1,62 @@
+"""Concat: tensors that follow one another on an axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import AbstractTensor, Value, partial_value
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_integer,
+    entries_of,
+    infer_result,
+    shape_of,
+)
+from splitops.models.ops.shapes import concatenated
+from splitops.models.ops.writing import NodeWriter, require
+
+if TYPE_CHECKING:
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    tensors, axis = operands.tensors(), operands["axis"]
+
+    def join() -> Value:
+        # A short tensor that is not tracked has unknown elements.
+        arrays = [partial_value(entries_of(one)) if one.elements is None else one.elements for one in tensors]
+        return np.concatenate([array.astype(object) for array in arrays], axis=axis)
+
+    types = {one.type for one in tensors} - {None}
+    if len(types) > 1:
+        raise Unknown("the element types differ")
+    shape = concatenated([shape_of(one) for one in tensors], axis)
+    tracked = next((one for one in tensors if one.elements is not None), AbstractTensor())
+    return infer_result(tracked, shape, join, types.pop() if types else None)
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+    types = {str(kind) for value in operands["values"] if (kind := writer.type_of(value)) is not None}
+    require(len(types) < 2, f"{layer} joins {' and '.join(sorted(types))}")
+    return operands
+
+
+_AXIS: Final = {"axis": Attribute(as_integer)}
+CONCAT: Final = Operator(
+    onnx=(
+        Spelling("Concat", "values*", _AXIS, since=4),
+        Spelling("Concat", "values*", {"axis": Attribute(as_integer, 1)}),
+    ),
+    openvino=(Spelling("Concat", "values*", _AXIS),),
+    role=Role.CONCAT,
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+)

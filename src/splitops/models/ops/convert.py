@@ -1,0 +1,150 @@
+"""Convert, in ONNX Cast: the elements of a tensor in another type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from splitops.errors import ModelError
+from splitops.models.abstract_values import AbstractTensor, Value
+from splitops.models.ops.element_conversion import convert, is_convertible
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Spelling,
+    Unknown,
+    as_flag,
+    as_integer,
+    as_word,
+    infer_result,
+)
+from splitops.models.ops.writing import NodeWriter, Reader
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer
+
+_SIZES: Final = frozenset({"int32", "int64"})
+_INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_HALVES: Final = frozenset({"float16", "bfloat16"})
+_TYPES: Final = _INTEGERS | _HALVES | {"bool", "float32", "float64"}
+_WITHIN_FLOAT32: Final = _HALVES | {"bool", "float32", "int8", "uint8", "int16", "uint16"}
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    data = operands.tensor()
+    target = operands.type("like") if "like" in operands else operands["type"]
+
+    if target is None:
+        return AbstractTensor(None, data.shape)
+
+    def compute() -> Value:
+        elements = operands.elements()
+        if not data.is_complete:
+            # What is partly known is an integer; types narrower than those of sizes might not hold it.
+            if target.name not in _SIZES:
+                raise Unknown("an element is unknown")
+            return elements
+        if not operands.of_layer:
+            with np.errstate(all="ignore"):
+                return elements.astype(target.numpy)
+        if data.type is None or not is_convertible(data.type, target):
+            raise Unknown("not converted")
+        return convert(elements.astype(data.type.numpy), data.type, target)
+
+    return infer_result(data, data.shape, compute, target)
+
+
+def _same(source: ElementType | None, target: ElementType) -> bool:
+    """Return whether both dialects give the same value wherever they define one.
+
+    OpenVINO rounds to half precision by way of float32, which rounds wider types twice.
+    """
+    if source is None or source is target:
+        return source is target
+    if target.name in _HALVES:
+        return source.name in _WITHIN_FLOAT32
+    return source.name in _TYPES and target.name in _TYPES
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> ir.Value:
+    source, target = writer.type_of(operands["data"]), operands["type"]
+    if target.onnx_number is None or not _same(source, target):
+        raise ModelError(f"Convert from {source} to {target} is not the same in ONNX")
+    return writer.cast(operands["data"], target)
+
+
+def _accepts_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+    return _same(reader.type_of(operands["data"]), operands["type"])
+
+
+def _type_by_number(value: Any) -> ElementType:
+    return _found(from_onnx(as_integer(value)), value)
+
+
+def _type_by_name(value: Any) -> ElementType:
+    return _found(next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None), value)
+
+
+def _type_by_precision(value: Any) -> ElementType:
+    return _found(from_openvino(value), value)
+
+
+def _found(kind: ElementType | None, value: Any) -> ElementType:
+    if kind is None:
+        raise ValueError(f"{value!r} is not an element type")
+    return kind
+
+
+_NUMBER: Final = Attribute(_type_by_number, name="to", write=lambda kind: kind.onnx_number)
+_EXACT: Final = {"saturate": True, "round_mode": "up"}
+CONVERT: Final = Operator(
+    onnx=(
+        Spelling(
+            "Cast",
+            attributes={
+                "type": _NUMBER,
+                "saturate": Attribute(as_flag, default=True),
+                "round_mode": Attribute(as_word, "up"),
+            },
+            since=24,
+        ),
+        Spelling(
+            "Cast",
+            attributes={"type": _NUMBER, "saturate": Attribute(as_flag, default=True)},
+            since=19,
+            fixed={"round_mode": "up"},
+        ),
+        Spelling("Cast", attributes={"type": _NUMBER}, since=6, fixed=_EXACT),
+        Spelling(
+            "Cast",
+            attributes={"type": Attribute(_type_by_name, name="to", write=lambda kind: kind.onnx)},
+            fixed=_EXACT,
+        ),
+    ),
+    openvino=(
+        Spelling(
+            "Convert",
+            attributes={
+                "type": Attribute(
+                    _type_by_precision, name="destination_type", write=lambda kind: kind.openvino
+                )
+            },
+            fixed=_EXACT,
+        ),
+    ),
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+    accepts_node=_accepts_node,
+)
+
+CONVERT_LIKE: Final = Operator(
+    onnx=(Spelling("CastLike", "data like", since=15),),
+    openvino=(Spelling("ConvertLike", "data like"),),
+    infer=_infer,
+)

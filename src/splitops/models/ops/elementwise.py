@@ -1,0 +1,361 @@
+"""Operators that compute each element of the output from one element of each input.
+
+Which value Maximum, Minimum, ReLU and Clamp return for NaN neither dialect says, and runtimes differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import AbstractTensor, Entry, Value
+from splitops.models.ops.arithmetic import BROADCAST, add_broadcast, infer_broadcast
+from splitops.models.ops.integer_math import ARITHMETIC, apply
+from splitops.models.ops.operator import (
+    Attribute,
+    Fold,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_flag,
+    as_integer,
+    as_number,
+    as_word,
+    infer_result,
+)
+from splitops.models.ops.shapes import broadcast
+from splitops.models.ops.writing import BOOL, FLOATS, INT64, INTEGERS, LOGICAL, NUMBERS
+from splitops.spec.elements.types import ElementType
+
+_MAX_EXPONENT: Final = 64
+COMPARED: Final = INTEGERS | FLOATS
+
+
+def infer_same(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
+    """Infer a result of the shape of the data, and of its element type or another one."""
+    data = operands.tensor()
+    return AbstractTensor(kind or data.type, data.shape)
+
+
+def _keep_elements(operands: Operands) -> AbstractTensor:
+    return operands.tensor()
+
+
+def _unary(
+    openvino: str,
+    onnx: str | None = None,
+    fold: Fold | None = None,
+    *,
+    since: int = 7,
+    types: frozenset[ElementType] = FLOATS,
+    attributes: Mapping[str, tuple[Attribute, Attribute]] | None = None,
+    versions: tuple[int, ...] = (1,),
+    result: ElementType | None = None,
+    whole: frozenset[ElementType] = frozenset(),
+) -> Operator:
+    """Return an operator of one input. ``attributes`` has how layers and nodes set each."""
+    pairs = (attributes or {}).items()
+    return Operator(
+        onnx=(Spelling(onnx or openvino, "data", {name: node for name, (_, node) in pairs}, since=since),),
+        openvino=(Spelling(openvino, "data", {name: own for name, (own, _) in pairs}, versions=versions),),
+        infer=partial(infer_same, kind=result),
+        fold=fold,
+        result=result,
+        types=types,
+        converts=True,
+        whole=whole,
+    )
+
+
+def _binary(
+    openvino: str,
+    onnx: str | None,
+    fold: Fold | None,
+    *,
+    since: int = 7,
+    types: frozenset[ElementType] = FLOATS,
+    versions: tuple[int, ...] = (1,),
+    result: ElementType | None = None,
+) -> Operator:
+    return Operator(
+        onnx=(Spelling(onnx or openvino, "data other", since=since, demands={}),),
+        openvino=(Spelling(openvino, "data other", BROADCAST, versions=versions),),
+        infer=partial(infer_pair, kind=result),
+        fold=fold,
+        result=result,
+        types=types,
+        converts=True,
+        adapt_node=add_broadcast,
+    )
+
+
+def infer_pair(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
+    """Infer a result of two inputs that are broadcast as NumPy does."""
+    return infer_broadcast(operands, "data", "other", kind=kind)
+
+
+def _apply(operation: Callable[..., Any]) -> Fold:
+    return lambda operands, *arrays: operation(*arrays)
+
+
+def _round_once(operation: Callable[[Any], Any], *, exact: bool = False) -> Fold:
+    """Fold a function of floats, rounded once. Runtimes of ONNX round in other ways, unless it is exact."""
+
+    def fold(operands: Operands, data: Any) -> Any:
+        if not operands.of_layer:
+            if exact:
+                return operation(data)
+            raise Unknown("runtimes round in different ways")
+        found = np.asarray(operation(data.astype(np.float64)))
+        if data.dtype.kind != "f" and (found != np.floor(found)).any():
+            raise ValueError("some layers round it, and some cut it off")
+        return found.astype(data.dtype)
+
+    return fold
+
+
+def _power(operands: Operands, data: Any, exponent: Any) -> Any:
+    if data.dtype.kind == "f" and not operands.of_layer:
+        return np.power(data, exponent).astype(data.dtype)
+    if data.dtype.kind == "f":
+        return np.power(data.astype(np.float64), exponent.astype(np.float64)).astype(data.dtype)
+    if exponent.dtype.kind == "f" or ((exponent < 0) | (exponent > _MAX_EXPONENT)).any():
+        raise ValueError("rounded in another way, or too large")
+    return np.asarray(np.power(data.astype(object), exponent.astype(object))).astype(data.dtype)
+
+
+def _round(operands: Operands, data: Any) -> Any:
+    if operands.get("mode", "half_to_even") == "half_to_even" or data.dtype.kind != "f":
+        return np.round(data)
+    wide = data.astype(np.float64)
+    return np.copysign(np.floor(np.abs(wide) + 0.5), wide).astype(data.dtype)
+
+
+def _clip(operands: Operands, data: Any, *_: Any) -> Any:
+    low, high = operands.array("min", -math.inf), operands.array("max", math.inf)
+    if data.dtype.kind in "iu":  # bounds of layers may be fractions
+        low, high = np.ceil(low), np.floor(high)
+    if np.any(low > high):
+        raise Unknown("no number is between them")
+    return np.minimum(np.maximum(data, low), high).astype(data.dtype)
+
+
+def _modulo(operands: Operands, left: Any, right: Any) -> Any:
+    if left.dtype.kind in "iu" and (right == 0).any():
+        raise ZeroDivisionError
+    return np.fmod(left, right) if operands["fmod"] else np.mod(left, right)
+
+
+def _infer_modulo(operands: Operands) -> AbstractTensor:
+    found = infer_pair(operands)
+
+    def compute() -> Value:
+        if found.type is not INT64:
+            raise Unknown("only 64-bit integers are partly tracked")
+        return apply(ARITHMETIC["Mod"], operands.elements(), operands.elements("other"))
+
+    return infer_result(operands.tensor(), found.shape, compute, found.type)
+
+
+_AXIS: Final = {"axis": (Attribute(as_integer, 1), Attribute(as_integer, -1))}
+_ALPHA: Final = {"alpha": (Attribute(as_number), Attribute(as_number, 1.0))}
+_APPROXIMATE: Final = {
+    "approximate": (
+        Attribute({"erf": "none", "tanh": "tanh"}, "none", "approximation_mode"),
+        Attribute({"none": "none", "tanh": "tanh"}, "none"),
+    )
+}
+_erf: Final = np.vectorize(math.erf, otypes=[np.float64])
+
+UNARY: Final = (
+    _unary("Abs", fold=_apply(np.abs), types=NUMBERS),
+    _unary("Acos", fold=_round_once(np.arccos)),
+    _unary("Acosh", fold=_round_once(np.arccosh), since=9, versions=(4,)),
+    _unary("Asin", fold=_round_once(np.arcsin)),
+    _unary("Asinh", fold=_round_once(np.arcsinh), since=9, versions=(4,)),
+    _unary("Atan", fold=_round_once(np.arctan)),
+    _unary("Atanh", fold=_round_once(np.arctanh), since=9, versions=(4,)),
+    _unary("Ceiling", "Ceil", _round_once(np.ceil, exact=True), types=FLOATS | INTEGERS, whole=INTEGERS),
+    _unary("Cos", fold=_round_once(np.cos)),
+    _unary("Cosh", fold=_round_once(np.cosh), since=9),
+    _unary("Elu", attributes=_ALPHA),
+    _unary("Erf", fold=_round_once(_erf), since=9),
+    _unary("Exp", fold=_round_once(np.exp)),
+    _unary("Floor", fold=_round_once(np.floor, exact=True), types=FLOATS | INTEGERS, whole=INTEGERS),
+    _unary("Gelu", since=20, attributes=_APPROXIMATE, versions=(2, 7)),
+    _unary("HSwish", "HardSwish", since=14, versions=(4,)),
+    _unary("IsNaN", fold=_apply(np.isnan), since=9, versions=(10,), result=BOOL),
+    _unary("Log", fold=_round_once(np.log)),
+    _unary("LogicalNot", "Not", _apply(np.logical_not), since=1, types=LOGICAL),
+    _unary("Mish", since=18, versions=(4,)),
+    _unary("Negative", "Neg", _apply(np.negative), types=NUMBERS),
+    _unary("ReLU", "Relu", lambda operands, data: np.maximum(data, np.zeros((), data.dtype))),
+    _unary("Sigmoid", fold=_round_once(lambda data: 1 / (1 + np.exp(-data)))),
+    _unary("Sign", fold=_apply(np.sign), since=9, types=NUMBERS),
+    _unary("Sin", fold=_round_once(np.sin)),
+    _unary("Sinh", fold=_round_once(np.sinh), since=9),
+    _unary("SoftPlus", "Softplus", versions=(4,)),
+    _unary("SoftSign", "Softsign", versions=(9,)),
+    _unary("Sqrt", fold=_round_once(np.sqrt, exact=True)),
+    _unary("Tan", fold=_round_once(np.tan)),
+    _unary("Tanh", fold=_round_once(np.tanh)),
+    _unary("SoftMax", "Softmax", since=13, attributes=_AXIS, versions=(1, 8)),
+    _unary("LogSoftmax", since=13, attributes=_AXIS, versions=(5,)),
+    _unary("BitwiseNot", since=18, types=INTEGERS, versions=(13,), fold=_apply(np.invert)),
+)
+
+BINARY: Final = (
+    _binary("Power", "Pow", _power),
+    _binary("Greater", None, _apply(np.greater), types=COMPARED, result=BOOL),
+    _binary(
+        "GreaterEqual", "GreaterOrEqual", _apply(np.greater_equal), since=12, types=COMPARED, result=BOOL
+    ),
+    _binary("Less", None, _apply(np.less), types=COMPARED, result=BOOL),
+    _binary("LessEqual", "LessOrEqual", _apply(np.less_equal), since=12, types=COMPARED, result=BOOL),
+    _binary("LogicalAnd", "And", _apply(np.logical_and), types=LOGICAL),
+    _binary("LogicalOr", "Or", _apply(np.logical_or), types=LOGICAL),
+    _binary("LogicalXor", "Xor", _apply(np.logical_xor), types=LOGICAL, versions=(2,)),
+    _binary("BitwiseAnd", None, _apply(np.bitwise_and), since=18, types=INTEGERS, versions=(13,)),
+    _binary("BitwiseOr", None, _apply(np.bitwise_or), since=18, types=INTEGERS, versions=(13,)),
+    _binary("BitwiseXor", None, _apply(np.bitwise_xor), since=18, types=INTEGERS, versions=(13,)),
+)
+
+
+def _layer(
+    name: str, inputs: str = "data", /, attributes: Mapping[str, Attribute] | None = None
+) -> tuple[Spelling, ...]:
+    return (Spelling(name, inputs, attributes or {}),)
+
+
+def _pair(name: str, fold: Fold | None = None, *, result: ElementType | None = None) -> Operator:
+    """Return an operator of two inputs that only OpenVINO has."""
+    spelling = _layer(name, "data other", BROADCAST)
+    return Operator(openvino=spelling, infer=partial(infer_pair, kind=result), fold=fold)
+
+
+def _infer_select(operands: Operands) -> AbstractTensor:
+    found = infer_broadcast(operands, "condition", "data", "other", kind=operands.type())
+
+    def choose() -> Value:
+        condition, yes, no = (
+            operands.elements(name).astype(object) for name in ("condition", "data", "other")
+        )
+        chosen = np.empty(np.broadcast_shapes(condition.shape, yes.shape, no.shape), object)
+        chosen[...] = np.frompyfunc(_choose, 3, 1)(condition, yes, no)
+        return chosen
+
+    return infer_result(operands.tensor(), found.shape, choose)
+
+
+def _choose(condition: Entry, yes: Entry, no: Entry) -> Entry:
+    if condition is None:
+        return yes if yes == no else None
+    return yes if condition else no
+
+
+def _infer_slopes(operands: Operands) -> AbstractTensor:
+    shape = operands.shape()
+    if len(operands.shape("slope")) == 1 and operands.of_layer:
+        return AbstractTensor(operands.type(), shape)  # one slope a channel
+    return AbstractTensor(operands.type(), broadcast(shape, operands.shape("slope")))
+
+
+_LIMITS: Final = {"min": Attribute(as_number), "max": Attribute(as_number)}
+
+OTHERS: Final = (
+    Operator(
+        onnx=(Spelling("Mod", "data other", {"fmod": Attribute(as_flag, default=False)}, since=10),),
+        openvino=(
+            Spelling("Mod", "data other", BROADCAST, fixed={"fmod": True}),
+            Spelling("FloorMod", "data other", BROADCAST, fixed={"fmod": False}),
+        ),
+        infer=_infer_modulo,
+        fold=_modulo,
+    ),
+    Operator(
+        onnx=(Spelling("Where", "condition data other", since=9),),
+        openvino=_layer("Select", "condition data other", BROADCAST),
+        infer=_infer_select,
+    ),
+    Operator(
+        onnx=(
+            Spelling("Clip", "data min? max?", since=11),
+            Spelling(
+                "Clip",
+                attributes={"min": Attribute(as_number, None), "max": Attribute(as_number, None)},
+            ),
+        ),
+        openvino=_layer("Clamp", "data", _LIMITS),
+        infer=infer_same,
+        fold=_clip,
+    ),
+    Operator(
+        onnx=(Spelling("Round", since=11),),
+        openvino=_layer("Round", "data", {"mode": Attribute(as_word, "half_to_even")}),
+        infer=infer_same,
+        fold=_round,
+    ),
+    Operator(
+        onnx=(Spelling("Identity"),),
+        openvino=_layer("Identity"),
+        role=Role.IDENTITY,
+        infer=_keep_elements,
+    ),
+    Operator(
+        onnx=(Spelling("PRelu", "data slope", since=9),),
+        openvino=(Spelling("PReLU", "data slope"),),
+        infer=_infer_slopes,
+    ),
+    _pair("NotEqual", _apply(np.not_equal), result=BOOL),
+    _pair("SquaredDifference"),
+    _pair("BitwiseLeftShift", _apply(np.left_shift)),
+    _pair("BitwiseRightShift", _apply(np.right_shift)),
+    Operator(
+        openvino=_layer("FakeQuantize", "data low high out_low out_high", BROADCAST),
+        infer=lambda operands: infer_broadcast(operands, "data", "low", "high"),
+    ),
+)
+
+
+def _unchanged(
+    name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
+) -> Operator:
+    """Return an operator whose output has the type and shape of the data, by its inputs in either dialect."""
+    return Operator(
+        onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
+        openvino=() if openvino is None else (Spelling(name, openvino),),
+        infer=infer_same,
+    )
+
+
+UNCHANGED: Final = (
+    Operator(
+        openvino=(
+            Spelling("BatchNormInference", "data scale shift mean variance", since=5),
+            Spelling("BatchNormInference", "scale shift data mean variance"),
+        ),
+        infer=infer_same,
+    ),
+    _unchanged("GRN", openvino="data"),
+    _unchanged("GroupNormalization", "data scale shift", "data scale shift", since=18),
+    _unchanged("HSigmoid", openvino="data"),
+    _unchanged("HardSigmoid", openvino="data alpha beta"),
+    _unchanged("LRN", openvino="data axes"),
+    _unchanged("MVN", openvino="data axes?"),
+    _unchanged("MeanVarianceNormalization", "data", since=9),
+    _unchanged("NormalizeL2", openvino="data axes"),
+    _unchanged("ReverseSequence", openvino="data lengths"),
+    _unchanged("Roll", openvino="data shift axes"),
+    _unchanged("Selu", openvino="data alpha gamma"),
+    _unchanged("ShuffleChannels", openvino="data"),
+    _unchanged("Swish", openvino="data beta?"),
+    Operator(openvino=(Spelling("IsFinite"), Spelling("IsInf")), infer=partial(infer_same, kind=BOOL)),
+)
+
+ELEMENTWISE: Final = (*UNARY, *BINARY, *OTHERS, *UNCHANGED)

@@ -1,0 +1,69 @@
+"""Gather: elements of an axis by their positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import AbstractTensor, Value
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_integer,
+    infer_result,
+)
+from splitops.models.ops.shapes import axis_within, gathered
+from splitops.models.ops.writing import NodeWriter, as_positions
+
+if TYPE_CHECKING:
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    shape = operands.shape()
+    axis = axis_within(operands.integer("axis"), len(shape))
+
+    def take() -> Value:
+        data, positions = operands.elements(), operands.complete("indices").astype(np.int64)
+        size = data.shape[axis]
+        if ((positions < (-size if operands["counts_back"] else 0)) | (positions >= size)).any():
+            raise Unknown("outside: zeros, or an error")
+        return np.asarray(np.take(data, positions, axis=axis))
+
+    return infer_result(operands.tensor(), gathered(shape, axis, operands.shape("indices")), take)
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+    # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
+    del operands["counts_back"]
+    return {**operands, "indices": as_positions(writer, operands["indices"])}
+
+
+_ALONE: Final = {"batch_dims": 0}
+GATHER: Final = Operator(
+    onnx=(
+        Spelling("Gather", "data indices", {"axis": Attribute(as_integer, 0)}, fixed={"counts_back": True}),
+    ),
+    openvino=(
+        Spelling(
+            "Gather",
+            "data indices axis",
+            since=8,
+            fixed={"counts_back": True},
+            demands=_ALONE,
+            versions=(8,),
+        ),
+        Spelling(
+            "Gather", "data indices axis", fixed={"counts_back": False}, demands=_ALONE, versions=(1, 7)
+        ),
+    ),
+    role=Role.GATHER,
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+)

@@ -1,0 +1,88 @@
+"""MatMul, and operators that move elements between channels and space."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.ops.copying import check_size
+from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
+from splitops.models.ops.shapes import broadcast, size_of
+from splitops.spec.sizes.dims import Shape
+
+_TIMES: Final = ARITHMETIC["Mul"]
+_DIVIDED: Final = ARITHMETIC["Div"]
+
+
+def _infer_product(operands: Operands) -> AbstractTensor:
+    left, right = (_matrix(operands, name, f"transposes_{name}") for name in ("data", "other"))
+    if not left or not right:
+        raise Unknown("a scalar")
+    shape = broadcast(left[:-2], right[:-2])
+    rows = left[-2:-1] if len(left) > 1 else ()
+    return AbstractTensor(operands.type(), (*shape, *rows, *(right[-1:] if len(right) > 1 else ())))
+
+
+def _matrix(operands: Operands, name: str, transposes: str) -> Shape:
+    shape = operands.shape(name)
+    turned = operands.get(transposes, False) and len(shape) > 1
+    return (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+
+
+def _product(operands: Operands, *factors: Any) -> Any:
+    left, right = (
+        np.swapaxes(factor, -1, -2)
+        if factor.ndim > 1 and operands.get(f"transposes_{name}", False)
+        else factor
+        for factor, name in zip(factors, ("data", "other"), strict=True)
+    )
+    check_size([*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.size, right.size])
+    return np.matmul(left, right)
+
+
+def _infer_to_space(operands: Operands) -> AbstractTensor:
+    shape, block = operands.shape(), operands["block"]
+    if len(shape) < 3 or block < 1:
+        raise Unknown("no space")
+    area = block ** (len(shape) - 2)
+    sizes = [size_of(_TIMES(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.type(), (shape[0], size_of(_DIVIDED(shape[1], area)), *sizes))
+
+
+def _infer_to_depth(operands: Operands) -> AbstractTensor:
+    shape, block = operands.shape(), operands["block"]
+    if len(shape) < 3 or block < 1:
+        raise Unknown("no space")
+    area = block ** (len(shape) - 2)
+    sizes = [size_of(_DIVIDED(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.type(), (shape[0], size_of(_TIMES(shape[1], area)), *sizes))
+
+
+_TRANSPOSES: Final = {
+    "transposes_data": Attribute(as_flag, default=False, name="transpose_a"),
+    "transposes_other": Attribute(as_flag, default=False, name="transpose_b"),
+}
+_BLOCK: Final = {"block": Attribute(as_integer, name="blocksize")}
+_BLOCK_SIZE: Final = {"block": Attribute(as_integer, 1, "block_size")}
+
+MATRICES: Final = (
+    Operator(
+        onnx=(Spelling("MatMul", "data other"),),
+        openvino=(Spelling("MatMul", "data other", _TRANSPOSES),),
+        infer=_infer_product,
+        fold=_product,
+    ),
+    Operator(
+        onnx=(Spelling("DepthToSpace", "data", _BLOCK),),
+        openvino=(Spelling("DepthToSpace", "data", _BLOCK_SIZE),),
+        infer=_infer_to_space,
+    ),
+    Operator(
+        onnx=(Spelling("SpaceToDepth", "data", _BLOCK),),
+        openvino=(Spelling("SpaceToDepth", "data", _BLOCK_SIZE),),
+        infer=_infer_to_depth,
+    ),
+)

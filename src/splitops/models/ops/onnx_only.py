@@ -1,0 +1,66 @@
+"""Operators that only ONNX has, whose sizes follow from elements or sequences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, partial_value
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Spelling,
+    Unknown,
+    as_flag,
+    as_integer,
+)
+from splitops.models.ops.shapes import joined, size_of
+from splitops.models.ops.writing import INT64
+
+
+def _sequence(operands: Operands) -> AbstractSequence:
+    found = operands["data"]
+    if not isinstance(found, AbstractSequence):
+        raise Unknown("the sequence is unknown")
+    return found
+
+
+def _infer_concat(operands: Operands) -> AbstractTensor:
+    sequence = _sequence(operands)
+    return AbstractTensor(
+        sequence.element.type, joined(sequence, operands["axis"], stacked=operands["stacked"])
+    )
+
+
+def _infer_length(operands: Operands) -> AbstractTensor:
+    return AbstractTensor(INT64, (), partial_value(_sequence(operands).length))
+
+
+def _infer_weights(operands: Operands) -> AbstractTensor:
+    length = operands.entry("length")
+    bins = length // 2 + 1 if isinstance(length, int) and length >= 0 else None
+    return AbstractTensor(None, (size_of(bins), size_of(operands.entry("bins"))))
+
+
+_STACKED: Final = {
+    "axis": Attribute(as_integer),
+    "stacked": Attribute(as_flag, default=False, name="new_axis"),
+}
+
+ONNX_ONLY: Final = (
+    Operator(onnx=(Spelling("ConcatFromSequence", "data", _STACKED, since=11),), infer=_infer_concat),
+    Operator(onnx=(Spelling("SequenceLength", since=11),), infer=_infer_length),
+    Operator(
+        onnx=tuple(Spelling(f"{name}Window", "size", since=17) for name in ("Blackman", "Hamming", "Hann")),
+        infer=lambda operands: AbstractTensor(None, (size_of(operands.entry("size")),)),
+    ),
+    Operator(
+        onnx=(Spelling("MelWeightMatrix", "bins length rate lower upper", since=17),), infer=_infer_weights
+    ),
+    Operator(
+        onnx=(Spelling("MaxUnpool", "data indices shape", since=9),),
+        infer=lambda operands: AbstractTensor(
+            operands.type(), tuple(map(size_of, operands.entries("shape")))
+        ),
+    ),
+)

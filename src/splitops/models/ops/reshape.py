@@ -1,0 +1,98 @@
+"""Reshape and Flatten: the same elements in another shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_flag,
+    as_integer,
+    as_integers,
+    elements_of,
+    infer_result,
+)
+from splitops.models.ops.shapes import product, reshaped, size_of
+from splitops.models.ops.writing import NodeWriter, as_int64, require
+from splitops.spec.sizes.dims import Shape
+
+if TYPE_CHECKING:
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    data, pattern = operands.tensor(), operands.entries("shape")
+    return reshape(data, reshaped(data.shape, pattern, copies_zero=operands["copies_zero"]))
+
+
+def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
+    """Infer a tensor of the same elements in another shape."""
+    exact = [size if isinstance(size, int) else -1 for size in shape]
+    return infer_result(data, shape, lambda: elements_of(data).reshape(exact))
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+    pattern = operands["shape"]
+    shape, kind = writer.numbers(pattern), writer.type_of(pattern)
+    require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
+    require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
+    # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
+    if shape is not None and 0 not in shape:
+        operands["copies_zero"] = True
+    if not operands["copies_zero"] and shape is not None and -1 in shape:
+        # ONNX accepts no -1 next to an empty axis, where OpenVINO interprets it as 1.
+        return {**operands, "shape": [1 if size == -1 else int(size) for size in shape.reshape(-1)]}
+    return {**operands, "shape": as_int64(writer, pattern)}
+
+
+RESHAPE: Final = Operator(
+    onnx=(
+        Spelling(
+            "Reshape",
+            "data shape",
+            {
+                "copies_zero": Attribute(
+                    lambda value: not as_flag(value),
+                    default=True,
+                    name="allowzero",
+                    write=lambda copies: None if copies else 1,
+                )
+            },
+            since=14,
+        ),
+        Spelling("Reshape", "data shape", since=5, fixed={"copies_zero": True}),
+        Spelling("Reshape", "data", {"shape": Attribute(as_integers)}, fixed={"copies_zero": True}),
+    ),
+    openvino=(
+        Spelling(
+            "Reshape",
+            "data shape",
+            {"copies_zero": Attribute(as_flag, default=False, name="special_zero")},
+        ),
+    ),
+    role=Role.RESHAPE,
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+)
+
+
+def _infer_flatten(operands: Operands) -> AbstractTensor:
+    shape, axis = operands.shape(), operands["axis"]
+    if not -len(shape) <= axis <= len(shape):
+        raise Unknown(f"axis {axis} is not an axis of rank {len(shape)}")
+    axis += len(shape) if axis < 0 else 0
+    return reshape(operands.tensor(), (size_of(product(shape[:axis])), size_of(product(shape[axis:]))))
+
+
+FLATTEN: Final = Operator(
+    onnx=(Spelling("Flatten", attributes={"axis": Attribute(as_integer, 1)}),),
+    role=Role.RESHAPE,
+    infer=_infer_flatten,
+)

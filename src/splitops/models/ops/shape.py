@@ -1,0 +1,71 @@
+"""Shape, in OpenVINO ShapeOf: the sizes of a tensor as its elements. Size: their product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import AbstractTensor, value_of_shape
+from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer
+from splitops.models.ops.shapes import product
+from splitops.models.ops.writing import INT64, SIZES, NodeWriter
+from splitops.spec.elements.types import ElementType, from_openvino
+from splitops.spec.sizes.dims import UNKNOWN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    kind, sizes = operands["type"], value_of_shape(operands.tensor().shape)
+    if sizes is None:
+        return AbstractTensor(kind, (UNKNOWN,))
+    sizes = sizes[operands.get("start") : operands.get("end")]
+    if all(isinstance(entry, int) for entry in sizes.tolist()):
+        sizes = sizes.astype(kind.numpy)
+    return AbstractTensor(kind, tuple(sizes.shape), sizes)
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+    if operands["type"] is INT64:
+        return operands
+    return writer.cast(writer.op("Shape", [operands["data"]]), operands["type"])
+
+
+def _size_type(value: Any) -> ElementType:
+    kind = from_openvino(value)
+    if kind is None or kind not in SIZES:
+        raise ValueError(f"{value!r} is neither i32 nor i64")
+    return kind
+
+
+SHAPE: Final = Operator(
+    onnx=(
+        Spelling(
+            "Shape",
+            attributes={"start": Attribute(as_integer, None), "end": Attribute(as_integer, None)},
+            since=15,
+            fixed={"type": INT64},
+        ),
+        Spelling("Shape", fixed={"type": INT64}),
+    ),
+    openvino=(
+        Spelling(
+            "ShapeOf",
+            attributes={"type": Attribute(_size_type, INT64, "output_type", lambda kind: kind.openvino)},
+            since=3,
+        ),
+        Spelling("ShapeOf", fixed={"type": INT64}),
+    ),
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+)
+
+SIZE: Final = Operator(
+    onnx=(Spelling("Size"),),
+    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(product(operands.shape()), object)),
+)

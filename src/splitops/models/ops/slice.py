@@ -1,0 +1,191 @@
+"""Slice and StridedSlice: a part of each of some axes, in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from splitops.models.abstract_values import AbstractTensor, Value
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_integers,
+    infer_result,
+)
+from splitops.models.ops.shapes import axis_within, clamped, sliced
+from splitops.models.ops.writing import NodeWriter, Reader, as_int64, length_of, require
+from splitops.spec.sizes.dims import UNKNOWN, Dim
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    sizes: list[Dim] = list(operands.shape())
+    starts, ends = operands.entries("starts"), operands.entries("ends")
+    axes = operands.integers("axes") if "axes" in operands else range(len(starts))
+    steps = operands.integers("steps") if "steps" in operands else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise Unknown(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+    bounds = [
+        (axis_within(axis, len(sizes)), start, end, step)
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
+    ]
+    for axis, start, end, step in bounds:
+        sizes[axis] = sliced(sizes[axis], start, end, step)
+
+    def take() -> Value:
+        data = operands.elements()
+        keys = [slice(None)] * data.ndim
+        for axis, start, end, step in bounds:
+            if not isinstance(start, int) or not isinstance(end, int):
+                raise Unknown("a bound is unknown")
+            keys[axis] = clamped(data.shape[axis], slice(start, end, step))
+        return data[tuple(keys)]
+
+    return infer_result(operands.tensor(), tuple(sizes), take)
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+    data = operands.pop("data")
+    found = {name: as_int64(writer, value) for name, value in operands.items()}
+    if "axes" not in found:
+        count = length_of(writer, operands["starts"], f"the number of bounds of {layer}")
+        return {"data": data, **found, "axes": range(count)}
+    axes, shape = writer.numbers(found["axes"]), writer.shape_of(data)
+    if axes is not None and shape is not None:
+        places = [axis_within(int(axis), len(shape)) for axis in axes.reshape(-1)]
+        require(len(set(places)) == len(places), f"{layer} has an axis twice: {places}")
+    return {"data": data, **found}
+
+
+def _accepts_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+    kind = reader.type_of(operands["data"])
+    return kind is not None and kind.bits >= 8  # OpenVINO slices neither strings nor parts of bytes
+
+
+def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:
+    """Add the steps that a node leaves out."""
+    if "steps" in operands:
+        return operands
+    starts, bounds = operands["starts"], [operands.get(name) for name in ("starts", "ends", "axes")]
+    if not hasattr(starts, "producer"):
+        return {**operands, "steps": [1] * len(starts)}
+    shapes = [reader.shape_of(value) for value in bounds if value is not None]
+    counts = [shape[0] for shape in shapes if shape is not None and len(shape) == 1]
+    count = next((count for count in counts if isinstance(count, int)), None)
+    type_ = reader.type_of(starts)
+    if count is None or type_ is None:
+        return None
+    return {**operands, "steps": np.ones(count, type_.numpy)}
+
+
+SLICE: Final = Operator(
+    onnx=(
+        Spelling("Slice", "data starts ends axes? steps?", since=10),
+        Spelling(
+            "Slice",
+            "data",
+            {
+                "starts": Attribute(as_integers),
+                "ends": Attribute(as_integers),
+                "axes": Attribute(as_integers, None),
+            },
+        ),
+    ),
+    openvino=(Spelling("Slice", "data starts ends steps axes?", since=8),),
+    role=Role.SLICE,
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+    adapt_node=_adapt_node,
+    accepts_node=_accepts_node,
+)
+
+_END: Final = (1 << 63) - 1
+_NUMPY: Final[dict[str, Any]] = {"new": None, "...": ...}
+_MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
+
+
+def _keys(operands: Operands) -> Iterator[Any]:
+    """Yield the key of each bound as NumPy has it, but ``"new"`` for an added axis and ``"..."``."""
+    starts, ends = operands.entries("starts"), operands.entries("ends")
+    steps = operands.integers("steps") if "steps" in operands else [1] * len(starts)
+    if not len(starts) == len(ends) == len(steps):
+        raise Unknown(f"{len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
+    masks = [set(np.flatnonzero(operands[f"{name}_mask"])) for name in _MASKS]
+    if len(masks[4]) > 1:
+        raise Unknown("two ellipses")
+    for index, (start, end, step) in enumerate(zip(starts, ends, steps, strict=True)):
+        if sum(index in mask for mask in masks[2:]) > 1 or step == 0:
+            raise Unknown("which mask wins is not specified")
+        if index in masks[4]:
+            yield "..."
+        elif index in masks[2]:
+            yield "new"
+        elif index in masks[3]:
+            yield start
+        else:
+            first, last = (_END, -_END) if step < 0 else (0, _END)
+            yield slice(first if index in masks[0] else start, last if index in masks[1] else end, step)
+
+
+def _infer_strided(operands: Operands) -> AbstractTensor:
+    shape, keys = operands.shape(), list(_keys(operands))
+    missing = len(shape) - sum(key not in ("new", "...") for key in keys)
+    if missing < 0:
+        raise Unknown("more bounds than axes")
+    if "..." not in keys:
+        keys.append("...")
+    left, sizes = iter(shape), list[Dim]()
+    for key in keys:
+        if key == "...":
+            sizes += [next(left) for _ in range(missing)]
+        elif key == "new":
+            sizes.append(1)
+        elif isinstance(key, slice):
+            sizes.append(_sliced(next(left), key))
+        else:
+            next(left)
+
+    def take() -> Value:
+        data = operands.elements()
+        bounds = [
+            bound for key in keys for bound in ((key.start, key.stop) if isinstance(key, slice) else (key,))
+        ]
+        if any(not isinstance(bound, int | str) for bound in bounds):
+            raise Unknown("a bound is unknown")
+        try:
+            return np.asarray(
+                data[tuple(_NUMPY.get(key, key) if isinstance(key, str) else key for key in keys)]
+            )
+        except IndexError as error:
+            raise Unknown("outside") from error
+
+    return infer_result(operands.tensor(), tuple(sizes), take)
+
+
+def _sliced(size: Dim, key: slice) -> Dim:
+    if key.step < 0 and not (isinstance(key.start, int) and key.start >= -1):
+        return UNKNOWN  # it may be before the first position, where NumPy and runtimes differ
+    return sliced(size, key.start, key.stop, key.step)
+
+
+STRIDED_SLICE: Final = Operator(
+    openvino=(
+        Spelling(
+            "StridedSlice",
+            "data starts ends steps?",
+            {f"{name}_mask": Attribute(as_integers, ()) for name in _MASKS},
+        ),
+    ),
+    infer=_infer_strided,
+)

@@ -1,0 +1,105 @@
+"""Squeeze and Unsqueeze: axes of size 1 removed and inserted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.common.documents import MAX_RANK
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_integers,
+)
+from splitops.models.ops.reshape import reshape
+from splitops.models.ops.shapes import axis_within, unsqueezed
+from splitops.models.ops.writing import NodeWriter, Reader, axes_of, require
+from splitops.spec.sizes.dims import Range
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer_squeeze(operands: Operands) -> AbstractTensor:
+    shape = operands.shape()
+    axes = operands.integers("axes") if "axes" in operands else None
+    if axes == [] and not operands.of_layer:
+        raise Unknown("runtimes read no axes in two ways")
+    removed = _removed(axes or (), len(shape))
+    # Whether an axis of unknown size stays depends on what the version says of sizes other than 1.
+    if any(isinstance(shape[axis], Range) for axis in removed):
+        return AbstractTensor(operands.type())
+    kept = (size for axis, size in enumerate(shape) if axis not in removed or size != 1)
+    return reshape(operands.tensor(), tuple(kept))
+
+
+def _removed(axes: Sequence[int], rank: int) -> Collection[int]:
+    """Return the axes that are removed if they are of size 1: all, if none are set."""
+    return {axis_within(axis, rank) for axis in axes} or range(rank)
+
+
+def _infer_unsqueeze(operands: Operands) -> AbstractTensor:
+    axes = list(dict.fromkeys(operands.integers("axes")))
+    if len(axes) > MAX_RANK:
+        raise Unknown(f"{len(axes)} axes")
+    return reshape(operands.tensor(), unsqueezed(operands.shape(), axes))
+
+
+def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+    data, given = operands["data"], operands.get("axes")
+    axes, shape = [] if given is None else axes_of(writer, layer, given), writer.shape_of(data)
+    if not axes:
+        return {"data": data}
+    if shape is not None:
+        # ONNX rejects to remove an axis of another size than 1, which a layer keeps.
+        removed = sorted(_removed(axes, len(shape)))
+        axes = [axis for axis in removed if shape[axis] == 1 or isinstance(shape[axis], Range)]
+    return {"data": data, "axes": axes} if axes else writer.op("Identity", [data])
+
+
+def _squeeze_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:
+    axes = operands.get("axes")
+    if axes is None:
+        return operands
+    count = (reader.shape_of(axes) or (None,))[0] if hasattr(axes, "producer") else len(axes)
+    return operands if isinstance(count, int) and count > 0 else None
+
+
+def _unsqueeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+    axes = list(dict.fromkeys(axes_of(writer, layer, operands["axes"])))
+    require(bool(axes), f"{layer} has no axes")
+    return {**operands, "axes": axes}
+
+
+_AXES: Final = {"axes": Attribute(as_integers, None)}
+SQUEEZE: Final = Operator(
+    onnx=(
+        Spelling("Squeeze", "data axes?", since=13),
+        Spelling("Squeeze", "data", _AXES),
+    ),
+    openvino=(Spelling("Squeeze", "data axes?"),),
+    role=Role.RESHAPE,
+    infer=_infer_squeeze,
+    converts=True,
+    adapt_layer=_squeeze_layer,
+    adapt_node=_squeeze_node,
+)
+
+UNSQUEEZE: Final = Operator(
+    onnx=(
+        Spelling("Unsqueeze", "data axes", since=13),
+        Spelling("Unsqueeze", "data", {"axes": Attribute(as_integers)}),
+    ),
+    openvino=(Spelling("Unsqueeze", "data axes"),),
+    role=Role.RESHAPE,
+    infer=_infer_unsqueeze,
+    converts=True,
+    adapt_layer=_unsqueeze_layer,
+)

@@ -1,0 +1,56 @@
+"""Transpose: the axes of a tensor in another order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Role,
+    Spelling,
+    Unknown,
+    as_integers,
+    infer_result,
+)
+from splitops.models.ops.writing import NodeWriter, Reader, axes_of, require
+from splitops.spec.sizes.dims import UNKNOWN
+
+if TYPE_CHECKING:
+    from splitops.models.formats.openvino import Layer
+
+
+def _infer(operands: Operands) -> AbstractTensor:
+    shape = operands.shape()
+    order = operands.get("order", [])
+    if isinstance(order, AbstractTensor) and not order.is_complete:
+        return AbstractTensor(operands.type(), (UNKNOWN,) * len(shape))
+    axes = (operands.integers("order") if order else None) or list(reversed(range(len(shape))))
+    if sorted(axes) != list(range(len(shape))):
+        raise Unknown(f"order = {axes[:8]} is not an order of {len(shape)} axes")
+    return infer_result(
+        operands.tensor(), tuple(shape[axis] for axis in axes), lambda: operands.elements().transpose(axes)
+    )
+
+
+def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+    order = axes_of(writer, layer, operands["order"], "order")
+    require(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
+    return {**operands, "order": order or None}  # an empty one reverses the axes, as none does in ONNX
+
+
+def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
+    return {"order": [], **operands}
+
+
+TRANSPOSE: Final = Operator(
+    onnx=(Spelling("Transpose", "data", {"order": Attribute(as_integers, None, "perm")}),),
+    openvino=(Spelling("Transpose", "data order"),),
+    role=Role.TRANSPOSE,
+    infer=_infer,
+    converts=True,
+    adapt_layer=_adapt_layer,
+    adapt_node=_adapt_node,
+)

@@ -1,0 +1,216 @@
+"""Operators that slide a window over the data: convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from splitops.models.abstract_values import AbstractTensor
+from splitops.models.ops.copying import read_type
+from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Spelling,
+    Unknown,
+    as_flag,
+    as_integer,
+    as_integers,
+    as_word,
+)
+from splitops.models.ops.shapes import ceil_divided, clamp_negative, size_of
+from splitops.models.ops.writing import INT64
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+
+_PLUS: Final = ARITHMETIC["Add"]
+_TIMES: Final = ARITHMETIC["Mul"]
+_EXPLICIT: Final = frozenset({"explicit", "notset"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """How a window moves: one number for each spatial axis. Padding is that of both ends together."""
+
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    padding: Sequence[int]
+    auto_pad: str
+
+    @classmethod
+    def of(cls, operands: Operands, axes: int) -> _Window:
+        strides, dilations = operands["strides"] or [1] * axes, operands["dilations"] or [1] * axes
+        begins, ends, auto_pad = operands.get("begins", []), operands.get("ends", []), operands["auto_pad"]
+        if "pads" in operands:
+            pads = operands["pads"]
+            begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+        if auto_pad not in _EXPLICIT:  # the specifications ignore them, whatever the file sets
+            begins, ends = [], []
+        begins, ends = begins or [0] * axes, ends or [0] * axes
+        found = (strides, dilations, begins, ends)
+        if any(len(numbers) != axes for numbers in found) or min(*strides, *dilations, 1) < 1:
+            raise Unknown("the window does not fit the data")
+        return cls(strides, dilations, [sum(pair) for pair in zip(begins, ends, strict=True)], auto_pad)
+
+    def sizes(self, shape: Shape, kernel: Sequence[Dim], *, fits: bool, rounds_up: bool = False) -> list[Dim]:
+        """Return the number of positions of the window on each axis: at least one if it ``fits``."""
+        rows = zip(shape, kernel, self.strides, self.dilations, self.padding, strict=True)
+        return [self._size(*row, least=int(fits), rounds_up=rounds_up) for row in rows]
+
+    def _size(
+        self,
+        size: Dim,
+        kernel: Dim,
+        stride: int,
+        dilation: int,
+        padding: int,
+        *,
+        least: int,
+        rounds_up: bool,
+    ) -> Dim:
+        if self.auto_pad.startswith("same"):
+            return ceil_divided(size, stride)
+        if not isinstance(kernel, int) or kernel < 1 or (rounds_up and stride > 1):
+            return UNKNOWN  # dialects differ in what the last window of a size that is rounded up reads
+        room = _PLUS(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - least))
+        return size_of(_PLUS(ARITHMETIC["Div"](clamp_negative(room), stride), least))
+
+
+def _infer_convolution(operands: Operands) -> AbstractTensor:
+    shape, filters = operands.shape(), operands.shape("filters")
+    first = operands["first_spatial"]
+    kernel = filters[first:]
+    if len(shape) != len(kernel) + 2:
+        raise Unknown("the filters do not fit the data")
+    channels = filters[0] if first == 2 else size_of(_TIMES(filters[0], filters[1]))
+    sizes = _Window.of(operands, len(kernel)).sizes(shape[2:], kernel, fits=operands.of_layer)
+    return AbstractTensor(operands.type(), (shape[0], channels, *sizes))
+
+
+def _infer_transposed(operands: Operands) -> AbstractTensor:
+    shape, filters = operands.shape(), operands.shape("filters")
+    first = operands["first_spatial"]
+    kernel = filters[first:]
+    axes = len(kernel)
+    if len(shape) != axes + 2:
+        raise Unknown("the filters do not fit the data")
+    groups = operands["groups"] if first == 2 else filters[0]
+    channels = size_of(_TIMES(filters[first - 1], groups))
+    window = _Window.of(operands, axes)
+    if "output_shape" in operands:
+        sizes = [size_of(entry) for entry in operands.entries("output_shape")][-axes:]
+    elif window.auto_pad not in (*_EXPLICIT, "valid"):
+        sizes = [UNKNOWN] * axes
+    else:
+        added = operands["output_padding"] or [0] * axes
+        rows = zip(shape[2:], kernel, window.strides, window.dilations, window.padding, added, strict=True)
+        sizes = [_transposed_size(*row) for row in rows] if len(added) == axes else [UNKNOWN] * axes
+    return AbstractTensor(operands.type(), (shape[0], channels, *sizes))
+
+
+def _transposed_size(size: Dim, kernel: Dim, stride: int, dilation: int, padding: int, added: int) -> Dim:
+    if not isinstance(kernel, int):
+        return UNKNOWN
+    whole = _PLUS(_TIMES(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
+    return size_of(clamp_negative(whole))
+
+
+def _infer_pool(operands: Operands, *, outputs: int) -> list[AbstractTensor]:
+    shape, kernel = operands.shape(), operands["kernel"]
+    if len(shape) != len(kernel) + 2:
+        raise Unknown("the kernel does not fit the data")
+    window, rounds_up = _Window.of(operands, len(kernel)), operands["rounds_up"]
+    sizes = window.sizes(shape[2:], kernel, fits=operands.of_layer, rounds_up=rounds_up)
+    found = (*shape[:2], *sizes)
+    return [AbstractTensor(operands.type(), found), AbstractTensor(operands.get("type", INT64), found)][
+        :outputs
+    ]
+
+
+def _infer_adaptive(operands: Operands) -> list[AbstractTensor]:
+    shape, sizes = operands.shape(), operands.entries("sizes")
+    found = (*shape[:2], *map(size_of, sizes))
+    if len(found) != len(shape):
+        raise Unknown("the sizes do not fit the data")
+    return [AbstractTensor(operands.type(), found), AbstractTensor(operands.get("type", INT64), found)]
+
+
+_LISTS: Final = {name: Attribute(as_integers, ()) for name in ("strides", "dilations")}
+_NODE: Final = {
+    **_LISTS,
+    "pads": Attribute(as_integers, ()),
+    "auto_pad": Attribute(as_word, "notset"),
+}
+_LAYER: Final = {
+    **_LISTS,
+    "begins": Attribute(as_integers, (), "pads_begin"),
+    "ends": Attribute(as_integers, (), "pads_end"),
+    "auto_pad": Attribute(as_word, "explicit"),
+}
+_SHAPED: Final = {
+    "groups": Attribute(as_integer, 1, "group"),
+    "output_padding": Attribute(as_integers, ()),
+    "output_shape": Attribute(as_integers, None),
+}
+_NODE_POOL: Final = {
+    **_NODE,
+    "kernel": Attribute(as_integers, name="kernel_shape"),
+    "rounds_up": Attribute(as_flag, default=False, name="ceil_mode"),
+}
+_LAYER_POOL: Final = {
+    **_LAYER,
+    "kernel": Attribute(as_integers),
+    "rounds_up": Attribute(
+        {"floor": False, "ceil": True, "ceil_torch": True}, default=False, name="rounding_type"
+    ),
+    "type": Attribute(read_type, INT64, "index_element_type"),
+}
+
+
+def _convolution(
+    infer: Callable[[Operands], AbstractTensor], onnx: str, openvino: tuple[str, str], shaped: str, more: Any
+) -> Operator:
+    layer, grouped = openvino
+    added = {"output_padding": Attribute(as_integers, ())} if shaped else {}
+    fixed = {"first_spatial": 2, **({"groups": 1} if shaped else {})}
+    return Operator(
+        onnx=(Spelling(onnx, "data filters bias?", {**_NODE, **more}, fixed={"first_spatial": 2}),),
+        openvino=(
+            Spelling(layer, f"data filters{shaped}", {**_LAYER, **added}, fixed=fixed),
+            Spelling(grouped, f"data filters{shaped}", {**_LAYER, **added}, fixed={"first_spatial": 3}),
+        ),
+        infer=infer,
+    )
+
+
+WINDOWS: Final = (
+    _convolution(_infer_convolution, "Conv", ("Convolution", "GroupConvolution"), "", {}),
+    _convolution(
+        _infer_transposed,
+        "ConvTranspose",
+        ("ConvolutionBackpropData", "GroupConvolutionBackpropData"),
+        " output_shape?",
+        _SHAPED,
+    ),
+    Operator(
+        onnx=(Spelling("MaxPool", "data", _NODE_POOL),),
+        openvino=(Spelling("MaxPool", "data", _LAYER_POOL),),
+        infer=partial(_infer_pool, outputs=2),
+    ),
+    Operator(
+        onnx=(Spelling("AveragePool", "data", _NODE_POOL), Spelling("LpPool", "data", _NODE_POOL)),
+        openvino=(Spelling("AvgPool", "data", _LAYER_POOL),),
+        infer=partial(_infer_pool, outputs=1),
+    ),
+    Operator(
+        openvino=(
+            Spelling("AdaptiveAvgPool", "data sizes"),
+            Spelling(
+                "AdaptiveMaxPool", "data sizes", {"type": Attribute(read_type, INT64, "index_element_type")}
+            ),
+        ),
+        infer=_infer_adaptive,
+    ),
+)

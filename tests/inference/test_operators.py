@@ -1,0 +1,234 @@
+"""Sizes that are symbols or intervals go through every operator that tools know, in both dialects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import splitops
+from peers import less_known
+from splitops.models import ops
+from splitops.models.formats.openvino import Builder, OpenVINOModel, to_bytes
+from splitops.models.infer import AbstractTensor
+from splitops.spec import element_type_of
+from splitops.spec.sizes.dims import Dim, Range
+from splitops.spec.sizes.names import evaluate
+
+SYMBOLS = """<ir_version: 9, opset_import: ["": 18]>
+    g (float[N, 3, H, W] x, float[8, 3, 3, 3] k, float[N, M] z, int64[3] i) => (float y)
+    <float[4] half = {1, 1, 0.5, 0.5}, float[4] third = {1, 1, 0.3, 2}, int64[2] reps = {2, 1},
+     int64[1] zero = {0}, int64[1] far = {9223372036854775807}, int64[1] one = {1}, int64[1] two = {2},
+     int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}>
+    { """
+SYMBOL_CASES = [
+    ("y = Conv(x, k)", "N, 8, H - 2, W - 2"),
+    ("y = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, k)", "N, 8, ceil(H/2), ceil(W/2)"),
+    ("y = Conv<strides = [2, 2], dilations = [2, 1]>(x, k)", "N, 8, ceil(H/2) - 2, ceil(W/2) - 1"),
+    ('y = Conv<strides = [2, 2], auto_pad = "SAME_UPPER">(x, k)', "N, 8, ceil(H/2), ceil(W/2)"),
+    ('y = Conv<auto_pad = "VALID">(x, k)', "N, 8, H - 2, W - 2"),
+    ("y = ConvTranspose<strides = [2, 2]>(x, k)", "N, 3, 2*H + 1, 2*W + 1"),
+    ("y = MaxPool<kernel_shape = [3, 3]>(x)", "N, 3, H - 2, W - 2"),
+    ("y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x)", "N, 3, floor(H/2), floor(W/2)"),
+    ("y = MaxPool<kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1>(x)", "N, 3, ?, ?"),
+    ("y = AveragePool<kernel_shape = [3, 3], strides = [3, 3]>(x)", "N, 3, floor(H/3), floor(W/3)"),
+    ("y = LpPool<kernel_shape = [3, 3]>(x)", "N, 3, H - 2, W - 2"),
+    ("y = Resize(x, , half)", "N, 3, floor(H/2), floor(W/2)"),
+    ("y = Resize(x, , third)", "N, 3, ?, 2*W"),
+    ("y = Pad(x, pads)", "N, 3, H + 2, W + 2"),
+    ("y = SpaceToDepth<blocksize = 2>(x)", "N, 12, floor(H/2), floor(W/2)"),
+    ("y = Tile(z, reps)", "2*N, M"),
+    ("s = Shape(z) n = Gather(s, zero) y = Slice(z, zero, n)", "N, M"),
+    ("y = Slice(z, zero, far)", "N, M"),
+    ("y = Slice(z, zero, far, one, two)", "N, ceil(M/2)"),
+    ("s = Shape(z) n = Gather(s, zero) h = Div(n, two) y = ConstantOfShape(h)", "floor(N/2)"),
+    ("s = Shape(z) n = Gather(s, zero) h = Mod(n, two) y = ConstantOfShape(h)", "0..1"),
+    ("f = Flatten<axis = 2>(z) y = Concat<axis = 1>(f, f)", "?, 2"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "shape"), SYMBOL_CASES)
+def test_symbols_survive_what_the_arithmetic_can_say(nodes: str, shape: str) -> None:
+    model = onnx.parser.parse_model(SYMBOLS + nodes + "}")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert str(splitops.infer(model)["y"]) == f"float32[{shape}]"
+
+
+@pytest.mark.parametrize(("nodes", "shape"), SYMBOL_CASES)
+@pytest.mark.parametrize("size", [5, 6, 7, 8])
+def test_what_a_symbol_says_is_what_a_run_gives(nodes: str, shape: str, size: int) -> None:
+    """The same model with numbers for its symbols: what is inferred then, onnx has inferred too."""
+    text = SYMBOLS.replace("N", "2").replace("H", str(size)).replace("W", str(size + 1)).replace("M", "5")
+    model = onnx.parser.parse_model(text + nodes + "}")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    exact = splitops.infer(model)["y"]
+    open_model = onnx.parser.parse_model(SYMBOLS + nodes + "}")
+    open_model.graph.output[0].type.tensor_type.ClearField("shape")
+    known = splitops.infer(open_model)["y"]
+    assert isinstance(exact, AbstractTensor)
+    assert isinstance(known, AbstractTensor)
+    assert exact.shape is not None
+    assert known.shape is not None
+    sizes = {"N": 2, "H": size, "W": size + 1, "M": 5}
+    for found, said in zip(exact.shape, known.shape, strict=True):
+        if isinstance(said, Range) and said.name is not None and isinstance(found, int):
+            assert evaluate(said.name, sizes) == found
+
+
+Given = tuple[str, str] | Any
+"""An input by element type and shape, or the elements of a constant."""
+
+_IMAGE = ("f32", "1..4,6,8..9,?")
+_ROWS = ("f32", "2..5,?,7")
+_POOL = {"strides": "2,2", "pads_begin": "0,0", "pads_end": "1,1", "kernel": "3,3", "rounding_type": "floor"}
+_CONVOLUTION = {"strides": "2,1", "pads_begin": "0,1", "pads_end": "1,1", "dilations": "1,2"}
+_FILTERS = np.zeros((8, 6, 3, 3), np.float32)
+
+
+def _masks(count: int, **masks: str) -> dict[str, str]:
+    """The masks of a StridedSlice of some bounds, zeros unless they are given."""
+    names = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
+    return {f"{name}_mask": masks.get(name, ",".join("0" * count)) for name in names}
+
+
+_ORDER = {"axis": 0, "mode": "max", "sort": "value", "index_element_type": "i64"}
+LAYERS: list[tuple[str, int, dict[str, Any], list[Given], int]] = [
+    ("Convolution", 1, {**_CONVOLUTION, "auto_pad": "explicit"}, [_IMAGE, _FILTERS], 1),
+    ("Convolution", 1, {**_CONVOLUTION, "auto_pad": "same_upper"}, [_IMAGE, _FILTERS], 1),
+    (
+        "GroupConvolution",
+        1,
+        {**_CONVOLUTION, "auto_pad": "valid"},
+        [_IMAGE, np.zeros((2, 4, 3, 3, 3), np.float32)],
+        1,
+    ),
+    (
+        "ConvolutionBackpropData",
+        1,
+        {**_CONVOLUTION, "auto_pad": "explicit"},
+        [("f32", "1..4,6,8..9,1.."), np.zeros((6, 8, 3, 3), np.float32)],
+        1,
+    ),
+    ("MaxPool", 1, _POOL, [_IMAGE], 1),
+    ("MaxPool", 8, {**_POOL, "dilations": "1,1", "index_element_type": "i64", "axis": 0}, [_IMAGE], 2),
+    ("AvgPool", 1, {**_POOL, "exclude-pad": "true"}, [_IMAGE], 1),
+    ("AdaptiveAvgPool", 8, {}, [_IMAGE, np.array([3, 2])], 1),
+    ("MatMul", 1, {"transpose_a": False, "transpose_b": True}, [_ROWS, ("f32", "3..4,7")], 1),
+    ("ReduceSum", 1, {"keep_dims": False}, [_ROWS, np.array([1])], 1),
+    ("ReduceMax", 1, {"keep_dims": True}, [_ROWS, np.array([-1])], 1),
+    ("ReduceLogicalOr", 1, {"keep_dims": True}, [("boolean", "2..5,3"), np.array([0])], 1),
+    ("Tile", 1, {}, [_ROWS, np.array([2, 1, 3])], 1),
+    ("Tile", 1, {}, [_ROWS, np.array([4, 2, 1, 1])], 1),
+    ("Pad", 1, {"pad_mode": "edge"}, [_ROWS, np.array([1, 0, 2]), np.array([0, 0, 3])], 1),
+    ("Broadcast", 3, {"mode": "bidirectional"}, [_ROWS, np.array([6, 1, 1, 1])], 1),
+    ("Broadcast", 3, {"mode": "numpy"}, [("f32", "1..1,7"), np.array([6, 7])], 1),
+    ("Range", 4, {"output_type": "i64"}, [np.array(2), np.array(11), np.array(3)], 1),
+    ("OneHot", 1, {"axis": 1}, [("i64", "2..5,3"), np.array(9), np.float32(1), np.float32(0)], 1),
+    ("TopK", 3, _ORDER, [("f32", "6..9,3"), np.array(4)], 2),
+    ("NonZero", 3, {"output_type": "i32"}, [("f32", "2..3,4")], 1),
+    ("GatherElements", 6, {"axis": 0}, [_ROWS, ("i64", "2..4,1,7")], 1),
+    ("GatherND", 8, {"batch_dims": 1}, [("f32", "2..5,3,4,?"), ("i64", "2..4,6,1")], 1),
+    ("StridedSlice", 1, _masks(2), [("f32", "4..9,6"), np.array([1, 0]), np.array([3, 5])], 1),
+    (
+        "StridedSlice",
+        1,
+        _masks(3, begin="0,0,1", end="0,0,1", new_axis="1,0,0", shrink_axis="0,1,0"),
+        [("f32", "4..9,?"), np.array([0, 2, 0]), np.array([0, 0, 0]), np.array([1, 1, 1])],
+        1,
+    ),
+    (
+        "StridedSlice",
+        1,
+        _masks(2, ellipsis="1,0"),
+        [("f32", "4..9,?,6"), np.array([0, -1]), np.array([0, -9]), np.array([1, -2])],
+        1,
+    ),
+    ("DepthToSpace", 1, {"mode": "blocks_first", "block_size": 2}, [("f32", "1..4,8,3..5,?")], 1),
+    ("SpaceToDepth", 1, {"mode": "blocks_first", "block_size": 2}, [("f32", "1..4,3,4,8")], 1),
+    ("CumSum", 3, {"exclusive": False, "reverse": False}, [_ROWS, np.array(0)], 1),
+    ("ScatterNDUpdate", 4, {}, [_ROWS, ("i64", "3,1"), ("f32", "3,?,7")], 1),
+    (
+        "Interpolate",
+        4,
+        {"mode": "nearest", "shape_calculation_mode": "scales"},
+        [_IMAGE, np.array([1, 1]), np.array([0.5, 2], np.float32), np.array([2, 3])],
+        1,
+    ),
+    (
+        "Interpolate",
+        11,
+        {"mode": "nearest", "shape_calculation_mode": "sizes"},
+        [_IMAGE, np.array([4, 5]), np.array([2, 3])],
+        1,
+    ),
+    ("Softmax", 8, {"axis": 1}, [_ROWS], 1),
+    ("LRN", 1, {"alpha": 1, "beta": 1, "bias": 1, "size": 3}, [_IMAGE, np.array([1])], 1),
+]
+
+
+def _layer(type_: str, version: int, data: dict[str, Any], inputs: list[Given], count: int) -> OpenVINOModel:
+    builder = Builder()
+    ports = [
+        builder.parameter(f"x{index}", *one) if isinstance(one, tuple) else builder.const(np.asarray(one))
+        for index, one in enumerate(inputs)
+    ]
+    name = {"Softmax": "SoftMax"}.get(type_, type_)
+    for index, output in enumerate(
+        builder.layer(name, ports, data, outputs=count, version=f"opset{version}", element_type=None)
+    ):
+        builder.result(output, f"y{index}")
+    return builder.model()
+
+
+def _dimension(size: Any) -> Dim:
+    bound = size.get_max_length()
+    return (
+        size.get_length() if size.is_static else Range(size.get_min_length(), None if bound == -1 else bound)
+    )
+
+
+@pytest.mark.parametrize("case", LAYERS, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_intervals_go_through_a_layer_as_openvino_infers_them(case: Any) -> None:
+    openvino = pytest.importorskip("openvino")
+    model = _layer(*case)
+    xml, weights = to_bytes(model)
+    theirs = openvino.Core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
+    found = splitops.infer(model)
+    for index, output in enumerate(theirs.outputs):
+        kind = element_type_of(np.dtype(output.get_element_type().to_dtype()))
+        dims = [_dimension(one) for one in output.get_partial_shape()]
+        ours = found[f"y{index}"]
+        assert less_known(ours, AbstractTensor(kind, tuple(dims))) is None
+        assert isinstance(ours, AbstractTensor)
+        assert ours.shape is not None
+        for dim, own in zip(dims, ours.shape, strict=True):
+            if isinstance(own, int):  # and nothing that they exclude
+                inside = dim == own if isinstance(dim, int) else dim.lo <= own <= (dim.hi or own)
+                assert inside, (str(ours), dims)
+
+
+def test_an_input_of_unknown_type_is_not_an_absent_one() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18, "own": 1]>
+        g (float[6, 4] x, int64[1] start, int64[1] end) => (y) <int64[1] zero = {0}, int64[1] two = {2}> {
+            axes = own.Axes(start)
+            y = Slice(x, zero, two, axes) }""")
+    found = splitops.infer(model)["y"]
+    assert isinstance(found, AbstractTensor)
+    assert found.shape in (None, (Range(), Range()))
+
+
+def test_a_bug_in_what_an_operator_means_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only ``Unknown`` says that too little is known."""
+
+    def fail(operands: object) -> AbstractTensor:
+        raise TypeError("a bug")
+
+    monkeypatch.setitem(ops.BY_NODE, "Tile", replace(ops.BY_NODE["Tile"], infer=fail))  # type: ignore[arg-type]
+    ops.find_node_spelling.cache_clear()
+    model = onnx.parser.parse_model(SYMBOLS + "y = Tile(z, reps) }")
+    with pytest.raises(TypeError, match="a bug"):
+        splitops.infer(model)
+    ops.find_node_spelling.cache_clear()
