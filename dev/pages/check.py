@@ -16,9 +16,9 @@ from dev.pages import COMPARE_DOCS, DOCS
 from splitops import Rule
 from splitops.models import check
 from splitops.models.check import LIMITS, Limit, Target
-from splitops.models.check.codes import page_of
-from splitops.models.check.explanations import Explanation, explain, rule_examples
-from splitops.models.check.messages import Message, every_message
+from splitops.models.check.codes import get_page
+from splitops.models.check.explanations import Explanation, explain, get_rule_examples
+from splitops.models.check.messages import Message, list_messages
 from splitops.models.check.targets import names
 from splitops_compare.cases import build_case, find_case
 
@@ -40,7 +40,7 @@ def messages() -> dict[str, Any]:
         cases = [case for case in report["cases"] if case["id"] == limit.evidence]
         example = build_case(find_case(limit.evidence)).title if limit.evidence else ""
         found[limit.code] = _record(example, "", _of_limit(limit, cases, releases))
-    for rule, example in rule_examples().items():
+    for rule, example in get_rule_examples().items():
         cases = sorted(
             (case for case in report["cases"] if case["rule"] == rule),
             key=lambda case: _rank(case["operator"]),
@@ -114,7 +114,7 @@ def page() -> str:
             text += f"\n### {rule} {{ #{_anchor(rule)} }}\n\n{found.meaning}. "
             text += f"[Details](errors.md#{_anchor(rule)}).\n"
             text += _printed(found) + _cure(found)
-    return text + ALL + "".join(map(_message, every_message()))
+    return text + ALL + "".join(map(_message, list_messages()))
 
 
 def _message(message: Message) -> str:
@@ -138,7 +138,7 @@ def _code(text: str) -> str:
 
 def _place(code: str) -> str:
     """Return the place of a code, relative to the page."""
-    page, _, anchor = page_of(code).partition("#")
+    page, _, anchor = get_page(code).partition("#")
     return f"#{anchor}" if page == "runtime-errors.html" else f"{page.replace('.html', '.md')}#{anchor}"
 
 

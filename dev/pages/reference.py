@@ -15,7 +15,7 @@ from dev.pages import DOCS
 from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, format_capability_table
 from splitops.models.check.codes import MODEL_CODES
-from splitops.models.check.explanations import explain, rule_examples
+from splitops.models.check.explanations import explain, get_rule_examples
 from splitops.spec import (
     FAMILY,
     SCHEMAS,
@@ -159,7 +159,7 @@ _NEEDED: Final = {
 }
 """What goes before an example that has one of these names in it."""
 
-_EXAMPLES: Final = rule_examples()
+_EXAMPLES: Final = get_rule_examples()
 
 
 def errors() -> str:

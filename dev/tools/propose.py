@@ -21,7 +21,7 @@ from splitops.models.check.predicates import (
     Condition,
     ModelContext,
     SplitPredicates,
-    condition,
+    parse_condition,
 )
 from splitops.models.check.targets import load_targets, names
 from splitops.models.formats.model import CheckedModel
@@ -61,18 +61,18 @@ def split_of(case: str) -> Split:
     opened = CheckedModel.read(model, weights=False)
     sites: list[SplitNode] = []
     ShapeInterpreter(opened.nodes, opened.where, sites.append).run()
-    return f"{sites[0].schema}", sites[0], ModelContext.of(opened.nodes)
+    return f"{sites[0].schema}", sites[0], ModelContext.from_model(opened.nodes)
 
 
 def conditions() -> Iterator[Condition]:
     """Yield every word, with each number and type that is tried."""
     for word in PREDICATES.values():
         if word.text.endswith(" N"):
-            yield from (condition(f"{word.text[:-1]}{number}") for number in NUMBERS)
+            yield from (parse_condition(f"{word.text[:-1]}{number}") for number in NUMBERS)
         elif word.known is not None and word.text.startswith("types in"):
-            yield from (condition(f"types in [{kind}]") for kind in sorted(word.known))
+            yield from (parse_condition(f"types in [{kind}]") for kind in sorted(word.known))
         elif "[" not in word.text:
-            yield condition(word.text)
+            yield parse_condition(word.text)
 
 
 def proposals(peer: str) -> Iterator[tuple[str, str, Counter[VerdictKind]]]:

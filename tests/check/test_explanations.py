@@ -18,7 +18,7 @@ from scripts import script
 from splitops import Rule
 from splitops.cli import cli
 from splitops.models.check import LIMITS
-from splitops.models.check.codes import MODEL_CODES, every_code
+from splitops.models.check.codes import MODEL_CODES, list_codes
 from splitops.models.check.explanations import explain, explain_message
 
 UNTESTED = [limit.code for limit in LIMITS if limit.evidence is None]
@@ -50,7 +50,7 @@ def codes(text: str) -> list[str | None]:
     return [one.code for one in explain_message(text)]
 
 
-@pytest.mark.parametrize("code", every_code())
+@pytest.mark.parametrize("code", list_codes())
 def test_every_code_is_explained(code: str) -> None:
     found = explain(code)
     assert not found.meaning.endswith(".")
@@ -134,7 +134,7 @@ def test_what_is_no_code_is_wrong_usage() -> None:
 
 def test_without_a_code_all_are_listed() -> None:
     found = json.loads(run("--json").output)
-    assert [one["code"] for one in found] == list(every_code())
+    assert [one["code"] for one in found] == list(list_codes())
     assert "lengths.sum" in run().output
     (one,) = json.loads(run("onnxruntime.split-1", "--json").output)
     assert one["command"] == "splitops fix model.onnx --for onnxruntime -o fixed.onnx"
@@ -146,4 +146,4 @@ def test_the_shell_completes_codes() -> None:
     assert command is not None
     (argument,) = (one for one in command.params if isinstance(one, click.Argument))
     completed = argument.shell_complete(click.Context(command), "lengths.")
-    assert {one.value for one in completed} == {code for code in every_code() if code.startswith("lengths.")}
+    assert {one.value for one in completed} == {code for code in list_codes() if code.startswith("lengths.")}

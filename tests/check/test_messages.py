@@ -13,9 +13,9 @@ from click.testing import Result
 
 from command_line import printed, runner
 from splitops.cli import cli
-from splitops.models.check.codes import every_code
+from splitops.models.check.codes import list_codes
 from splitops.models.check.explanations import explain_message
-from splitops.models.check.messages import Message, every_message, find_messages
+from splitops.models.check.messages import Message, find_messages, list_messages
 from splitops.models.check.targets import names
 
 TEXTS = tomllib.loads(Path(__file__).with_name("messages.toml").read_text())
@@ -53,7 +53,7 @@ def of_another_model(message: Message) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("message", every_message(), ids=lambda one: one.anchor)
+@pytest.mark.parametrize("message", list_messages(), ids=lambda one: one.anchor)
 def test_a_message_is_found_in_its_surroundings(message: Message) -> None:
     around = SURROUNDINGS.get(message.program, TEXTS["frames"] + "ValueError: {}\n\nThe above")
     for text in (message.text, *of_another_model(message)):
@@ -64,13 +64,13 @@ def test_a_message_is_found_in_its_surroundings(message: Message) -> None:
 
 
 def test_messages_are_of_many_programs_and_say_what_to_do() -> None:
-    messages = every_message()
+    messages = list_messages()
     assert len(messages) > 180
     assert len({message.program for message in messages}) > 25
     assert len({message.anchor for message in messages}) == len(messages)
     assert len({message.text for message in messages}) == len(messages)
     for message in messages:
-        assert set(message.codes) <= set(every_code()), message.text
+        assert set(message.codes) <= set(list_codes()), message.text
         assert message.seen, message.text
         assert message.codes or (message.meaning and (message.fix or message.command)), message.text
         assert not message.meaning.endswith("."), message.text

@@ -13,7 +13,13 @@ import pytest
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.check import RUNTIMES, check
-from splitops.models.check.predicates import PREDICATES, Certainty, ModelContext, SplitPredicates, condition
+from splitops.models.check.predicates import (
+    PREDICATES,
+    Certainty,
+    ModelContext,
+    SplitPredicates,
+    parse_condition,
+)
 from splitops.models.check.targets import Target
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -259,31 +265,31 @@ WORDS_OF_SPLITS: dict[str, list[tuple[SplitNode, Certainty]]] = {
 
 
 def test_every_word_has_a_test() -> None:
-    assert {condition(text).kind.text for text in WORDS_OF_SPLITS} == set(PREDICATES)
+    assert {parse_condition(text).predicate.text for text in WORDS_OF_SPLITS} == set(PREDICATES)
     assert all(word.meaning for word in PREDICATES.values())
 
 
 @pytest.mark.parametrize("text", WORDS_OF_SPLITS)
 def test_a_word_says_surely_maybe_or_no(text: str) -> None:
-    opposite = condition(f"not {text}")
+    opposite = parse_condition(f"not {text}")
     for one, expected in WORDS_OF_SPLITS[text]:
-        assert condition(text).met(SplitPredicates(one, AROUND)) is expected, one
+        assert parse_condition(text).met(SplitPredicates(one, AROUND)) is expected, one
         assert opposite.met(SplitPredicates(one, AROUND)) is {YES: NO, MAYBE: MAYBE, NO: YES}[expected]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("more output than 4", "there is no word 'more output than N'; did you mean 'more outputs than N'?"),
-        ("uneven 4", "there is no word 'uneven N'"),
-        ("types in [int9]", "'int9' is none of bfloat16, bool"),
+        ("more output than 4", "unknown condition 'more output than N'; did you mean 'more outputs than N'?"),
+        ("uneven 4", "unknown condition 'uneven N'"),
+        ("types in [int9]", "unknown type 'int9': use bfloat16, bool"),
         ("axis not in [one]", "'one' is not a number"),
-        ("", "there is no word ''"),
+        ("", "unknown condition ''"),
     ],
 )
 def test_what_is_no_word_is_said(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^") as caught:
-        condition(text)
+        parse_condition(text)
     assert str(caught.value).startswith(message)
 
 
@@ -317,7 +323,7 @@ def clauses() -> Iterator[tuple[str, str]]:
         base = word.text.removesuffix(" N").removesuffix(" [...]")
         for argument in given:
             yield from (
-                (text, condition(text).description)
+                (text, parse_condition(text).description)
                 for text in (f"{base} {argument}", f"not {base} {argument}")
             )
 
@@ -349,14 +355,14 @@ def test_every_word_and_its_negation_is_a_sentence() -> None:
         ("rank above 4", "the data has more than 4 axes"),
         ("more outputs than 1", "the split declares more than 1 output"),
         ("not size above 2147483647", "the axis has at most 2147483647 elements"),
-        ("not open axis", "the size of the axis is known before a run"),
+        ("not open axis", "the size of the axis is known before the run"),
         ("not operator missing", "the runtime has the operator"),
         ("not num_outputs", "the split sets neither num_outputs nor num_splits"),
         ("unbind", "keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind"),
     ],
 )
 def test_what_a_condition_says(text: str, clause: str) -> None:
-    assert condition(text).description == clause
+    assert parse_condition(text).description == clause
 
 
 def test_conditions_are_joined_in_the_message_of_a_limit(tmp_path: Path) -> None:
@@ -371,5 +377,5 @@ def test_conditions_are_joined_in_the_message_of_a_limit(tmp_path: Path) -> None
 
 
 def test_a_list_without_entries_is_wrong() -> None:
-    with pytest.raises(ValueError, match="the list of 'axis not in' has no entry"):
-        condition("axis not in []")
+    with pytest.raises(ValueError, match="the list of 'axis not in' is empty"):
+        parse_condition("axis not in []")

@@ -135,7 +135,7 @@ def test_openvino_ir_for_a_device(lengths: tuple[int, ...], expected: dict[str, 
 @pytest.mark.parametrize("ir", [False, True])
 def test_a_device_without_split(form: str, ir: bool, tmp_path: Path) -> None:
     path = tmp_path / "bare.toml"
-    path.write_text(f'[[limits]]\ncode = "no-split"\nwhen = "operator missing"\nforms = ["{form}"]\n')
+    path.write_text(f'[[limits]]\ncode = "no-split"\nwhen = "operator missing"\nrewrites = ["{form}"]\n')
     onnx_model = parse("(float[7] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
     model: Any = layer(7, 4, 3) if ir else onnx_model
     fixed: Any = fix(model, path)
@@ -148,9 +148,9 @@ def test_a_device_without_split(form: str, ir: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["parts", "sequence"])
 def test_a_form_of_sequences_is_none_of_a_split(form: str, tmp_path: Path) -> None:
     path = tmp_path / "bare.toml"
-    path.write_text(f'[[limits]]\ncode = "no-split"\nwhen = "operator missing"\nforms = ["{form}"]\n')
+    path.write_text(f'[[limits]]\ncode = "no-split"\nwhen = "operator missing"\nrewrites = ["{form}"]\n')
     model = parse("(float[7] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
-    with pytest.raises(splitops.ModelError, match=r"\[bare.no-split\].* Split-18 does not give a sequence"):
+    with pytest.raises(splitops.ModelError, match=r"\[bare.no-split\].* Split-18 does not return a sequence"):
         fix(model, path)
 
 
@@ -202,38 +202,38 @@ LIMIT = '[[limits]]\ncode = "a"\n'
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[[limits]\n", 1, "this is not TOML: "),
-        ('name = "npu"\n', 1, "a target has at least one table [[limits]]"),
+        ("[[limits]\n", 1, "invalid TOML: "),
+        ('name = "npu"\n', 1, "there is no table [[limits]]: a target needs at least one"),
         ('\nname = "NPU"\n' + LIMIT, 2, "name = 'NPU': use small letters, digits and '-'"),
-        ('name = "onnx"\n' + LIMIT, 1, "'onnx' is the name of a target of splitops; use another name"),
-        ("titel = 3\n" + LIMIT, 1, "there is no key 'titel'; the keys are name, title, "),
+        ('name = "onnx"\n' + LIMIT, 1, "'onnx' is the name of a built-in target: use another name"),
+        ("titel = 3\n" + LIMIT, 1, "unknown key 'titel': use one of name, title, "),
         ("title = 3\n" + LIMIT, 1, "title = 3 is not a text in quotes"),
-        ('formats = ["tflite"]\n' + LIMIT, 1, "formats: ('tflite',) are not among onnx, openvino"),
-        (LIMIT, 1, "limit 'a' has either 'when' or 'quirk'"),
-        (LIMIT + "when = []\n", 3, "'when' has no word"),
+        ('formats = ["tflite"]\n' + LIMIT, 1, "formats = ('tflite',): use onnx, openvino"),
+        (LIMIT, 1, "limit 'a' must have either 'when' or 'quirk'"),
+        (LIMIT + "when = []\n", 3, "'when' is empty: set at least one condition"),
         (LIMIT + "when = 4\n", 3, "when = 4 is not a text in quotes or a list in brackets"),
         (LIMIT + "when = [4]\n", 3, "when: 4 is not a text in quotes"),
-        (LIMIT + 'when = "unven"\n', 3, "there is no word 'unven'; did you mean 'uneven'?"),
+        (LIMIT + 'when = "unven"\n', 3, "unknown condition 'unven'; did you mean 'uneven'?"),
         (
             LIMIT + 'when = "uneven"\n' + LIMIT + '\n when = "size over 4"\n',
             7,
-            "there is no word 'size over N'",
+            "unknown condition 'size over N'",
         ),
-        (LIMIT + 'when = "uneven"\n' + LIMIT + 'when = "uneven"\n', 5, "there are two limits 'npu.a'"),
-        (LIMIT + 'when = "uneven"\nform = []\n', 4, "there is no key 'form'; the keys are code, "),
-        (LIMIT + 'when = "uneven"\nforms = ["slice"]\n', 4, "forms: 'slice' is none of axis, in full, "),
-        (LIMIT + 'when = "uneven"\noutcome = "bad"\n', 4, "outcome: 'bad' is none of error, wrong result"),
+        (LIMIT + 'when = "uneven"\n' + LIMIT + 'when = "uneven"\n', 5, "two limits have the code 'npu.a'"),
+        (LIMIT + 'when = "uneven"\nform = []\n', 4, "unknown key 'form': use one of code, "),
+        (LIMIT + 'when = "uneven"\nrewrites = ["slice"]\n', 4, "forms = 'slice': use axis, in full, "),
+        (LIMIT + 'when = "uneven"\noutcome = "bad"\n', 4, "outcome = 'bad': use error, wrong result"),
         (
             LIMIT + 'when = "uneven"\noperators = ["Cut"]\n',
             4,
-            "there is no operator 'Cut'; use Split, Split-1",
+            "unknown operator 'Cut': use Split, Split-1",
         ),
-        (LIMIT + 'when = "uneven"\nexact = "{n} parts"\n', 4, "exact: the fields of the text are {count}, "),
+        (LIMIT + 'when = "uneven"\nexact = "{n} parts"\n', 4, "exact: unknown field '"),
         *(
             (
                 LIMIT + f'when = "uneven"\nexact = "{field} parts"\n',
                 4,
-                "exact: the fields of the text are {count}, ",
+                "exact: unknown field '",
             )
             for field in (
                 "{count[0]}",
@@ -249,8 +249,8 @@ LIMIT = '[[limits]]\ncode = "a"\n'
                 "{ count }",
             )
         ),
-        (LIMIT + 'quirk = "joined"\n', 3, "quirk: 'joined' is none of squeezed-parts"),
-        ('[[limits]]\nwhen = "uneven"\n', 1, "a limit has a code of small letters"),
+        (LIMIT + 'quirk = "joined"\n', 3, "quirk = 'joined': use squeezed-parts"),
+        ('[[limits]]\nwhen = "uneven"\n', 1, "code = '': use small letters"),
     ],
 )
 def test_a_wrong_file_is_one_error_with_the_line(text: str, line: int, message: str, tmp_path: Path) -> None:

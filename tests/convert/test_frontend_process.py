@@ -60,9 +60,9 @@ def test_what_comes_after_a_crash_is_read_by_a_new_process() -> None:
 
 def test_conversions_share_a_process() -> None:
     splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
-    engine = openvino_process._process()._engine
+    engine = openvino_process._get_process()._engine
     splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
-    assert openvino_process._process()._engine is engine
+    assert openvino_process._get_process()._engine is engine
     assert engine is not None
     assert not engine.ended
 

@@ -18,7 +18,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-c
 
 from browsing import launched, needs_chromium  # noqa: E402
 from splitops.models.check import LIMITS  # noqa: E402
-from splitops.models.check.codes import every_code, page_of  # noqa: E402
+from splitops.models.check.codes import get_page, list_codes  # noqa: E402
 from splitops.models.check.explanations import explain  # noqa: E402
 
 pytestmark = needs_chromium
@@ -207,7 +207,7 @@ def first_lines() -> dict[str, set[str]]:
     for limit in LIMITS:
         for message in explain(limit.code).messages:
             if re.match(r"[\w.]*(error|exception|fail|notimplemented|invalidgraph)\b", message.text.lower()):
-                found.setdefault(message.text, set()).add(page_of(limit.code))
+                found.setdefault(message.text, set()).add(get_page(limit.code))
     return found
 
 
@@ -250,8 +250,8 @@ def test_the_search_finds_the_message_of_each_runtime(address: str, browser: Any
 
 
 def test_each_place_that_a_check_prints_is_in_the_site(site: Path) -> None:
-    for code in every_code():
-        file, _, anchor = page_of(code).partition("#")
+    for code in list_codes():
+        file, _, anchor = get_page(code).partition("#")
         assert f'id="{anchor}"' in (site / file).read_text(), code
 
 

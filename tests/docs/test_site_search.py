@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from splitops.models.check.messages import every_message
+from splitops.models.check.messages import list_messages
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
@@ -47,7 +47,7 @@ def test_the_page_that_a_person_means_comes_first(site: Path) -> None:
 
 
 def test_each_message_finds_the_page_of_messages_first(site: Path) -> None:
-    texts = [message.text for message in every_message()]
+    texts = [message.text for message in list_messages()]
     found = dict(zip(texts, search(site, texts), strict=True))
     first = {text: pages[0][0] if pages else "" for text, pages in found.items()}
     assert {text: place for text, place in first.items() if not place.startswith("runtime-errors.html")} == {}
@@ -55,10 +55,10 @@ def test_each_message_finds_the_page_of_messages_first(site: Path) -> None:
 
 def test_the_page_has_each_message_word_for_word(site: Path) -> None:
     page = (site / "runtime-errors.html").read_text()
-    assert {message.anchor for message in every_message() if f'id="{message.anchor}"' not in page} == set()
+    assert {message.anchor for message in list_messages() if f'id="{message.anchor}"' not in page} == set()
     index = json.loads((site / "search/search_index.json").read_text())
     titles = {one["location"]: one["title"] for one in index["docs"]}
-    for message in every_message():
+    for message in list_messages():
         title = re.sub("</?code>", "", titles[f"runtime-errors.html#{message.anchor}"])
         assert "".join(title.split()) == "".join(escaped(message.text).split())
 

@@ -215,9 +215,9 @@ def test_each_node_of_a_row_that_changes_nothing_is_looked_at_once(
     graph = onnx.helper.make_graph([*row, *read], "g", [declare("x", 1, [2, 1])], ends, held)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
     asked: list[Any] = []
-    asks = graph_view.GraphView.unchanged
+    asks = graph_view.GraphView.find_unchanged
     monkeypatch.setattr(
-        graph_view.GraphView, "unchanged", lambda self, node: asked.append(node) or asks(self, node)
+        graph_view.GraphView, "find_unchanged", lambda self, node: asked.append(node) or asks(self, node)
     )
     splitops.fix(model, "openvino")
     assert 0 < len(asked) <= 6 * len(row)

@@ -115,7 +115,7 @@ def test_another_folder_cannot_name_the_data(path: Path, tmp_path: Path) -> None
 
 
 def test_what_has_no_data_of_its_own_is_rejected(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(splitops.ModelError, match="keep_data is for the path of an ONNX model"):
+    with pytest.raises(splitops.ModelError, match="keep_data requires the path of an ONNX model"):
         fix(splitops.load(path), "onnxruntime", keep_data=True)
     splitops.save(
         splitops.convert(parse("(float[4] x) => (float[A] a) { a = Relu(x) }"), to="openvino"),

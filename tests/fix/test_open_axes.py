@@ -191,7 +191,7 @@ def test_older_opsets_divide_evenly_and_say_what_to_do_for_the_rest() -> None:
     [
         ("even", "the lengths [1, 4] are not equal"),
         ("chunk", "the lengths [1, 4] are not chunks of one size"),
-        ("rest=2", "a split into 2 parts has no part 2: --open rest=INDEX takes 0 to 1"),
+        ("rest=2", "a split into 2 parts has no part 2: use --open rest=INDEX with 0 to 1"),
         ("rest=-3", "a split into 2 parts has no part -3"),
     ],
 )
@@ -206,7 +206,7 @@ def test_lengths_that_do_not_follow_the_rule_stay(way: str, reason: str) -> None
 
 @pytest.mark.parametrize("way", ["", "odd", "rest", "rest=", "rest=x", "rest=1.5", "EVEN"])
 def test_another_word_is_rejected(way: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="not 'even', 'chunk' or 'rest=INDEX'"):
+    with pytest.raises(ModelError, match="use 'even', 'chunk' or 'rest=INDEX'"):
         fix(parse(HALVES), (), open=way)
     path = tmp_path / "m.onnx"
     onnx.save(parse(HALVES), path)
@@ -272,7 +272,7 @@ def test_the_command_verifies_sizes_that_the_source_rejects(tmp_path: Path) -> N
         same = {
             next(iter(trial["sizes"].values()))
             for trial in checks["trials"]
-            if trial["verdict"] == "same bits"
+            if trial["verdict"] == "identical"
         }
         assert {7, 6, 3} <= same
         assert "lengths.baked" in printed(run("check", path))

@@ -17,7 +17,7 @@ from fix_helpers import is_right, parse, proved
 import splitops
 from splitops.cli import cli
 from splitops.models.check import Target
-from splitops.models.check.predicates import condition
+from splitops.models.check.predicates import parse_condition
 from splitops.models.fix import FixStatus, fix, fix_with_report
 from splitops.models.fix.driver import RewriteResult
 from splitops.models.fix.writing import FixWriter
@@ -198,7 +198,7 @@ def test_a_function_that_cannot_move_is_left_with_the_reason() -> None:
     (left,) = fix_with_report(model, partial=True).unfixable
     assert left.before == "Split-18(axis=0, num_outputs=2)"
     assert "function.opset" in str(left)
-    assert "cannot move to that opset: Col2Im-18 in it" in left.reasons[0].text
+    assert "cannot be converted to that opset: Col2Im-18 in it" in left.reasons[0].text
     assert fix(model, partial=True) == model
     with pytest.raises(splitops.ModelError, match=r"\[function.opset\]"):
         fix(model)
@@ -246,14 +246,14 @@ CALLED_APART = {
         <int64 k = {{1}}, int64 l = {{2}}> {{ a = own.f(x, k) b = own.f(z, l) }}
         {FUNCTION} f (x, k) => (s) {{ s = SplitToSequence<axis = 1, keepdims = 0>(x, k) }}""",
         ("onnxruntime", "as-pytorch"),
-        "only the run knows whether the chunks are of 1",
+        "the size of the chunks is known only at run time",
     ),
     "types": (
         f"""(uint8[N] x, int16[N] z) => (uint8[A, P] a, int16[B, Q] b) {{ a = own.f(x) b = own.f(z) }}
         {FUNCTION} f (x) => (a) {{
             s = SplitToSequence(x) a = ConcatFromSequence<axis = 0, new_axis = 1>(s) }}""",
         ("onnxruntime", None),
-        "no type of sequences holds None",
+        "no element type of sequences can hold None",
     ),
     "attributes": (
         """(float[7] x) => (float[A] a, float[B] b) { a, b = own.f<n = 2>(x) }
@@ -266,7 +266,7 @@ CALLED_APART = {
         f"""(float[6] x) => (float[A] a) {{ a = own.f<n = 2>(x) }}
         {FUNCTION} f <n> (x) => (a) {{ a = Split<num_outputs: int = @n>(x) }}""",
         ("onnxruntime", None),
-        "each call of the function may state another number",
+        "each call of the function may set another number",
     ),
     "orders": (
         f"""(float[6, 1] x) => (float[A, B] y) <int64[2] k = {{0, 6}}> {{ y = own.f<o = [1, 0]>(x, k) }}
@@ -384,21 +384,24 @@ def test_an_unbind_is_sliced_as_it_is_meant(target: str, model: str) -> None:
         assert fix(parse(model), target) == parse(model)  # it does as the text says
         return
     (why,) = results(parse(model), target)
-    assert "have two meanings; splitops fix --unbind as-written keeps the axis" in why
+    assert "are ambiguous; splitops fix --unbind as-written keeps the axis" in why
     feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "k": np.array(1)}
     feeds = {name: feeds[name] for name in ("x", "k") if name == "x" or model == COMPUTED}
     found = fix(parse(model), target, unbind="as-written")
     assert "SplitToSequence" not in operators(found)
     assert splitops.run(found, feeds)["y"].tolist() == [[0], [3]]
     if model == COMPUTED:
-        assert "only the run knows" in results(parse(model), target, "as-pytorch")[0]
+        assert (
+            "the size of the chunks is known only at run time"
+            in results(parse(model), target, "as-pytorch")[0]
+        )
     else:
         found = fix(parse(model), target, unbind="as-pytorch")
         assert splitops.run(found, feeds)["y"].tolist() == [0, 3]
 
 
 REJECTED_SEQUENCES = {
-    "SplitToSequence(x, k) y = SequenceAt(s, j)": ("openvino", "more reads its sequence than constant"),
+    "SplitToSequence(x, k) y = SequenceAt(s, j)": ("openvino", "its sequence is not only read at constant"),
     "SplitToSequence(x, u) y = SequenceAt(s, i)": ("openvino", "how it is divided is not known"),
 }
 
@@ -457,7 +460,7 @@ def test_empty_tensors_that_an_opset_cannot_state(kind: str, opset: int) -> None
             "k = Constant<value_ints = [0, 6]>() a, b = Split(x, k)", "a, b = Split<split = [0, 6]>(x)"
         )
     (why,) = results(parse(text, opset), "openvino")
-    assert f"opset {opset} cannot state an empty tensor of" in why
+    assert f"opset {opset} cannot create an empty tensor of" in why
 
 
 # Strings and OpenVINO IR
@@ -527,9 +530,9 @@ def layers(
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (layers("string", "k"), "the sizes of its parts are known only when the model runs"),
-        (layers("uint4", "k"), "the sizes of its parts are known only when the model runs"),
-        (layers("string", [2, 4], version=10), "its ports name outputs of the model"),
+        (layers("string", "k"), "the sizes of its parts are known only at run time"),
+        (layers("uint4", "k"), "the sizes of its parts are known only at run time"),
+        (layers("string", [2, 4], version=10), "its ports define names of model outputs"),
         (layers("string", [0, 6], transposed=True), "an empty tensor of string cannot be written"),
         (layers("f32", [], operator="Split"), "OpenVINO IR has no form 'number'"),
     ],
@@ -546,7 +549,7 @@ def test_ir_is_for_openvino(tmp_path: Path) -> None:
     splitops.save(strings([5]), path)
     done = CliRunner().invoke(cli, ["fix", str(path), "--for", "onnxruntime"])
     assert done.exit_code == 1
-    assert "onnxruntime reads ONNX models; this is OpenVINO IR" in done.output
+    assert "onnxruntime does not read OpenVINO IR" in done.output
 
 
 # The call
@@ -555,10 +558,10 @@ def test_ir_is_for_openvino(tmp_path: Path) -> None:
 def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen at small sizes: with the bound moved, each Slice names all of a second axis."""
     monkeypatch.setattr("splitops.models.fix.writing._INT32_MAX", 4)
-    target, above = Target.load("onnxruntime"), (condition("size above 4"),)
+    target, above = Target.load("onnxruntime"), (parse_condition("size above 4"),)
     (limit,) = (limit for limit in target.limits if limit.code == "onnxruntime.size-32-bit")
     moved = replace(target, limits=(replace(limit, when=above),))
-    monkeypatch.setattr("splitops.models.check.targets._of_package", lambda _: moved)
+    monkeypatch.setattr("splitops.models.check.targets._load_packaged", lambda _: moved)
     for shape, axis in (([6], 0), ([6, 2], 0), ([2, 6], 1)):
         split = f"a, b = Split<axis = {axis}, num_outputs = 2>(x)"
         model = parse(f"(uint8{shape} x) => (uint8 a, uint8 b) {{ {split} }}")
@@ -624,7 +627,7 @@ def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pyt
     model = parse("(float[6, 6] x) => (float a, float b) { a, b = Split<num_outputs = 2>(x) }")
     for output in model.graph.output:
         output.type.Clear()
-    with pytest.raises(splitops.ModelError, match=r"gave 'a' as .*, but something else gives"):
+    with pytest.raises(splitops.ModelError, match=r"returned 'a' as .*, but something else as"):
         fix(model, "opencv")
 
 
@@ -709,7 +712,7 @@ def test_an_unbind_whose_chunks_only_a_run_knows_has_no_other_meaning() -> None:
     model = parse("""(float[2, 3] x, int64 k) => (seq(float) s) {
         s = SplitToSequence<axis = 1, keepdims = 0>(x, k) }""")
     fix(model, "onnxruntime", unbind="as-written")
-    with pytest.raises(splitops.ModelError, match="only the run knows"):
+    with pytest.raises(splitops.ModelError, match="the size of the chunks is known only at run time"):
         fix(model, "onnxruntime", unbind="as-pytorch")
 
 

@@ -236,9 +236,9 @@ def test_a_limit_without_forms_says_how_to_allow_one(tmp_path: Path) -> None:
     limits.write_text(text)
     done = run("fix", path, "--for", limits)
     assert done.exit_code == 1
-    assert "npu rejects a split if the axis is not 1; the limit allows no form" in printed(done)
-    assert 'such as forms = ["slices"]' in printed(done)
-    limits.write_text(text + 'forms = ["slices"]\n')
+    assert "npu rejects a split if the axis is not 1; the limit has no forms" in printed(done)
+    assert 'such as rewrites = ["slices"]' in printed(done)
+    limits.write_text(text + 'rewrites = ["slices"]\n')
     assert run("fix", path, "--for", limits).exit_code == 0
 
 
@@ -246,8 +246,8 @@ def test_a_report_says_what_is_left_and_what_was_not_tested() -> None:
     report = fix_with_report(LEFT["another node"], "qnn", partial=True)
     assert repr(report) == "FixReport(qnn (not tested): 1 splits, 0 rewritten, 0 unfixable, 1 other error)"
     assert str(report).startswith("for qnn (not tested):\n")
-    assert "[model.invalid]: 's' is a sequence, and Relu takes none" in str(report)
-    assert "Relu takes none" in report._repr_html_()
+    assert "[model.invalid]: 's' is a sequence, but Relu requires a tensor" in str(report)
+    assert "Relu requires a tensor" in report._repr_html_()
 
 
 # All listed cases, as they are and damaged
@@ -326,7 +326,7 @@ def test_wrong_declarations_of_parts_in_another_form(
         opset,
     )
     limits = tmp_path / "npu.toml"
-    limits.write_text('[[limits]]\ncode = "c"\nwhen = "uneven"\nforms = ["slices"]\n')
+    limits.write_text('[[limits]]\ncode = "c"\nwhen = "uneven"\nrewrites = ["slices"]\n')
     named: Any = limits if is_sliced else ()
     report = fix_with_report(source, named)
     assert left_unsaid(source, named) == []

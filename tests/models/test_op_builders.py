@@ -7,7 +7,6 @@ import pytest
 
 from splitops.models.formats.openvino import Builder
 from splitops.models.formats.openvino.nodes import to_nodes
-from splitops.models.formats.walk import FreshNames
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor

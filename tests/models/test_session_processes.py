@@ -65,7 +65,9 @@ def test_the_child_of_a_fork_is_told_to_make_its_own_session(isolate: bool) -> N
     if child == 0:
         try:
             os.close(there)
-            with pytest.raises(EngineError, match="onnxruntime does not survive a fork: make the session in"):
+            with pytest.raises(
+                EngineError, match="onnxruntime cannot be used after a fork: make the session in"
+            ):
                 ready.run(inputs(2))
             ready.close()
             with splitops.session(DOUBLED, "reference") as own:

@@ -88,7 +88,7 @@ def test_a_pattern_is_matched_through_nodes_that_change_nothing_in_either_order(
 
 def test_a_node_that_changes_something_is_seen() -> None:
     view, values = _view(_SCALED.replace("perm = [0, 1]", "perm = [1, 0]").replace("{2, 3}>", "{3, 3}>"))
-    assert [node.op_type for node in view.consumers(values["r"])] == ["Transpose"]
+    assert [node.op_type for node in view.find_consumers(values["r"])] == ["Transpose"]
 
 
 @pytest.mark.parametrize("constant", ["value_float = -1.0", "value_floats = [-1.0]"])
@@ -109,7 +109,7 @@ def test_two_splits_that_one_runtime_mistakes_are_found_and_cured() -> None:
     editor = make_editor(nodes)
     matches = find(editor, "onnxruntime")
     assert [match.node.outputs[0].name for match in matches] == ["a", "c"]
-    assert [match.cure(editor) for match in matches] == [
+    assert [match.rewrite(editor) for match in matches] == [
         "Split-13(axis=0, split=[2, 2])",
         "Split-13(axis=0, split=[1, 1, 1, 1])",
     ]

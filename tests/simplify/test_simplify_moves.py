@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, assert_valid, operators, parse, simplified
 
 from splitops.models.simplify import simplify_with_report
-from splitops.models.simplify.factors import Factored, Permute, moves
+from splitops.models.simplify.factors import Factored, Permute, find_moves
 from splitops.spec.sizes.dims import Range
 
 MOVES = ["hoist-splits", "merge-reshapes"]
@@ -249,11 +249,11 @@ def test_fewer_moves_move_the_same(drawn: tuple[tuple[int, ...], list[list[int]]
         if kind == "permute":
             expected = expected.transpose(numbers)
             assert factored.permute(numbers)
-        elif factored.regroup(tuple(numbers)):
+        elif factored.reshape(tuple(numbers)):
             expected = expected.reshape(numbers)
         else:
             break
-    fewer = moves(factored.source, factored.axes)
+    fewer = find_moves(factored.source, factored.axes)
     assert fewer is not None
     assert len(fewer) <= 3
     found = data
@@ -267,11 +267,11 @@ def test_fewer_moves_move_the_same(drawn: tuple[tuple[int, ...], list[list[int]]
 def test_no_pattern_says_two_sizes_that_are_not_known() -> None:
     factored = Factored((Range(name="N"), 6, Range(name="M")))
     assert factored.permute([2, 1, 0])
-    assert factored.regroup((Range(name="M"), 2, 3, Range(name="N")))
-    assert moves(factored.source, factored.axes) is None
+    assert factored.reshape((Range(name="M"), 2, 3, Range(name="N")))
+    assert find_moves(factored.source, factored.axes) is None
     factored = Factored((Range(name="N"), 0))
     assert factored.permute([1, 0])
-    assert not factored.regroup((0, 1, Range(name="N")))
+    assert not factored.reshape((0, 1, Range(name="N")))
 
 
 @st.composite

@@ -10,7 +10,7 @@ from splitops.errors import RuleError
 from splitops.models.check.limits import FIXES
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import Kind, first_way, ways
+from splitops.models.split_nodes.ways import Kind, get_first_way, iter_ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
 from splitops.splitting.binding import Fact
@@ -26,7 +26,7 @@ def site(
 
 
 def written(*args: Any, **options: Any) -> list[str]:
-    return [f"{way.kind}: {way}" for way in ways(*args, **options)]
+    return [f"{way.kind}: {way}" for way in iter_ways(*args, **options)]
 
 
 def test_the_fixes_are_ordered_by_how_much_they_change() -> None:
@@ -65,7 +65,7 @@ def test_lengths_that_the_graph_computes_come_after_those_that_are_set() -> None
 
 
 def test_casts_come_last() -> None:
-    kinds = [way.kind for way in ways(site(13, 6, dtype="int8"), ConversionTarget("", 1))]
+    kinds = [way.kind for way in iter_ways(site(13, 6, dtype="int8"), ConversionTarget("", 1))]
     assert kinds == [Kind.SLICES, Kind.CASTS, Kind.CASTS]
 
 
@@ -73,16 +73,16 @@ def test_casts_come_last() -> None:
     ("prefer", "kept"), [(SplitStyle.SAME, True), (SplitStyle.COUNT, True), (SplitStyle.LENGTHS, False)]
 )
 def test_the_node_as_it_is_stays_unless_another_one_is_preferred(prefer: SplitStyle, kept: bool) -> None:
-    assert first_way(site(18, 6, num_outputs=2), ConversionTarget("", 18), prefer).is_kept is kept
+    assert get_first_way(site(18, 6, num_outputs=2), ConversionTarget("", 18), prefer).is_kept is kept
 
 
 def test_a_node_that_a_runtime_takes_for_another_one_sets_its_lengths() -> None:
     assert (
-        str(first_way(site(13, 6), ConversionTarget("", 13), must_differ=True))
+        str(get_first_way(site(13, 6), ConversionTarget("", 13), apart=True))
         == "Split-13(axis=0, split=[3, 3])"
     )
 
 
 def test_the_error_is_that_of_the_plainest_way() -> None:
     with pytest.raises(RuleError, match=r"Split-11 \[type.unsupported\]"):
-        first_way(site(18, None, num_outputs=2, dtype="bfloat16"), ConversionTarget("", 11))
+        get_first_way(site(18, None, num_outputs=2, dtype="bfloat16"), ConversionTarget("", 11))

@@ -35,9 +35,9 @@ def _read_codes(texts: Sequence[str], targets: Sequence[Target], option: str) ->
     """Parse comma-separated codes, or groups of codes. Each must match a rule or a limit of the targets."""
     found = tuple(code.strip() for text in texts for code in text.split(",") if code.strip())
     if found:
-        from splitops.models.check.codes import every_code, matches
+        from splitops.models.check.codes import list_codes, matches
 
-        known = (*every_code(), *(limit.code for target in targets for limit in target.limits))
+        known = (*list_codes(), *(limit.code for target in targets for limit in target.limits))
         for code in found:
             if not any(matches(one, code) for one in known):
                 raise click.BadParameter(f"No such code {code!r}.{suggest(code, known)}", param_hint=option)
@@ -129,7 +129,7 @@ def _list_untested(targets: Sequence[Target]) -> list[str]:
 
 
 def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
-    from splitops.models.check.targets import sentence_of
+    from splitops.models.check.targets import format_sentence
     from splitops.models.fix.suggesting import suggest
 
     screen = make_console()
@@ -159,7 +159,7 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
         f"[{fixable} of {len(findings)} fixable]"
     )
     if untested:
-        screen.print(sentence_of(untested), soft_wrap=True)
+        screen.print(format_sentence(untested), soft_wrap=True)
     for model, fix in fixes.items():
         if fix.fixable:
             command = format_command(model, fix.runtimes, partial=fix.partial, allow_links=allow_links)

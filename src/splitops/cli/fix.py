@@ -42,12 +42,12 @@ _MAX_ROWS: Final = 200
 
 def _check_opening(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Check and return the value of ``--open``."""
-    from splitops.models.fix.opening import opening_of
+    from splitops.models.fix.opening import parse_opening
 
     try:
-        opening_of(text)
+        parse_opening(text)
     except ModelError as error:
-        raise click.BadParameter(f"{error.message.removeprefix('open is ')}.") from None
+        raise click.BadParameter(f"{error.message.removeprefix('open = ')}.") from None
     return text
 
 
@@ -234,7 +234,7 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
 
 def _summarise(report: FixReport) -> str:
     """Return the sentences on the splits that were rewritten, and on the remaining problems."""
-    from splitops.models.check.targets import describe_untested, sentence_of
+    from splitops.models.check.targets import describe_untested, format_sentence
 
     untested = describe_untested(report.untested, _find_limited_runtimes(report))
     names = ", ".join(map(_format_runtime, report.runtimes))
@@ -257,7 +257,7 @@ def _summarise(report: FixReport) -> str:
         splits = count_of(len(report.possible), "split")
         sentences.append(f"{splits} can still go wrong, depending on the input")
     text = " ".join(f"{sentence}." for sentence in sentences)
-    return f"{text}\n{sentence_of(untested)}" if untested and untested not in text else text
+    return f"{text}\n{format_sentence(untested)}" if untested and untested not in text else text
 
 
 def _find_limited_runtimes(report: FixReport) -> set[str]:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def _list_codes() -> Sequence[str]:
-    from splitops.models.check.codes import every_code
+    from splitops.models.check.codes import list_codes
 
-    return every_code()
+    return list_codes()
 
 
 @click.command(short_help="Explain a code, or the error message of a runtime.")

@@ -109,7 +109,7 @@ def command(
     from splitops.models.fix import fix_with_report
     from splitops.models.formats.files import write_model
     from splitops.models.simplify import REWRITES, simplify_with_report
-    from splitops.models.simplify.driver import with_model
+    from splitops.models.simplify.driver import replace_model
 
     if as_list:
         _print_rewrites(as_json)
@@ -129,7 +129,7 @@ def command(
     found = simplify_with_report(model, names, allow=allow, limit=limit, allow_links=allow_links)
     fixed = fix_with_report(found.model, targets, partial=True) if targets else None
     if fixed is not None:
-        found = with_model(found, fixed.model)
+        found = replace_model(found, fixed.model)
     unfixable = fixed is not None and fixed.error is not None
     check = None
     if verify and not unfixable:

@@ -1,4 +1,4 @@
-"""Models in files: ONNX and OpenVINO IR behind the same three functions."""
+"""Load, save and run models: the same functions for ONNX and OpenVINO IR."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ def run(
     allow_links: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Run a model once: what every split gives is as specified, whichever engine executes it.
+    """Run a model once. Every split returns the specified result, whichever engine executes it.
 
-    A model that runs more than once is made ready by :func:`splitops.session`, which this is a session of one
-    run of. Bits of floats are those of the engine that computes them.
+    To run a model more than once, use :func:`splitops.session`. Other operators may round floats differently
+    from one engine to another.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`.
         inputs: arrays by input name; lists of arrays for ONNX sequences.
         engine: the engine that runs the model, see :func:`splitops.session`.
-        isolate: whether the engine runs in a process of its own.
-        max_iterations: how often loops and functions may run, all together, on the reference; None is
-            4194304.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
-            :func:`load`.
-        **options: the engine's own.
+        isolate: whether the engine runs in a separate process.
+        max_iterations: maximum number of iterations of loops and calls of functions. If it is set, a model
+            with loops or functions runs on the reference. None is 4194304.
+        allow_links: whether links to the files of a model at a path may leave its folder, as in :func:`load`.
+        **options: options of the engine, see :func:`splitops.session`.
 
     Returns:
-        The outputs by name, in the model's order: arrays, lists of arrays for sequences. What shares memory
-        with an input or a constant of the model is a new read-only view; ``np.array(output)`` is a copy.
+        The outputs by name, in the model's order: arrays, or lists of arrays for sequences. An output that
+        shares memory with an input or a constant is a read-only view; ``np.array(output)`` copies it.
 
     Raises:
         RuleError: a rule of the split family is broken; ``error.where`` names the node.
-        ModelError: the model is not well formed, an input does not fit, another operator fails, loops have
-            too many iterations, or the engine is not installed or fails.
+        ModelError: the model is not well formed, an input does not match the model, another operator
+            fails, loops have too many iterations, or the engine is not installed or fails.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops

@@ -1,4 +1,4 @@
-"""What inference knows of a value in a model: element type, shape, and of small tensors the numbers."""
+"""The abstract values of inference: element type, shape, and the elements of small tensors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from splitops.splitting.binding import Fact
 from splitops.splitting.inference import join_shapes
 
 MAX_ELEMENTS: Final = 4096
-"""Larger tensors are data, not sizes: their numbers are not followed."""
+"""Maximum size of a tensor whose elements are tracked. Larger tensors are data, not shapes."""
 
 Entry = int | float | bool | Range | None
-"""One number of a followed tensor; a :class:`Range` is a computed size, None is unknown."""
+"""An element of a tracked tensor: a number, a computed size as a :class:`Range`, or None if unknown."""
 
 Value = npt.NDArray[Any]
-"""The numbers of a tensor: of its own dtype where all are known, else an object array of :data:`Entry`."""
+"""The elements of a tensor: with its own dtype if all are known, else an object array of :data:`Entry`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AbstractTensor:
-    """What is known of a tensor.
+    """The abstract value of a tensor.
 
     Attributes:
-        type: its element type.
-        shape: its shape; None is an unknown rank.
-        elements: its numbers, as far as they are followed.
+        type: element type; None if unknown.
+        shape: shape; None if the rank is unknown.
+        elements: elements; None if they are not tracked.
     """
 
     type: ElementType | None = None
@@ -43,7 +43,7 @@ class AbstractTensor:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AbstractTensor) or (self.type, self.shape) != (other.type, other.shape):
             return False
-        return _same(self.elements, other.elements)
+        return _is_same_value(self.elements, other.elements)
 
     def __hash__(self) -> int:
         return hash((self.type, self.shape))
@@ -57,7 +57,7 @@ class AbstractTensor:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every number of the tensor is known."""
+        """Whether every element of the tensor is known."""
         return self.elements is not None and (
             self.elements.dtype != object
             or all(isinstance(entry, int | float) for entry in self.elements.flat)
@@ -66,14 +66,14 @@ class AbstractTensor:
 
 @dataclass(frozen=True, slots=True)
 class AbstractSequence:
-    """What is known of a sequence of tensors.
+    """The abstract value of a sequence of tensors.
 
     Attributes:
-        element: what holds for every element.
-        length: how many there are.
-        axis: the axis, counted from the first, along which they were cut from one tensor; None where they
-            were not, or where the axis is gone.
-        total: their sizes along that axis together.
+        element: abstract value that contains every element.
+        length: number of elements.
+        axis: non-negative axis along which the elements were split from one tensor; None if they were not, or
+            if they do not have the axis.
+        total: sum of their sizes along that axis.
     """
 
     element: AbstractTensor = AbstractTensor()
@@ -87,11 +87,11 @@ class AbstractSequence:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value that is not a tensor and no sequence of tensors, such as an optional or a map.
+    """A value that is neither a tensor nor a sequence of tensors, such as an optional or a map.
 
     Attributes:
-        type: its type in the format's own form, serialised.
-        element: of an optional, what is known of its element if it has one.
+        type: serialised type in the form of the file format.
+        element: abstract value of the element of an optional.
     """
 
     type: bytes
@@ -102,26 +102,26 @@ class Opaque:
 
 
 AbstractValue = AbstractTensor | AbstractSequence | Opaque | None
-"""None is a value of which nothing is known, not even that it is a tensor."""
+"""An abstract value; None is any value, which need not be a tensor."""
 
 NOTHING: Final = AbstractTensor()
 
 
-def fact(tensor: AbstractTensor, *, value: bool) -> Fact:
-    """Return what binding needs to know of an input, its numbers included where asked."""
+def to_fact(tensor: AbstractTensor, *, value: bool) -> Fact:
+    """Convert a tensor to the fact of an input for binding, with its elements if ``value`` is set."""
     numbers: Any = None
     if value and tensor.elements is not None and tensor.elements.ndim <= 1:
         numbers = tensor.elements.tolist()
-        numbers = tuple(map(_number, numbers)) if isinstance(numbers, list) else _number(numbers)
+        numbers = tuple(map(_to_number, numbers)) if isinstance(numbers, list) else _to_number(numbers)
     return Fact(tensor.type, tensor.shape, numbers)
 
 
-def _number(entry: Any) -> int | float | None:
+def _to_number(entry: Any) -> int | float | None:
     return entry if isinstance(entry, int | float) else None
 
 
-def partial_value(entries: Sequence[Entry] | Entry) -> Value:
-    """Return entries as a value: a scalar, or a 1-D tensor."""
+def make_partial_value(entries: Sequence[Entry] | Entry) -> Value:
+    """Return entries as the object array of a scalar or 1-D tensor."""
     if not isinstance(entries, Sequence):
         scalar = np.empty((), object)
         scalar[()] = entries
@@ -131,15 +131,15 @@ def partial_value(entries: Sequence[Entry] | Entry) -> Value:
     return array
 
 
-def value_of_shape(shape: Shape | None) -> Value | None:
-    """Return the value of a tensor that holds a shape; an unknown size is an unknown entry."""
+def make_shape_value(shape: Shape | None) -> Value | None:
+    """Return the elements of the 1-D tensor of a shape; unknown sizes are unknown entries."""
     if shape is None or len(shape) > MAX_ELEMENTS:
         return None
-    return partial_value([None if dim == UNKNOWN else dim for dim in shape])
+    return make_partial_value([None if dim == UNKNOWN else dim for dim in shape])
 
 
 def join(left: AbstractValue, right: AbstractValue) -> AbstractValue:
-    """Return what holds for a value that is either of the two."""
+    """Return the smallest abstract value that contains both."""
     if isinstance(left, AbstractTensor) and isinstance(right, AbstractTensor):
         return AbstractTensor(
             left.type if left.type == right.type else None,
@@ -159,7 +159,7 @@ def join(left: AbstractValue, right: AbstractValue) -> AbstractValue:
     return left if left == right else None
 
 
-def _same(left: Value | None, right: Value | None) -> bool:
+def _is_same_value(left: Value | None, right: Value | None) -> bool:
     return left is right or (
         left is not None
         and right is not None
@@ -169,17 +169,17 @@ def _same(left: Value | None, right: Value | None) -> bool:
 
 
 def _join_values(left: Value | None, right: Value | None) -> Value | None:
-    """Return the numbers on which two values agree; the others become unknown."""
+    """Return the common elements of two values; the others are unknown. None if the shapes differ."""
     if left is None or right is None or left.shape != right.shape:
         return None
-    if _same(left, right):
+    if _is_same_value(left, right):
         return left
     pairs = zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)
-    return partial_value([a if a == b else None for a, b in pairs]).reshape(left.shape)
+    return make_partial_value([a if a == b else None for a, b in pairs]).reshape(left.shape)
 
 
 def meet(found: AbstractValue, stated: AbstractValue) -> AbstractValue:
-    """Return what is known when two sources tell of one value; where they contradict, the first one rules."""
+    """Combine an inferred and a declared abstract value. If they conflict, ``found`` is preferred."""
     if isinstance(found, AbstractTensor) and isinstance(stated, AbstractTensor):
         kind, shape = found.type or stated.type, meet_shapes(found.shape, stated.shape)
         same = kind is found.type and shape is found.shape
@@ -192,7 +192,7 @@ def meet(found: AbstractValue, stated: AbstractValue) -> AbstractValue:
 
 
 def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
-    """Return the shape that two sources tell of; where they contradict, the first one rules."""
+    """Combine an inferred and a declared shape. For sizes that conflict, ``found`` is preferred."""
     if found is None:
         return stated
     if stated is None or len(found) != len(stated) or found == stated:
@@ -201,7 +201,7 @@ def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
 
 
 def may_be(stated: Shape | None, found: Shape | None) -> bool:
-    """Return whether a declared shape has anything in common with a found one; of an unknown rank it may."""
+    """Return whether a tensor can have both a declared and an inferred shape. None matches every shape."""
     if stated is None or found is None:
         return True
     if len(stated) != len(found):
@@ -228,7 +228,7 @@ def _meet_dims(found: Dim, stated: Dim) -> Dim:
 
 
 def with_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Return what is known once some symbols have turned out to have a size.
+    """Replace the symbols in shapes that have a size in ``sizes``.
 
     Examples:
         >>> str(with_sizes(Tensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

@@ -125,7 +125,7 @@ class SplitopsBackend(Backend):
             RuleError: a rule of a split operator is broken.
             ModelError: the inputs do not match the node, or another operator fails.
         """
-        from splitops.models.running.onnx.evaluator import node_evaluator
+        from splitops.models.running.onnx.evaluator import make_node_evaluator
 
         _check_device(device)
         if not isinstance(inputs, Mapping):
@@ -137,7 +137,7 @@ class SplitopsBackend(Backend):
             raise ModelError(f"input {missing!r} is missing")
         opset = int(kwargs.get("opset_version") or defs.onnx_opset_version())
         feeds = {name: read_only(value) for name, value in inputs.items()}
-        return tuple(node_evaluator(node, opset).run(None, feeds))
+        return tuple(make_node_evaluator(node, opset).run(None, feeds))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -303,7 +303,7 @@ class TestSubgraphs:
             (8, "1", "z, x", "Scan-8, with its batch axis, is not supported"),
             (18, "5", "z, x", "Scan has num_scan_inputs = 5 and 2 inputs"),
             (18, "0", "z, x", "Scan has num_scan_inputs = 0 and 2 inputs"),
-            (18, "2", "x, v", r"Scan goes over axes of different sizes: \[3, 4\]"),
+            (18, "2", "x, v", r"the scanned axes have different sizes: \[3, 4\]"),
             (18, "1, scan_input_axes = [0, 0]", "z, x", "Scan declares 2 axes or directions for 1 tensors"),
             (18, "1, scan_input_axes = [7]", "z, x", "axis 7 is out of bounds"),
         ],
@@ -329,7 +329,7 @@ class TestSubgraphs:
     @pytest.mark.parametrize(
         ("opset", "node", "reason"),
         [
-            (18, "y, z = Relu(x)", "'Relu' gave no output 'z'"),
+            (18, "y, z = Relu(x)", "'Relu' did not return output 'z'"),
             (13, "y = Gelu(x)", "No registered schema for operator 'Gelu'"),
             (11, "y = Softmax<axis = 5>(x)", "axis = 5 is not one of data with rank 1"),
         ],
@@ -506,7 +506,7 @@ class TestInputs:
         ("inputs", "message"),
         [
             ({}, "input 'x' is missing"),
-            ({"x": X, "y": X}, "the model has no input 'y'; its inputs are 'x'"),
+            ({"x": X, "y": X}, "the model has no input 'y': its inputs are 'x'"),
             ({"x": X.astype(np.float64)}, "has element type float64, but the model declares float32"),
             ({"x": X[:5]}, r"has shape \(5, 4\), but the model declares float32 \(6, 4\)"),
             ({"x": X[0]}, r"has shape \(4,\), but the model declares float32 \(6, 4\)"),

@@ -150,7 +150,7 @@ def test_inputs_by_any_name() -> None:
         assert np.shares_memory(run_ir(model, {name: DATA})["y"], DATA)
     with pytest.raises(ModelError, match="given twice, by two of its names"):
         run_ir(model, {"a": DATA, "x": DATA})
-    with pytest.raises(ModelError, match="the model has no input 'z'; its inputs are 'a'"):
+    with pytest.raises(ModelError, match="the model has no input 'z': its inputs are 'a'"):
         run_ir(model, {"a": DATA, "z": DATA})
     with pytest.raises(ModelError, match="input 'a' is missing"):
         run_ir(model, {})
@@ -176,7 +176,7 @@ def test_the_name_of_a_tensor_goes_before_that_of_another_layer() -> None:
     for names in (("q", "r"), ("p", "r")):
         feeds = {name: np.full(1, at, np.float32) for at, name in enumerate(names)}
         assert [array.item() for array in run_ir(model, feeds).values()] == [0, 1]
-    with pytest.raises(ModelError, match="input 'q' is given twice"):
+    with pytest.raises(ModelError, match="input 'q' is passed twice"):
         run_ir(model, {"p": np.zeros(1, np.float32), "q": np.zeros(1, np.float32)})
 
 
@@ -312,7 +312,7 @@ def test_every_own_layer_is_recorded() -> None:
         ("Reshape", [np.array([24.0])], {"special_zero": "false"}, "not integers of rank 1"),
         ("Reshape", [np.array([24])], {"special_zero": "maybe"}, "neither true nor false"),
         ("Reshape", [np.ones(65, np.int64)], {"special_zero": "false"}, "more than 64"),
-        ("Reshape", [], {"special_zero": "false"}, "has 1 inputs, but it takes 2"),
+        ("Reshape", [], {"special_zero": "false"}, "has 1 inputs, but requires 2"),
         ("Squeeze", [np.array([2])], None, "axis 2 is not an axis of rank 2"),
         ("Unsqueeze", [np.array([3])], None, "axis 3 is out of bounds"),
         ("Unsqueeze", [np.array([0, -4])], None, "repeated axis"),

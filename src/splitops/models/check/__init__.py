@@ -1,4 +1,4 @@
-"""Checking models: what is wrong, where, and which runtime rejects it or gets it wrong."""
+"""Check models: find invalid splits, and splits that a runtime rejects or gets wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from splitops.models.check.targets import RUNTIMES, Target
 
 if TYPE_CHECKING:
     LIMITS: tuple[Limit, ...]
-    """Every limit of the targets of the package."""
+    """All limits of the targets in the package."""
 
 __all__ = [
     "LIMITS",
@@ -30,8 +30,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "LIMITS":  # read when they are first asked for
-        from splitops.models.check.targets import every_limit
+    if name == "LIMITS":  # loaded at the first access
+        from splitops.models.check.targets import list_limits
 
-        return every_limit()
+        return list_limits()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

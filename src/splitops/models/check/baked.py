@@ -1,6 +1,6 @@
-"""Baked lengths: constants on an axis whose size the model leaves open, so that only one size works.
+"""Baked lengths: constants on an axis of dynamic size, so that only one size works.
 
-Exporters write them, as they trace a model with one input.
+Exporters write them because they trace a model with one input.
 """
 
 from __future__ import annotations
@@ -23,80 +23,80 @@ from splitops.spec.sizes.rules import SizeRule
 
 CODE: Final = "lengths.baked"
 _NO_SYMBOL: Final = re.compile(r"[-\s*/()+]")
-"""What no symbol contains, see :mod:`splitops.spec.sizes.names`."""
+"""A character that symbols do not contain, see :mod:`splitops.spec.sizes.names`."""
 
 
 class OpenSizes(NamedTuple):
-    """The sizes that the inputs of a model leave open.
+    """The dynamic sizes of a model's inputs.
 
     Attributes:
-        symbols: their names; one without a name is called by its input and axis.
-        given: what a walk is told of the inputs, so that it follows sizes without names too.
+        symbols: their names; a size without a name gets one from its input and axis.
+        given: the inputs' abstract values for inference, with a name for each dynamic size.
     """
 
     symbols: frozenset[str]
     given: Mapping[ir.Value, AbstractValue]
 
     @classmethod
-    def of(cls, model: ir.Model) -> OpenSizes:
-        """Return the sizes that the inputs of the main graph leave open."""
+    def from_model(cls, model: ir.Model) -> OpenSizes:
+        """Collect the dynamic sizes of the inputs of the main graph."""
         symbols: set[str] = set()
         given: dict[ir.Value, AbstractValue] = {}
-        for value in _inputs(model):
+        for value in _list_inputs(model):
             found = get_abstract_value(value)
             if not isinstance(found, AbstractTensor) or found.shape is None:
                 continue
-            shape = tuple(_named(size, value, axis) for axis, size in enumerate(found.shape))
+            shape = tuple(_name_dim(size, value, axis) for axis, size in enumerate(found.shape))
             symbols |= {size.name for size in shape if isinstance(size, Range) and size.name}
             given[value] = AbstractTensor(found.type, shape)
         return cls(frozenset(symbols), given)
 
-    def baked(self, split_node: SplitNode) -> str | None:
-        """Return what is wrong with a split whose lengths are constants on an open axis; None: nothing is.
+    def describe_baked(self, split_node: SplitNode) -> str | None:
+        """Return the message for a split with baked lengths, or None if they are not baked.
 
-        The split must be one of a walk that was told what is ``given``.
+        ``split_node`` must come from inference that started with ``given``.
         """
-        lengths, size = baked_lengths(split_node), _axis_size(split_node)
+        lengths, size = find_baked_lengths(split_node), _find_axis_size(split_node)
         if lengths is None or not isinstance(size, Range) or size.name is None:
             return None
         if not names.find_symbols(size.name) & self.symbols:
-            return None  # a size that an operator of the model makes: it may always be the same
+            return None  # the model computes this size, possibly always the same one
         axis, data = split_node.bind().axis, shown(split_node.inputs[0]) if split_node.inputs else "the data"
-        text = f"axis {axis} of {data} has the open size {size.name}, but the lengths {brief(lengths)} are"
+        text = f"axis {axis} of {data} has the dynamic size {size.name}, but the lengths {brief(lengths)} are"
         return f"{text} constants, which accept only the size {sum(lengths)}"
 
 
-def baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
-    """Return the lengths of a split that are the same in every run; None where there are none such."""
+def find_baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
+    """Return the constant lengths of a split, or None if its lengths are not constant."""
     division = None if split_node.binding is None else split_node.binding.division
     return division.lengths if division is not None and division.rule is SizeRule.EXPLICIT else None
 
 
-def find_baked(model: ir.Model, where: Where) -> list[tuple[SplitNode, str]]:
-    """Return the splits of a model with baked lengths, each with what is wrong."""
-    sizes = OpenSizes.of(model)
+def find_baked_splits(model: ir.Model, where: Where) -> list[tuple[SplitNode, str]]:
+    """Return the splits with baked lengths, each with its message."""
+    sizes = OpenSizes.from_model(model)
     found: list[tuple[SplitNode, str]] = []
 
     def on_site(split_node: SplitNode) -> None:
-        text = sizes.baked(split_node)
+        text = sizes.describe_baked(split_node)
         if text is not None:
             found.append((split_node, text))
 
-    # What one split proves of a size must not hide the lengths of the next one.
+    # Forward inference: a size that one split implies must not hide the baked lengths of the next.
     ForwardInterpreter(model, where, on_site, given=sizes.given).run()
     return found
 
 
 def may_be_baked(split_node: SplitNode) -> bool:
     """Return whether a split has constant lengths on an axis of unknown size."""
-    return baked_lengths(split_node) is not None and isinstance(_axis_size(split_node), Range)
+    return find_baked_lengths(split_node) is not None and isinstance(_find_axis_size(split_node), Range)
 
 
-def cures(split_node: SplitNode) -> str:
-    """Return what to do about baked lengths: the values of ``--open`` that the split can have."""
-    lengths = baked_lengths(split_node) or ()
+def describe_cures(split_node: SplitNode) -> str:
+    """Return the fix for baked lengths: the values of ``--open`` that suit the split, or a declaration."""
+    lengths = find_baked_lengths(split_node) or ()
     ways = ["even"] if is_even(lengths) else []
-    ways += ["chunk"] if chunk_of(lengths) is not None else []
+    ways += ["chunk"] if find_chunk(lengths) is not None else []
     last = len(lengths) - 1
     ways += [f"rest=0 to rest={last}" if last else "rest=0"] if lengths else []
     declare = f"declare sizes of the inputs with which the axis has the size {sum(lengths)}"
@@ -105,15 +105,15 @@ def cures(split_node: SplitNode) -> str:
 
 
 def is_even(lengths: tuple[int, ...]) -> bool:
-    """Return whether lengths are equal."""
+    """Return whether there are lengths and all are equal."""
     return bool(lengths) and len(set(lengths)) == 1
 
 
-def chunk_of(lengths: tuple[int, ...]) -> int | None:
-    """Return the size of the chunks that lengths are, of which the last one may be smaller.
+def find_chunk(lengths: tuple[int, ...]) -> int | None:
+    """Return the chunk size if the lengths are equal chunks, the last possibly smaller; else None.
 
     Examples:
-        >>> chunk_of((4, 4, 2)), chunk_of((4, 4)), chunk_of((2, 4)), chunk_of((3,))
+        >>> find_chunk((4, 4, 2)), find_chunk((4, 4)), find_chunk((2, 4)), find_chunk((3,))
         (4, 4, None, 3)
     """
     chunk = lengths[0] if lengths else 0
@@ -121,20 +121,20 @@ def chunk_of(lengths: tuple[int, ...]) -> int | None:
     return chunk if regular else None
 
 
-def _axis_size(split_node: SplitNode) -> Dim | None:
+def _find_axis_size(split_node: SplitNode) -> Dim | None:
     binding = split_node.binding
     if binding is None or binding.axis is None or binding.data.shape is None:
         return None
     return binding.data.shape[binding.axis]
 
 
-def _inputs(model: ir.Model) -> list[ir.Value]:
+def _list_inputs(model: ir.Model) -> list[ir.Value]:
     if not has_layers(model):
         return list(model.graph.inputs)
     return [node.outputs[0] for node in model.graph if node.op_type == "Parameter"]
 
 
-def _named(size: Dim, value: ir.Value, axis: int) -> Dim:
+def _name_dim(size: Dim, value: ir.Value, axis: int) -> Dim:
     if isinstance(size, int) or size.name:
         return size
     return Range(size.lo, size.hi, f"{_NO_SYMBOL.sub('_', value.name or '')}[{axis}]")

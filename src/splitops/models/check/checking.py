@@ -1,4 +1,4 @@
-"""Checks models: every rule that can be checked with what is known, and every limit of a runtime."""
+"""Check models: the rules of the operators as far as inference allows, and the limits of runtimes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from splitops.common.progress import track
 from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, shown
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, may_be
 from splitops.models.check import baked
-from splitops.models.check.findings import Finding, Severity, finding_of
+from splitops.models.check.findings import Finding, Severity, make_finding
 from splitops.models.check.fragment import check_layer
 from splitops.models.check.limits import DEPENDS, Fix, Limit, Repair
-from splitops.models.check.onnx_form import form_findings
+from splitops.models.check.onnx_form import find_form_errors
 from splitops.models.check.predicates import Certainty, ModelContext, SplitPredicates
-from splitops.models.check.targets import Target, asked_targets, load_targets
+from splitops.models.check.targets import Target, load_targets, select_targets
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.openvino.document import parse
 from splitops.models.formats.openvino.reader import SingleLayerError
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
 _MAX_NAMED: Final = 8
-"""More nodes of a pattern are not named."""
+"""Maximum number of a match's nodes in a message."""
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
-"""Rules that a branch may guard against: they depend on the shape that reaches the split node."""
+"""Rules that depend on the shape of the data: a branch may prevent such shapes."""
 
 
 class Examination(NamedTuple):
-    """The findings of a check, in the order of the model, and how many splits were checked."""
+    """The findings of a check in model order, and the number of checked splits."""
 
     findings: list[Finding]
     splits: int = 0
     met: frozenset[str] = frozenset()
-    """The runtimes of which a limit is met."""
+    """The runtimes with a finding."""
 
 
 def check(
@@ -62,19 +62,19 @@ def check(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
             ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
-        runtimes: what the model is for, one or several: a runtime such as ``"onnxruntime"``, a release such
-            as ``"onnxruntime==1.28"``, the path of a ``.toml`` file with limits of your own, or a
-            :class:`~splitops.models.check.Target`. What they cannot run is an error then. Without any, the
-            limits of :data:`~splitops.models.check.RUNTIMES` are warnings.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+        runtimes: one or several targets of the model: a runtime such as ``"onnxruntime"``, a release such
+            as ``"onnxruntime==1.28"``, the path of a ``.toml`` file with your own limits, or a
+            :class:`~splitops.models.check.Target`. A split that certainly meets one of their limits is an
+            error. Without targets, the limits of :data:`~splitops.models.check.RUNTIMES` are warnings.
+        allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
 
     Returns:
-        The findings, in the order of the model. A model that cannot be read is one finding.
+        The findings in model order. A model that cannot be read is one finding.
 
     Raises:
-        ArrayError: a runtime or release is not known.
-        ModelError: the file of a target is wrong; the message names the line.
+        ArrayError: a runtime or release is unknown.
+        ModelError: the file of a target is invalid; the message names the line.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -105,7 +105,7 @@ def examine(
             return Examination(list(check_layer(error.element, error.where)), 1)
         walked = walk_model(checked.nodes, checked.where)
     except SplitError as error:
-        return Examination([finding_of(error)])
+        return Examination([make_finding(error)])
     count = len(
         {(split_node.where.graph, split_node.where.node, split_node.outputs) for split_node in walked.splits}
     )
@@ -114,14 +114,14 @@ def examine(
 
 
 class Walked(NamedTuple):
-    """What inference knows of a model, and its splits."""
+    """The inference result of a model, and its splits."""
 
     found: InferenceResult
     splits: Sequence[SplitNode]
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model as a check sees it: all that its splits prove counts."""
+    """Infer a model for a check: sizes that its splits imply count as known."""
     split_nodes: list[SplitNode] = []
     return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
@@ -134,35 +134,35 @@ def examine_nodes(
     context: ModelContext | None = None,
 ) -> list[Finding]:
     """Return what is wrong with a model, as it was read or rewritten, in its context if that is known."""
-    surroundings, asked = context or ModelContext.of(model), asked_targets(targets)
+    surroundings, asked = context or ModelContext.from_model(model), select_targets(targets)
     found: list[Finding] = []
-    rules = _with_common_fixes(
-        walked.splits, [list(_rule_findings(split_node)) for split_node in walked.splits]
+    rules = _keep_common_fixes(
+        walked.splits, [list(_find_broken_rules(split_node)) for split_node in walked.splits]
     )
     for split_node, broken in track(list(zip(walked.splits, rules, strict=True)), "check"):
         found += broken
-        found += _limit_findings(split_node, surroundings, asked, asked=bool(targets))
-    found += _baked_findings(model, where, walked.splits)
-    found += _quirk_findings(model, walked.found, where, targets)
-    form = form_findings(model, walked.found.values, where) if not has_layers(model) else ()
-    return [*form, *_without_repeats(found), *_contradictions(walked)]
+        found += _check_limits(split_node, surroundings, asked, asked=bool(targets))
+    found += _find_baked_lengths(model, where, walked.splits)
+    found += _check_quirks(model, walked.found, where, targets)
+    form = find_form_errors(model, walked.found.values, where) if not has_layers(model) else ()
+    return [*form, *_drop_repeats(found), *_report_contradictions(walked)]
 
 
-def _rule_findings(split_node: SplitNode) -> Iterator[Finding]:
+def _find_broken_rules(split_node: SplitNode) -> Iterator[Finding]:
     if split_node.error is None:
-        yield from _undeclared_parts(split_node)
+        yield from _find_undeclared_parts(split_node)
     for error in split_node.faults:
         rule = error.rule if isinstance(error, RuleError) else None
         severity = Severity.WARNING if split_node.conditional and rule in _SIZE_RULES else Severity.ERROR
-        yield finding_of(
+        yield make_finding(
             error, severity=severity, fix=_describe_repair(split_node, rule), source=split_node.schema.source
         )
 
 
-def _with_common_fixes(
+def _keep_common_fixes(
     split_nodes: Sequence[SplitNode], found: Sequence[list[Finding]]
 ) -> Iterator[list[Finding]]:
-    """Keep the fix of a split node of a function only if it is the same in all calls."""
+    """Remove the fix of a split in a function unless all calls of the function get the same fix."""
     calls: dict[ir.Node | None, list[set[tuple[str, str | None]]]] = {}
     for split_node, findings in zip(split_nodes, found, strict=True):
         calls.setdefault(split_node.node, []).append({(one.code, one.fix) for one in findings})
@@ -172,7 +172,7 @@ def _with_common_fixes(
 
 
 def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
-    """Return the repair of a broken rule, if what the split means is clear."""
+    """Return the repair of a broken rule, or None if the intended split is ambiguous."""
     if rule is Rule.LENGTHS_MISSING and split_node.schema.count_attribute is not None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
@@ -193,8 +193,8 @@ def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
     return way if isinstance(way, str) else f"it can only mean {way}: splitops fix writes it"
 
 
-def _undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
-    """Find a layer of IR with fewer output ports than parts: it runs, but no writer of IR makes it."""
+def _find_undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
+    """Report a layer with fewer output ports than parts: it runs, but OpenVINO never writes such a layer."""
     schema = split_node.schema
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":
@@ -212,18 +212,18 @@ def _undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
         )
 
 
-def _baked_findings(model: ir.Model, where: Where, split_nodes: Sequence[SplitNode]) -> Iterator[Finding]:
+def _find_baked_lengths(model: ir.Model, where: Where, split_nodes: Sequence[SplitNode]) -> Iterator[Finding]:
     if not any(map(baked.may_be_baked, split_nodes)):
         return
-    for split_node, text in baked.find_baked(model, where):
+    for split_node, text in baked.find_baked_splits(model, where):
         yield Finding(
             code=baked.CODE,
             severity=Severity.WARNING,
             operator=split_node.operator,
             where=split_node.where,
             message=text,
-            values={"lengths": baked.baked_lengths(split_node)},
-            fix=baked.cures(split_node),
+            values={"lengths": baked.find_baked_lengths(split_node)},
+            fix=baked.describe_cures(split_node),
             source=split_node.schema.source,
         )
 
@@ -231,16 +231,19 @@ def _baked_findings(model: ir.Model, where: Where, split_nodes: Sequence[SplitNo
 def find_limits(
     split_node: SplitNode, model: ModelContext, targets: Iterable[Target]
 ) -> Iterator[tuple[Limit, Certainty]]:
-    """Yield the limits of some targets that a split node meets, and how surely."""
+    """Yield the limits of ``targets`` that a split meets or may meet, each with its certainty."""
     split = SplitPredicates(split_node, model)
     for target in targets if split_node.unread is None else ():
-        for limit in target.of_operator(split_node.schema):
+        for limit in target.select_limits(split_node.schema):
             if (certainty := limit.met(split)) is not Certainty.NO:
                 yield limit, certainty
 
 
 def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Match]]:
-    """Yield what the optimisers of some targets get wrong, in a model that inference has annotated."""
+    """Yield the nodes that the optimisers of ``targets`` get wrong, each match with its limit.
+
+    The model must be annotated with its inferred types and shapes.
+    """
     quirks = [target.by_quirk for target in targets]
     for runtime in dict.fromkeys(quirk.runtime for limits in quirks for quirk in limits):
         for match in find(editor, runtime):
@@ -248,7 +251,7 @@ def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Lim
 
 
 def describe_match(limit: Limit, match: Match) -> str:
-    """Return the message of a limit with the nodes of a match, in one line."""
+    """Return the message of a limit, followed by the names of the matched nodes."""
     names = ", ".join(shown(label(node)) for node in match.path[:_MAX_NAMED])
     more = f" and {len(match.path) - _MAX_NAMED} more" if len(match.path) > _MAX_NAMED else ""
     return (
@@ -256,27 +259,27 @@ def describe_match(limit: Limit, match: Match) -> str:
     )
 
 
-def _quirk_findings(
+def _check_quirks(
     model: ir.Model, found: InferenceResult, where: Where, targets: Sequence[Target]
 ) -> Iterator[Finding]:
     if not may_be_in(model):
         return
     found.annotate()
     editor = make_editor(model, where)
-    for limit, match in find_quirks(editor, asked_targets(targets)):
+    for limit, match in find_quirks(editor, select_targets(targets)):
         is_split = editor.role(match.node) is Role.SPLIT
         operator = editor.read_split_node(match.node).operator if is_split else match.node.op_type
         values = {"nodes": [label(node) for node in match.path]}
         words, certain = describe_match(limit, match), bool(targets) and match.certain
-        yield _of_limit(limit, operator, editor.where(match.node), words, values, certain=certain)
+        yield _make_limit_finding(limit, operator, editor.where(match.node), words, values, certain=certain)
 
 
-def _limit_findings(
+def _check_limits(
     split_node: SplitNode, model: ModelContext, targets: Sequence[Target], *, asked: bool
 ) -> Iterator[Finding]:
     for limit, certainty in find_limits(split_node, model, targets):
         certain = asked and certainty is Certainty.YES and not split_node.conditional
-        yield _of_limit(
+        yield _make_limit_finding(
             limit,
             split_node.operator,
             split_node.where,
@@ -286,7 +289,7 @@ def _limit_findings(
         )
 
 
-def _of_limit(
+def _make_limit_finding(
     limit: Limit, operator: str, where: Where, message: str, values: dict[str, Any], *, certain: bool
 ) -> Finding:
     return Finding(
@@ -304,7 +307,7 @@ def _of_limit(
 
 
 class Contradiction(NamedTuple):
-    """A value whose declared type or shape is not what it has."""
+    """A value whose declared type or shape contradicts the inferred one."""
 
     value: ir.Value
     code: str
@@ -313,21 +316,21 @@ class Contradiction(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What is declared and what the value is, in one line."""
+        """The declared and the inferred type and shape, in one line."""
         before, after = (
-            f"a sequence of {self._words(one.element)}"
+            f"a sequence of {self._describe(one.element)}"
             if isinstance(one, AbstractSequence)
-            else self._words(one)
+            else self._describe(one)
             for one in (self.declared, self.found)
         )
         return f"output {self.value.name!r} is declared as {before}, but it is {after}"
 
-    def _words(self, tensor: AbstractTensor) -> str:
+    def _describe(self, tensor: AbstractTensor) -> str:
         return str(tensor.type if self.code == "declared.type" else tensor)
 
 
-def contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
-    """Return in what the declaration of a value contradicts what is known of it; None if in nothing."""
+def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
+    """Return the find_contradiction between the declared and the inferred value, or None if they agree."""
     before, after = found.declared(value), found.values.get(value)
     if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
         after, AbstractTensor | AbstractSequence
@@ -348,17 +351,17 @@ def contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | No
     return None
 
 
-def contradicted_outputs(walked: Walked) -> Iterator[tuple[SplitNode, Contradiction]]:
-    """Yield the outputs of valid splits whose declared type or shape is wrong."""
+def find_contradictions(walked: Walked) -> Iterator[tuple[SplitNode, Contradiction]]:
+    """Yield the outputs of valid splits with a wrong declared type or shape, each with its split."""
     for node, split_node in {split_node.node: split_node for split_node in walked.splits}.items():
         for value in node.outputs if split_node.error is None else ():
-            one = contradiction(walked.found, value)
+            one = find_contradiction(walked.found, value)
             if one is not None:
                 yield split_node, one
 
 
-def _contradictions(walked: Walked) -> Iterator[Finding]:
-    for split_node, one in contradicted_outputs(walked):
+def _report_contradictions(walked: Walked) -> Iterator[Finding]:
+    for split_node, one in find_contradictions(walked):
         severity = Severity.ERROR if one.code == "declared.type" else Severity.WARNING
         yield Finding(
             code=one.code,
@@ -369,8 +372,8 @@ def _contradictions(walked: Walked) -> Iterator[Finding]:
         )
 
 
-def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """Keep one finding of a split node of a function or loop, of those of all calls."""
+def _drop_repeats(found: Iterable[Finding]) -> list[Finding]:
+    """Keep one finding per code and split node: splits in functions and loops are checked once per call."""
     kept: dict[tuple[object, ...], Finding] = {}
     for finding in found:
         key = finding.code, finding.where, finding.operator

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from splitops.errors import Rule
-from splitops.models.check.targets import every_limit, names
+from splitops.models.check.targets import list_limits, names
 
 MODEL_CODES: Final = (
     "model.invalid",
@@ -17,17 +17,17 @@ MODEL_CODES: Final = (
     "onnxruntime.empty-tensor",
     "openvino.empty-tensor",
 )
-"""Codes of what is wrong with a model or one of its runs, not with one of its splits."""
+"""Codes of faults of a whole model or of a run, not of one split."""
 
 
 @cache
-def every_code() -> tuple[str, ...]:
-    """Return every code that is explained: not those of targets that users write."""
-    return (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in every_limit()))
+def list_codes() -> tuple[str, ...]:
+    """Return every code with an explanation: all except those of users' own targets."""
+    return (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in list_limits()))
 
 
 def is_explained(code: str) -> bool:
-    """Return whether a code is one of :func:`every_code`."""
+    """Return whether a code has an explanation."""
     return code in MODEL_CODES or code in tuple(Rule) or code.partition(".")[0] in names()
 
 
@@ -41,11 +41,11 @@ def matches(code: str, pattern: str) -> bool:
     return code == pattern or code.startswith(f"{pattern}.")
 
 
-def page_of(code: str) -> str:
-    """Return the place in the documentation that explains a code, relative to the site.
+def get_page(code: str) -> str:
+    """Return the address of the explanation of a code, relative to the documentation site.
 
     Examples:
-        >>> page_of("lengths.sum"), page_of("openvino.string")
+        >>> get_page("lengths.sum"), get_page("openvino.string")
         ('errors.html#lengths-sum', 'runtime-errors.html#openvino-string')
     """
     of_limit = code not in MODEL_CODES and code.partition(".")[0] in names()

@@ -1,4 +1,4 @@
-"""Explain each code: a sentence, an example that breaks it, what runtimes print, and the fix."""
+"""Explain codes and messages: the meaning, an example, the messages of runtimes, and the fix."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from importlib.resources import files
 from typing import Any, Final
 
 from splitops.errors import Rule
-from splitops.models.check.codes import every_code, page_of
+from splitops.models.check.codes import get_page, list_codes
 from splitops.models.check.limits import Limit
 from splitops.models.check.messages import Message, find_messages
-from splitops.models.check.targets import every_limit
+from splitops.models.check.targets import list_limits
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMessage:
-    """What a release of a runtime prints, word for word."""
+    """A message of a runtime, word for word."""
 
     runtime: str
     release: str
@@ -29,11 +29,15 @@ class RuntimeMessage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of one code: of a rule of the operators, or of a limit of a runtime.
+    """The explanation of a rule, of a limit, or of a message without a code.
 
-    A message about a split that is about no code has an explanation too. The example is a line of Python that
-    breaks the rule, with the error that it prints, or a split that meets the limit. In the command that fixes
-    it, ``{model}`` stands for the file. The page is a place in the documentation, relative to the site.
+    Attributes:
+        code: the rule or limit; None for a message that belongs to neither.
+        example: a line of Python that breaks the rule, or a split that meets the limit.
+        error: the error that the line prints; empty for a limit.
+        fix: instructions for a fix by hand; empty if there are none.
+        command: the command that fixes it, with ``{model}`` and ``{fixed}`` for files; None if there is none.
+        page: address in the documentation, relative to the site.
     """
 
     code: str | None
@@ -49,7 +53,7 @@ class Explanation:
 
 
 def explain(code: str) -> Explanation:
-    """Explain a code of :func:`~splitops.models.check.codes.every_code`.
+    """Explain a code of :func:`~splitops.models.check.codes.list_codes`.
 
     Examples:
         >>> explain("lengths.sum").meaning
@@ -57,12 +61,12 @@ def explain(code: str) -> Explanation:
         >>> explain("opencv.default-axis").command
         'splitops fix {model} --for opencv -o {fixed}'
     """
-    recorded = _recorded().get(code, _NOTHING)
-    messages, example, error = _messages(code), recorded["example"], recorded["error"]
-    limit = next((one for one in every_limit() if one.code == code), None)
+    recorded = _load_recorded().get(code, _NOTHING)
+    messages, example, error = _get_messages(code), recorded["example"], recorded["error"]
+    limit = next((one for one in list_limits() if one.code == code), None)
     if limit is not None:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.is_fixable else None
-        fix = limit.fix or ("" if command else "no form of this split is known that the runtime executes")
+        fix = limit.fix or ("" if command else "no rewrite of this split that the runtime executes is known")
         return Explanation(
             code,
             limit.format_message(),
@@ -73,26 +77,26 @@ def explain(code: str) -> Explanation:
             messages,
             limit,
             limit.source,
-            page_of(code),
+            get_page(code),
         )
-    row = _texts()[code]
+    row = _load_texts()[code]
     command = "splitops fix {model} -o {fixed}" if row.get("fixable") else None
     example = row.get("example", "")
     return Explanation(
-        code, row["meaning"], example, error, row["fix"], command, messages, page=page_of(code)
+        code, row["meaning"], example, error, row["fix"], command, messages, page=get_page(code)
     )
 
 
-def rule_examples() -> dict[Rule, str]:
-    """Return a line of Python for each rule that breaks it; ``x`` is an array of (4, 6)."""
-    return {Rule(code): row["example"] for code, row in _texts().items() if "example" in row}
+def get_rule_examples() -> dict[Rule, str]:
+    """Return for each rule a line of Python that breaks it; ``x`` is an array of shape (4, 6)."""
+    return {Rule(code): row["example"] for code, row in _load_texts().items() if "example" in row}
 
 
 def explain_message(text: str) -> list[Explanation]:
-    """Explain what a program printed, or a part of it: each rule or limit that it can be about.
+    """Explain an error message of a program: every rule or limit that may have caused it.
 
     Returns:
-        Several explanations if the text does not say which; none if it is not a message about a split.
+        The explanations: several if the message is ambiguous, empty if it is not about splits.
 
     Examples:
         >>> [one.code for one in explain_message("Invalid num_outputs value of 3. Split sizes would ...")][:2]
@@ -100,16 +104,16 @@ def explain_message(text: str) -> list[Explanation]:
         >>> [one.command for one in explain_message("No Adapter From Version $18 for Split")]
         ['splitops convert {model} --to onnx:13 -o {fixed}']
     """
-    code = next((word for word in re.findall(r"\[([a-z0-9.-]+)\]", text) if word in every_code()), None)
+    code = next((word for word in re.findall(r"\[([a-z0-9.-]+)\]", text) if word in list_codes()), None)
     if code is not None:
         return [explain(code)]
     found = find_messages(text)
-    own = [_of_message(message) for message in found if message.meaning]
+    own = [_make_message_explanation(message) for message in found if message.meaning]
     return [*own, *map(explain, dict.fromkeys(code for message in found for code in message.codes))]
 
 
-def _of_message(message: Message) -> Explanation:
-    """Explain a message by what is known of it alone."""
+def _make_message_explanation(message: Message) -> Explanation:
+    """Make the explanation of a message that belongs to no code."""
     printed = RuntimeMessage(message.program, "", message.text)
     return Explanation(
         None,
@@ -125,22 +129,22 @@ def _of_message(message: Message) -> Explanation:
 
 
 @cache
-def _texts() -> Mapping[str, Mapping[str, Any]]:
-    """Return meaning, example and fix of each code that is not a limit."""
+def _load_texts() -> Mapping[str, Mapping[str, Any]]:
+    """Return the meaning, example and fix of each code that is not a limit."""
     return tomllib.loads(files(__package__).joinpath("explanations.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def _recorded() -> Mapping[str, Mapping[str, Any]]:
-    """Return what dev/pages/check.py has recorded of each code."""
+def _load_recorded() -> Mapping[str, Mapping[str, Any]]:
+    """Return the messages and the example of each code, which dev/pages/check.py records."""
     content = files(__package__).joinpath("messages.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(content)
     return found
 
 
-def _messages(code: str) -> tuple[RuntimeMessage, ...]:
-    """Return what runtimes print of a code, as the comparison has seen it."""
-    return tuple(RuntimeMessage(**row) for row in _recorded().get(code, _NOTHING)["messages"])
+def _get_messages(code: str) -> tuple[RuntimeMessage, ...]:
+    """Return the messages that runtimes printed for a code in the comparison."""
+    return tuple(RuntimeMessage(**row) for row in _load_recorded().get(code, _NOTHING)["messages"])
 
 
 _NOTHING: Final[Mapping[str, Any]] = {"messages": (), "example": "", "error": ""}

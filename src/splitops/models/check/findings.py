@@ -1,4 +1,4 @@
-"""What a check finds: one :class:`Finding` for each invalid split, and for each limit of a runtime."""
+"""Findings of a check: one :class:`Finding` per broken rule and per met limit of a runtime."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ class Severity(StrEnum):
     """How bad a finding is."""
 
     ERROR = "error"
-    """The model is invalid, or does not work on a runtime that was named."""
+    """The model is invalid, or does not work on a requested runtime."""
     WARNING = "warning"
     """The model may be invalid, or does not work on some runtime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong with a model, or that some runtime rejects or gets wrong.
+    """One fault of a model, or one split that a runtime rejects or gets wrong.
 
     Attributes:
         code: a rule code such as ``"lengths.sum"``; the code of a runtime's limit such as
-            ``"onnxruntime.split-1"``; ``"declared.shape"`` or ``"declared.type"`` where the model contradicts
-            itself; ``"model.invalid"`` where it cannot be read, or declares something impossible.
+            ``"onnxruntime.split-1"``; ``"declared.shape"`` or ``"declared.type"`` if the model contradicts
+            itself; ``"model.invalid"`` if it cannot be read, or declares something impossible.
         severity: error or warning.
-        operator: operator and version, for example ``"Split-18"``; empty where no operator is at fault.
+        operator: operator and version, for example ``"Split-18"``; empty if the fault is not in an operator.
         where: model, graph path, node, input and attribute.
-        message: what is wrong, in one line.
+        message: description of the fault, in one line.
         values: the values at fault by name.
-        runtime: the runtime that rejects the split or gets it wrong; None where it breaks the specification.
-        outcome: what the runtime does: ``"error"``, ``"wrong result"`` or ``"crash"``.
-        fix: what to do about it, where that is known.
-        source: where the rule or fact comes from.
+        runtime: the runtime that rejects the split or gets it wrong; None if the specification forbids it.
+        outcome: behaviour of the runtime: ``"error"``, ``"wrong result"`` or ``"crash"``.
+        fix: instructions to fix it, or None if no fix is known.
+        source: reference for the rule or limit.
     """
 
     code: str
@@ -67,10 +67,10 @@ class Finding:
         return format_html_table("", ("", "code", "where", "what is wrong", "fix"), rows)
 
 
-def finding_of(
+def make_finding(
     error: SplitError, *, severity: Severity = Severity.ERROR, fix: str | None = None, source: str = ""
 ) -> Finding:
-    """Return the finding of an error."""
+    """Convert an error to a finding."""
     if isinstance(error, RuleError):
         return Finding(
             code=str(error.rule),

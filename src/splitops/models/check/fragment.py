@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, SplitError, Where
 from splitops.models.abstract_values import may_be
-from splitops.models.check.findings import Finding, Severity, finding_of
+from splitops.models.check.findings import Finding, Severity, make_finding
 from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.spec.elements.types import from_precision
@@ -42,24 +42,24 @@ def check_layer(element: Element, where: Where) -> Iterator[Finding]:
         for attribute in schema.attributes
         if data is not None and (text := data.get(attribute.name)) is not None
     }
-    inputs = [_port(port, where) for port in element.findall("input/port")]
-    outputs = [_port(port, where) for port in element.findall("output/port")]
+    inputs = [_parse_port(port, where) for port in element.findall("input/port")]
+    outputs = [_parse_port(port, where) for port in element.findall("output/port")]
     if len(outputs) > _MAX_OUTPUTS:
         raise ModelError(f"the layer has {len(outputs)} outputs", where)
-    facts = _facts(schema, inputs)
+    facts = _make_facts(schema, inputs)
     faults = find_faults(schema, attributes, facts, outputs=len(outputs) or None, where=where)
     if faults:
-        yield from (finding_of(error, source=schema.source) for error in faults)
+        yield from (make_finding(error, source=schema.source) for error in faults)
         return
     count = schema.count_attribute
     number = None if count is None else attributes.get(count)
     if outputs and number is not None and number != len(outputs):
         message = f"{len(outputs)} outputs are set, but {count} = {number}"
-        yield _finding(schema, where, "outputs.count", message)
-    yield from _contradictions(schema, where, attributes, facts, outputs)
+        yield _make_finding(schema, where, "outputs.count", message)
+    yield from _find_contradictions(schema, where, attributes, facts, outputs)
 
 
-def _port(port: Element, where: Where) -> Fact:
+def _parse_port(port: Element, where: Where) -> Fact:
     dims = [parse_integer(dim.text or "", "a dimension of a port", where) for dim in port.findall("dim")]
     if len(dims) > MAX_RANK:
         raise ModelError(f"a port has more than {MAX_RANK} dimensions", where)
@@ -69,39 +69,41 @@ def _port(port: Element, where: Where) -> Fact:
     return Fact(kind, shape)
 
 
-def _facts(schema: OperatorSchema, inputs: Sequence[Fact]) -> list[Fact | None]:
+def _make_facts(schema: OperatorSchema, inputs: Sequence[Fact]) -> list[Fact | None]:
     facts: list[Fact | None] = [*inputs]
-    # A fragment may leave its ports out; what a layer in a model lacks is an error all the same.
+    # A fragment may omit all ports; in a model, missing ports are an error.
     return facts if facts else [Fact()] * len(schema.inputs)
 
 
-def _contradictions(
+def _find_contradictions(
     schema: OperatorSchema,
     where: Where,
     attributes: Mapping[str, int],
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Compare the declared outputs with the data, for every axis that the layer may split."""
+    """Yield the contradictions between data and outputs. The axis is unknown: report if none fits."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:
-            yield _finding(
+            yield _make_finding(
                 schema, where, "declared.type", f"output {index} is {port.type}, but the data is {data.type}"
             )
     shapes = [port.shape for port in outputs]
     if data.shape is None or all(shape is None for shape in shapes):
         return
-    fitting = [axis for axis in range(len(data.shape)) if _explains(schema, attributes, facts, axis, shapes)]
+    fitting = [
+        axis for axis in range(len(data.shape)) if _can_explain(schema, attributes, facts, axis, shapes)
+    ]
     if not fitting:
-        message = f"a split of {_write(data.shape)} on no axis gives the stated outputs"
-        yield _finding(schema, where, "declared.shape", message)
-    elif not any(_adds_up(data.shape, shapes, axis) for axis in fitting):
-        message = f"on no axis do the stated outputs add up to the data {_write(data.shape)}"
-        yield _finding(schema, where, "lengths.sum", message)
+        message = f"no axis of the data {_write(data.shape)} can be split into the declared outputs"
+        yield _make_finding(schema, where, "declared.shape", message)
+    elif not any(_may_add_up(data.shape, shapes, axis) for axis in fitting):
+        message = f"the declared outputs do not add up to the data {_write(data.shape)} on any axis"
+        yield _make_finding(schema, where, "lengths.sum", message)
 
 
-def _finding(schema: OperatorSchema, where: Where, code: str, message: str) -> Finding:
+def _make_finding(schema: OperatorSchema, where: Where, code: str, message: str) -> Finding:
     return Finding(
         code=code,
         severity=Severity.ERROR,
@@ -112,14 +114,14 @@ def _finding(schema: OperatorSchema, where: Where, code: str, message: str) -> F
     )
 
 
-def _explains(
+def _can_explain(
     schema: OperatorSchema,
     attributes: Mapping[str, int],
     facts: Sequence[Fact | None],
     axis: int,
     shapes: Sequence[Shape | None],
 ) -> bool:
-    """Return whether a split on one axis may give the declared shapes."""
+    """Return whether a split on ``axis`` can produce the declared ``shapes``."""
     known = [
         fact if index != 1 or fact is None else replace(fact, value=axis) for index, fact in enumerate(facts)
     ]
@@ -131,8 +133,8 @@ def _explains(
     return all(may_be(stated, part) for stated, part in pairs)
 
 
-def _adds_up(data: Shape, parts: Sequence[Shape | None], axis: int) -> bool:
-    """Return whether declared sizes add up on an axis, as far as they are exact."""
+def _may_add_up(data: Shape, parts: Sequence[Shape | None], axis: int) -> bool:
+    """Return whether the part sizes add up on ``axis``; True if a size is unknown."""
     sizes = [None if part is None else part[axis] for part in parts]
     exact = [size for size in sizes if isinstance(size, int)]
     total = data[axis]

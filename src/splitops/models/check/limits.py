@@ -1,4 +1,4 @@
-"""One limit of a runtime: what it does with splits that are valid, or that it does not reject."""
+"""Limits of runtimes: valid splits that they reject or get wrong, and invalid ones that they accept."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from splitops.spec.operators import OperatorSchema
 
 
 class Outcome(StrEnum):
-    """What a runtime does."""
+    """Behaviour of a runtime that meets a limit."""
 
     ERROR = "error"
-    """It rejects the model or fails when it runs."""
+    """The runtime rejects the model, or the run fails."""
     WRONG = "wrong result"
-    """It runs, and gives something else than the operator's definition says."""
+    """The run succeeds, but the results differ from the operator's specification."""
     CRASH = "crash"
-    """The process ends, or memory outside the data is read."""
+    """The process crashes, or reads memory outside the data."""
 
 
 class Repair(StrEnum):
     """The repairs of one node, the smallest change first."""
 
     AXIS = "axis"
-    """The axis is set, if it is the default one."""
+    """Set the axis as a non-negative attribute."""
     EXPLICIT_OUTPUTS = "explicit outputs"
-    """All outputs are declared and named, no absent input is named '', no keepdims beside 'split'."""
+    """Name all outputs; remove absent inputs that are named '', and keepdims next to 'split'."""
     VERSION = "version"
-    """The node has the attributes of the version of its opset, not of another one."""
+    """Use the attributes of the node's version, not of another version."""
     NUM_OUTPUTS = "num_outputs"
-    """The number of parts is that of the declared outputs."""
+    """Set the number of parts to the number of outputs."""
     UNBIND = "unbind"
-    """The node says the one of two meanings that the user chooses."""
+    """Write the meaning of an ambiguous unbind that the user chooses."""
     OPEN = "open"
-    """The lengths follow the size of an open axis as the user means it."""
+    """Compute the lengths from the size of a dynamic axis, as the user chooses."""
 
 
 class Cure(StrEnum):
-    """What is written instead of the parts, or of the nodes that read them."""
+    """Replacements for the parts, or for the nodes that read them."""
 
     CONSTANTS = "constants"
-    """A constant for each part of a constant."""
+    """One constant for each part of a constant."""
     EMPTY_TENSOR = "empty tensor"
     """A new empty tensor for each Transpose of an empty part."""
 
 
 Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
-"""All fixes by the word of a target's file, the smallest change first."""
+"""Fixes by their name in target files, the smallest change first."""
 EXACT_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
-"""A field of :attr:`Limit.exact`, which is not a format string: one from outside could do far more."""
+"""A field of :attr:`Limit.exact`. It is not a format string: user files must not access attributes."""
 DEPENDS: Final = " (depends on the input)"
-"""What is said of a limit that is not surely met."""
+"""Suffix of the message of a limit that is only possibly met."""
 USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
     "uneven": (Kind.SLICES,),
     "more outputs than N": (Kind.TREE, Kind.SLICES),
@@ -70,7 +70,7 @@ USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
     "absent input named ''": (Repair.EXPLICIT_OUTPUTS,),
     "output left out": (Repair.EXPLICIT_OUTPUTS,),
 }
-"""The rewrites of a limit that names none, by its first word that has some."""
+"""The default rewrites of a limit, by the first word of ``when`` that has an entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,23 +78,23 @@ class Limit:
     """One limit of one runtime.
 
     Attributes:
-        code: its name, which begins with the runtime's.
-        operators: the operators that have it, such as ``"Split"``, ``"Split-1"`` or ``"openvino.Split"``;
-            none stands for all.
-        when: the conditions, all of which must be true of a split; none if there is a quirk.
-        quirk: what its optimiser gets wrong around a split; None if there are conditions.
-        outcome: what happens.
-        message: the same in one sentence.
-        message_with_sizes: the same with the numbers of a split, which are fields of the text: ``{count}``
-            parts, the ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
-        fix: what to do about it.
-        rewrites: the rewrites that the runtime executes correctly, tried in this order; a split that has none
-            is unfixable, see :mod:`splitops.models.fix`. A quirk has a cure instead.
-        evidence: the case of splitops-compare that proves it; None where the runtime was not tested.
-        source: where it is documented or visible.
-        since: the first release that does so; None where the oldest one that was looked at does.
-        until: the last release that does so; None where the newest one that was looked at does.
-        tested_releases: the releases of the runtime that were asked the case, the oldest first.
+        code: its code, such as ``"onnxruntime.split-1"``; it begins with the runtime.
+        operators: the affected operators, such as ``"Split"``, ``"Split-1"`` or ``"openvino.Split"``; empty
+            for all.
+        when: conditions on a split; the limit is met if all are true. Empty if there is a quirk.
+        quirk: the nodes around a split that the optimiser gets wrong; None if there are conditions.
+        outcome: behaviour of the runtime.
+        message: the limit in one sentence.
+        message_with_sizes: the message with the fields ``{count}`` (number of parts), ``{size}`` and
+            ``{axis}`` of a split, and ``{part}``, the size of its first part.
+        fix: instructions for a fix by hand.
+        rewrites: the rewrites that the runtime executes correctly, tried in this order. A limit without
+            rewrites and without a quirk cannot be fixed, see :mod:`splitops.models.fix`.
+        evidence: the case of splitops-compare that is the evidence; None if the runtime was not tested.
+        source: reference to documentation or source code.
+        since: the first affected release; None if it is the oldest tested one.
+        until: the last affected release; None if it is the newest tested one.
+        tested_releases: the tested releases of the runtime, the oldest first.
     """
 
     code: str
@@ -127,12 +127,12 @@ class Limit:
 
     @property
     def max_outputs(self) -> int | None:
-        """The most outputs that a Split may have, where that is the limit."""
+        """Maximum number of outputs of a Split; None if the limit does not depend on it."""
         counts = (one for one in self.when if one.predicate.text == "more outputs than N" and not one.negated)
         return next((one.number for one in counts), None)
 
     def holds_in(self, release: str) -> bool:
-        """Return whether a release of the runtime does so, as far as is known.
+        """Return whether a release of the runtime is affected, as far as releases were tested.
 
         Examples:
             >>> from splitops.models.check import LIMITS
@@ -147,21 +147,21 @@ class Limit:
 
     @property
     def seen(self) -> str:
-        """The releases in which it was seen, in words; empty where none could be looked at."""
+        """The affected releases for people, such as ``"1.25.0 to 1.31.0"``; empty if none was tested."""
         if not self.tested_releases:
             return ""
         first, last = self.since or self.tested_releases[0], self.until or self.tested_releases[-1]
         return first if first == last else f"{first} to {last}"
 
     def concerns(self, schema: OperatorSchema) -> bool:
-        """Return whether an operator has it."""
+        """Return whether an operator is affected."""
         name = f"{schema.domain}.{schema.name}" if schema.domain else schema.name
         return (
             not self.operators or name in self.operators or f"{name}-{schema.since_version}" in self.operators
         )
 
     def met(self, split: SplitPredicates) -> Certainty:
-        """Return whether a split of an operator that it concerns meets it."""
+        """Return whether a split of an affected operator meets all conditions."""
         certainty = Certainty.YES if self.when else Certainty.NO
         for one in self.when:
             certainty = min(certainty, one.met(split))
@@ -172,7 +172,7 @@ class Limit:
     def format_message(
         self, split_node: SplitNode | None = None, certainty: Certainty = Certainty.YES
     ) -> str:
-        """Return the message, with the numbers of a split, its releases, and how well it is known."""
+        """Return the message with the sizes of ``split_node``, the releases, and a note if it is uncertain."""
         text = self.message
         if self.message_with_sizes is not None and split_node is not None:
             numbers = SplitPredicates(split_node, ModelContext()).ceil_numbers
@@ -183,11 +183,11 @@ class Limit:
             )
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
-        is_tested = self.evidence or self.quirk  # tests of their own show quirks
+        is_tested = self.evidence or self.quirk  # the evidence of a quirk is its own tests
         text = text if is_tested or not self.source else f"{text} (documented, not tested)"
         return text if certainty is Certainty.YES else f"{text}{DEPENDS}"
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
-    """Return what releases are ordered by: the first three numbers of one."""
+    """Return the sort key of a release: its first three numbers."""
     return tuple(int(part[:18]) for part in re.findall(r"\d+", release)[:3])

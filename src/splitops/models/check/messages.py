@@ -1,4 +1,4 @@
-"""Find the known message in a text: whole patterns with holes, scored by the words that they match."""
+"""Find known error messages in a text: patterns with holes, ranked by the words that match."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 _MAX_WORDS: Final = 20_000
-"""Words of a text that are searched; a terminal takes no longer command."""
+"""Maximum number of words of a text that are searched; a command line is not longer."""
 _MIN_SHARED: Final = 3
-"""Words that a part of a message has to share, one of them about splits; without one, twice as many."""
+"""Minimum number of words of a partial match if one of them is about splits; otherwise twice as many."""
 _MAX_NAME: Final = 16
-"""Words of a name or a path in a message."""
+"""Maximum number of words of a name or path in a message."""
 _MAX_LIST: Final = 1024
-"""Words of a list or a shape in a message."""
+"""Maximum number of words of a list or shape in a message."""
 _PATHS: Final = re.compile(
     r"""File\ "[^"\n]*",\ line\ \d+(,\ in\ \S+)?               # a frame of Python
     |\w+://[^\s'")\]]+                                      # an address
@@ -37,29 +37,29 @@ _OPERATOR: Final = re.compile(
 
 
 class _Hole(NamedTuple):
-    """A part of a message that differs: how many words, which words, whether they are a split's name."""
+    """A variable part of a message: the number of words, the allowed words, or the name of a split."""
 
-    most: int
-    least: int = 0
+    max_words: int
+    min_words: int = 0
     words: frozenset[tuple[str, ...]] = frozenset()
     is_split: bool = False
 
     @property
     def is_text(self) -> bool:
-        """Whether it takes any words, so that a text that ends in it proves nothing."""
-        return self.most == _MAX_NAME and not self.words and not self.is_split
+        """Whether the hole accepts any words, so that a text that ends in it identifies nothing."""
+        return self.max_words == _MAX_NAME and not self.words and not self.is_split
 
-    def takes(self, words: Sequence[str]) -> bool:
-        """Return whether some words fill the hole."""
+    def accepts(self, words: Sequence[str]) -> bool:
+        """Return whether ``words`` can fill the hole."""
         if self.words:
             return tuple(words) in self.words
         if self.is_split:
             return bool(words) and _SPLIT_NAME.fullmatch(words[-1]) is not None
-        return len(words) >= self.least
+        return len(words) >= self.min_words
 
 
 class _Match(NamedTuple):
-    """The words that a text shares with a message, and whether it has the whole message."""
+    """The words that a text shares with a message, and whether it contains the whole message."""
 
     message: Message
     is_whole: bool
@@ -67,7 +67,7 @@ class _Match(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """The greatest rank is the best match."""
+        """Sort key; the best match has the largest."""
         return not self.message.general, self.is_whole, sum(map(len, self.words))
 
 
@@ -76,15 +76,15 @@ class Message:
     """A message of a program about a split.
 
     Attributes:
-        program: what prints it, such as ``"PyTorch"``.
+        program: the program that prints it, such as ``"PyTorch"``.
         pattern: the message, with ``«»`` around each part that differs between models.
-        codes: the rules and limits that it can be about.
-        meaning: what it means, if no code says so.
-        fix: what to do by hand, in words.
-        command: the command that cures it, with ``{model}`` and ``{fixed}`` for files.
-        any: whether every operator has this message.
-        general: whether it leaves the cause open.
-        seen: the source file or the thread that has it.
+        codes: the rules and limits that may have caused it.
+        meaning: its meaning, if no code explains it.
+        fix: instructions for a fix by hand.
+        command: the command that fixes it, with ``{model}`` and ``{fixed}`` for files.
+        any: whether the message appears for every operator.
+        general: whether it does not name the cause.
+        seen: the source file or thread in which it appears.
     """
 
     program: str
@@ -99,31 +99,33 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The message, word for word, of one model."""
+        """The message as it was printed for one model."""
         return _HOLE.sub(lambda hole: hole[1].partition("|")[0], self.pattern)
 
     @property
     def anchor(self) -> str:
-        """The name of its place on the page of messages."""
-        return "-".join(("message", *_words(self.text)[:12]))
+        """Its anchor on the documentation page of messages."""
+        return "-".join(("message", *_split_words(self.text)[:12]))
 
     @cached_property
     def _elements(self) -> tuple[str | _Hole, ...]:
         found: list[str | _Hole] = []
         for index, part in enumerate(_HOLE.split(self.pattern)):
-            found += [_hole(part)] if index % 2 else _words(_PATHS.sub(" ", part))
+            found += [_parse_hole(part)] if index % 2 else _split_words(_PATHS.sub(" ", part))
         return tuple(found)
 
     def match(self, runs: Sequence[Sequence[str]]) -> _Match | None:
-        """Return how the runs of words between the gaps of a text match, or None if they do not."""
+        """Match the message with the runs of words between the gaps of a text, or return None."""
         for run in runs:
-            whole = _whole(run, self._elements)
+            whole = _match_whole(run, self._elements)
             if whole:
                 return _Match(self, True, whole)
         begin = 0
         shared: list[str] = []
         for run in runs:
-            found = max(_parts(run, self._elements, begin), key=lambda part: len(part[1]), default=None)
+            found = max(
+                _iter_partial_matches(run, self._elements, begin), key=lambda part: len(part[1]), default=None
+            )
             if found is not None and found[1]:
                 begin = found[0]
                 shared += found[1]
@@ -132,11 +134,11 @@ class Message:
         return _Match(self, False, shared) if len(shared) >= enough else None
 
 
-def _hole(text: str) -> _Hole:
-    """Return the hole that one value stands for."""
-    words = _words(text)
+def _parse_hole(text: str) -> _Hole:
+    """Return the hole for the example value between ``«`` and ``»``."""
+    words = _split_words(text)
     if "|" in text:
-        return _Hole(_MAX_NAME, words=frozenset(tuple(_words(one)) for one in text.split("|")))
+        return _Hole(_MAX_NAME, words=frozenset(tuple(_split_words(one)) for one in text.split("|")))
     if re.fullmatch(r"-?[\d.]+", text):
         return _Hole(1, 1)
     if re.match(r"[\[({]", text):
@@ -144,13 +146,13 @@ def _hole(text: str) -> _Hole:
     return _Hole(_MAX_NAME, is_split=bool(words) and _SPLIT_NAME.fullmatch(words[-1]) is not None)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _runs(text: str) -> list[list[str]]:
-    """Return the words of a text without paths and line numbers, in runs between its gaps ("...")."""
-    words = _words(_PATHS.sub(" ", text))[:_MAX_WORDS]
+def _split_runs(text: str) -> list[list[str]]:
+    """Return the runs of words between the gaps ("...") of a text, without paths and line numbers."""
+    words = _split_words(_PATHS.sub(" ", text))[:_MAX_WORDS]
     runs: list[list[str]] = [[]]
     for word in words:
         if "..." in word or "…" in word:
@@ -160,27 +162,27 @@ def _runs(text: str) -> list[list[str]]:
     return [run for run in runs if run]
 
 
-def _whole(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[str]:
-    """Return the words of a pattern that is in some words from beginning to end; none if it is not."""
-    for at in _beginnings(words, elements):
+def _match_whole(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[str]:
+    """Return the pattern's own words if ``words`` contain the whole pattern, else an empty list."""
+    for at in _find_beginnings(words, elements):
         end, shared = _walk(words, at, elements, 0)
         if end == len(elements):
             return shared
     return []
 
 
-def _beginnings(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[int]:
-    """Return the places of words at which a pattern can begin."""
+def _find_beginnings(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[int]:
+    """Return the positions in ``words`` at which the pattern can begin."""
     first = elements[0]
     return [at for at, word in enumerate(words) if word == first or isinstance(first, _Hole)]
 
 
-def _parts(
+def _iter_partial_matches(
     words: Sequence[str], elements: Sequence[str | _Hole], begin: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the part of a pattern at which some words begin or end, and where it ends.
+    """Yield partial matches, each as the element at which it ends and the pattern's own words.
 
-    The part begins with the words, or with the pattern; it ends with the words, or with the pattern.
+    A match begins at the start of ``words`` or of the pattern, and ends at the end of one of them.
     """
     starts = [
         (0, at)
@@ -188,7 +190,7 @@ def _parts(
         if not (isinstance(own := elements[at], _Hole) and own.is_text)
     ]
     if begin == 0:
-        starts += [(at, 0) for at in _beginnings(words, elements)]
+        starts += [(at, 0) for at in _find_beginnings(words, elements)]
     for at, element in starts:
         end, shared = _walk(words, at, elements, element)
         if end is not None:
@@ -198,10 +200,10 @@ def _parts(
 def _walk(
     words: Sequence[str], at: int, elements: Sequence[str | _Hole], element: int
 ) -> tuple[int | None, list[str]]:
-    """Match words and elements from two places on, until one of both ends.
+    """Match ``words`` from ``at`` with ``elements`` from ``element``, until one of them ends.
 
     Returns:
-        The element at which the match ends, or None if there is none; and the pattern's own words.
+        The element at which the match ends, or None if they do not match; and the pattern's own words.
     """
     literals = [str(own) for own in takewhile(lambda own: isinstance(own, str), elements[element:])]
     texts = words[at : at + len(literals)]
@@ -219,13 +221,13 @@ def _walk(
     assert isinstance(hole, _Hole)
     following = elements[element + 1] if element + 1 < len(elements) else None
     best: tuple[int | None, list[str]] = None, []
-    for length in range(min(hole.most, len(words) - at) + 1):
+    for length in range(min(hole.max_words, len(words) - at) + 1):
         then = at + length
         if then == len(words):
             cannot = hole.is_text and following is not None
         else:
             cannot = isinstance(following, str) and not following.startswith(words[then])
-        if cannot or not hole.takes(words[at:then]):
+        if cannot or not hole.accepts(words[at:then]):
             continue
         end, rest = _walk(words, then, elements, element + 1)
         if end == len(elements):
@@ -236,29 +238,29 @@ def _walk(
 
 
 @cache
-def every_message() -> tuple[Message, ...]:
-    """Return every message that is known."""
+def list_messages() -> tuple[Message, ...]:
+    """Return all known messages."""
     content = files(__package__).joinpath("messages.toml").read_text(encoding="utf-8")
     tables: dict[str, list[dict[str, Any]]] = tomllib.loads(content)
-    return tuple(_message(program, table) for program, rows in tables.items() for table in rows)
+    return tuple(_parse_message(program, table) for program, rows in tables.items() for table in rows)
 
 
-def _message(program: str, table: dict[str, Any]) -> Message:
+def _parse_message(program: str, table: dict[str, Any]) -> Message:
     fields = {key: value for key, value in table.items() if key not in ("text", "codes")}
     return Message(program, table["text"], tuple(table.get("codes", ())), **fields)
 
 
 def find_messages(text: str) -> list[Message]:
-    """Return the known messages that are in a text: those of which it matches the most.
+    """Return the known messages that match a text best.
 
-    A whole message comes before a part of one. Paths, line numbers, and the text around a message do not
-    count, and ``"..."`` stands for anything.
+    A whole message is better than a part of one. Paths, line numbers and the text around a message are
+    ignored, and ``"..."`` matches anything.
 
     Args:
-        text: what a program printed, or a part of it.
+        text: output of a program, or a part of it.
 
     Returns:
-        The messages; several if they match equally well, none if the text has no message about a split.
+        The messages: several if they match equally well, empty if the text has no message about splits.
 
     Examples:
         >>> text = "RuntimeError: Split sizes add up to 7 but got the tensor's size of 9"
@@ -267,12 +269,12 @@ def find_messages(text: str) -> list[Message]:
         >>> find_messages("shape '[4, 178, -1, 128]' is invalid for input of size 45568")
         []
     """
-    runs = _runs(text)
+    runs = _split_runs(text)
     named = [next(filter(None, groups)).lower() for groups in _OPERATOR.findall(text)]
     is_of_another = bool(named) and not any(_SPLIT_NAME.fullmatch(name) for name in named)
-    asked = (one for one in every_message() if not (one.any and is_of_another))
+    asked = (one for one in list_messages() if not (one.any and is_of_another))
     matches = [found for one in asked if (found := one.match(runs)) is not None]
-    # The beginning that many messages of a program have in common is no part of one of them.
+    # The beginning that many messages of a program have in common does not identify one of them.
     common = {word for found in matches if found.message.general and found.is_whole for word in found.words}
     matches = [found for found in matches if found.is_whole or not common.issuperset(found.words)]
     best = max((found.rank for found in matches), default=None)

@@ -1,4 +1,4 @@
-"""Find impossible declarations in an ONNX model that splitops reads, and other tools may not."""
+"""Find invalid declarations in an ONNX model that splitops can read but other tools may reject."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from splitops.models.graph.split_nodes import is_split
 from splitops.spec.operators import schema
 
 
-def form_findings(
+def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
     """Yield what is wrong with a well-formed ONNX model besides its splits; ``values`` are as inferred."""
     if not 1 <= model.ir_version <= IR_VERSION:
-        message = f"ir_version = {model.ir_version}; the versions are 1 to {IR_VERSION}"
+        message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
     unknown = unknown_opset(model)
     if unknown is not None:
         opset, newest = unknown
-        message = f"opset {opset} is newer than those of the installed onnx, 1 to {newest}"
-        message += ": what changed since is not known"
+        message = f"opset {opset} is newer than the opsets of the installed onnx, 1 to {newest}"
+        message += ": its changes are unknown"
         yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)
     for path, graph in all_graphs(model):
-        yield from _negative_sizes(graph, replace(where, graph=path))
+        yield from _find_negative_sizes(graph, replace(where, graph=path))
     yield from _function_findings(model, where)
     yield from _misread_sequences(model, values, where)
 
@@ -53,7 +53,7 @@ def form_findings(
 def _misread_sequences(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the nodes that read a sequence where their operator takes none, or a tensor in its place."""
+    """Yield the nodes that read a sequence as a tensor, or a tensor as a sequence."""
     for path, node, opset in located_nodes(model):
         version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
         for index, value in enumerate(node.inputs):
@@ -65,10 +65,10 @@ def _misread_sequences(
             takes = {taken.startswith("seq(") for taken in version.inputs.types_at(index)}
             if sequence and True not in takes:
                 text = describe_sequence(value, node.op_type)
-                fix = "join its elements with ConcatFromSequence, or take one with SequenceAt"
+                fix = "join its elements with ConcatFromSequence, or select one with SequenceAt"
             elif tensor and takes == {True}:
-                text = f"{shown(value.name)} is a tensor, and {node.op_type} takes a sequence"
-                fix = "read the sequence itself, or make one of tensors with SequenceConstruct"
+                text = f"{shown(value.name)} is a tensor, but {node.op_type} requires a sequence"
+                fix = "read the sequence itself, or build one from tensors with SequenceConstruct"
             else:
                 continue
             place = replace(where, graph=path, node=label(node))
@@ -113,13 +113,13 @@ def other_versions(model: ir.Model) -> Iterator[OtherVersion]:
 
 
 OTHER_VERSION: Final = "function.opset"
-"""The code of nodes of a function that its opset and that of the model read as two versions."""
+"""The code of nodes in a function whose opset selects another operator version than the model's opset."""
 
 
 def _function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
     """Yield the splits of functions of which the model's opset selects another version.
 
-    Of a function without such splits, its other such nodes are one warning.
+    If a function has only other such nodes, yield one warning for all of them.
     """
     of_function: dict[str, list[OtherVersion]] = {}
     for one in other_versions(model):
@@ -132,7 +132,7 @@ def _function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
                 operator=f"{one.node.op_type}-{one.version}",
                 where=replace(where, graph=one.path, node=label(one.node)),
                 message=describe_other_version(one),
-                fix=f"splitops fix moves the function to the opset of the model, {_opset(model)}",
+                fix=f"splitops fix moves the function to the opset of the model, {_get_opset(model)}",
             )
         if not splits:
             names = [shown(name) for name in dict.fromkeys(one.node.op_type for one in found)]
@@ -141,23 +141,23 @@ def _function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
                 code=OTHER_VERSION,
                 severity=Severity.WARNING,
                 where=replace(where, graph=path),
-                message=f"the opsets of the function and of the model, {_opset(model)}, select other "
+                message=f"the opsets of the function and of the model, {_get_opset(model)}, select other "
                 f"versions of {', '.join(names[:_MAX_NAMED])}{more}",
-                fix=f"splitops convert --to onnx:{_opset(model)} moves the functions to that opset",
+                fix=f"splitops convert --to onnx:{_get_opset(model)} moves the functions to that opset",
             )
 
 
 def describe_other_version(one: OtherVersion) -> str:
-    """Say which two versions of a node a function and its model select."""
+    """Return the message with the two versions of a node that its function and the model select."""
     of_model = "no such operator" if one.of_model is None else f"{one.node.op_type}-{one.of_model}"
     mine = "no such operator" if one.version is None else f"{one.node.op_type}-{one.version}"
     return (
-        f"the opset of the function selects {mine} and that of the model {of_model}: such a model is not "
-        "valid, and runtimes that inline the function read the version of the model"
+        f"the opset of the function selects {mine} and that of the model {of_model}: the model is "
+        "invalid, and runtimes that inline the function use the version of the model"
     )
 
 
-def _opset(model: ir.Model) -> int:
+def _get_opset(model: ir.Model) -> int:
     return opset_imports(model.graph, model).get("", 0)
 
 
@@ -165,13 +165,13 @@ _MAX_NAMED: Final = 8
 
 
 def is_sequence(value: ir.Value | None) -> bool:
-    """Return whether a value is known to be a sequence."""
+    """Return whether a value is annotated as a sequence."""
     return value is not None and isinstance(get_abstract_value(value), AbstractSequence)
 
 
 def describe_sequence(value: ir.Value, operator: str) -> str:
-    """Say that an operator reads a sequence, which it does not take."""
-    return f"{shown(value.name)} is a sequence, and {operator} takes none"
+    """Return the message for an operator that reads a sequence, but requires a tensor."""
+    return f"{shown(value.name)} is a sequence, but {operator} requires a tensor"
 
 
 def _is_sequence_of_parts(value: ir.Value) -> bool:
@@ -179,12 +179,12 @@ def _is_sequence_of_parts(value: ir.Value) -> bool:
     return node is not None and is_split(node) and schema(node.op_type, domain="").gives_sequence
 
 
-def _negative_sizes(graph: AnyGraph, where: Where) -> Iterator[Finding]:
+def _find_negative_sizes(graph: AnyGraph, where: Where) -> Iterator[Finding]:
     values = dict.fromkeys((*graph.inputs, *(value for node in graph for value in node.outputs)))
     for value in values | dict.fromkeys(graph.outputs):
         shape = value.shape
         for axis, size in enumerate(() if shape is None else shape.dims):
             if isinstance(size, int) and size < 0:
                 name = shown(value.name)
-                message = f"dimension {axis} of {name} is declared as {size}, and taken as unknown"
+                message = f"dimension {axis} of {name} is declared as {size}, and treated as unknown"
                 yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)

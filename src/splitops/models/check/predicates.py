@@ -1,9 +1,9 @@
-"""The words with which limits of runtimes say where they are met.
+"""The predicates that limits of runtimes use in ``when``.
 
-Each word is a method of :class:`Vocabulary`, which says whether it is true of a split node in its model:
-True, False, or None where that depends on what is not known. Its name is the word, its argument the number or
-list behind the word, its docstring what the documentation says of it. Which words a limit uses stands in the
-file of its runtime, see :mod:`splitops.models.check.targets`.
+Each is a method of :class:`Vocabulary`. It returns whether it is true of a split node in its model, or None
+if that depends on unknown sizes or values. The method's name is the text in ``when``, its argument the number
+or list after that text, and its docstring the description in the documentation. The limits are in the files
+of the runtimes, see :mod:`splitops.models.check.targets`.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Certainty(IntEnum):
 
     NO = 0
     MAYBE = 1
-    """It depends on sizes or values that are not known."""
+    """It depends on unknown sizes or values."""
     YES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ModelContext:
-    """What a condition must know of the model around a split node; IR has no opset."""
+    """Facts about the model around a split node that predicates need. For OpenVINO IR, they are empty."""
 
     outputs: frozenset[str] = frozenset()
     conflicting: frozenset[SplitKey] = frozenset()
     opset: int | None = None
 
     @classmethod
-    def of(cls, model: ir.Model) -> ModelContext:
-        """Return what is to be known of a well-formed model."""
+    def from_model(cls, model: ir.Model) -> ModelContext:
+        """Collect the facts of a well-formed model."""
         if has_layers(model):
             return cls()
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
@@ -63,8 +63,8 @@ class ModelContext:
         return cls(outputs, find_conflicting_splits(model), opset)
 
 
-def _order(node: ir.Node) -> tuple[int, ...] | None:
-    """Return the order of a Transpose, empty where it reverses the axes; None where only a run knows it."""
+def _find_order(node: ir.Node) -> tuple[int, ...] | None:
+    """Return the order of a Transpose: empty if it reverses the axes, None if it is dynamic."""
     if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
         constant = None if maker is None else layer_of(maker).constant
@@ -74,9 +74,9 @@ def _order(node: ir.Node) -> tuple[int, ...] | None:
 
 
 class SplitPredicates:
-    """What limits can say of a split node: a method without an underscore is a word.
+    """Predicates of a split node: every method without a leading underscore.
 
-    Its docstring has two sentences: what the word says, and after ``Not:`` what it says behind ``not``.
+    Their docstrings have two sentences: the predicate, and after ``Not:`` its opposite.
     """
 
     def __init__(self, split_node: SplitNode, model: ModelContext) -> None:
@@ -94,7 +94,7 @@ class SplitPredicates:
 
     @cached_property
     def _ceil(self) -> Division | None:
-        """The division, if it is one by num_outputs."""
+        """The division by num_outputs, or None if the split divides in another way."""
         division = self._division
         return division if division is not None and division.rule is SizeRule.CEIL else None
 
@@ -110,7 +110,7 @@ class SplitPredicates:
 
     @cached_property
     def _last(self) -> Dim | None:
-        """The size of the last part that num_outputs asks for, declared or not."""
+        """The size of the last of num_outputs parts, even if it is not declared."""
         division, size = self._ceil, self._size
         return None if division is None or size is None else bound_part(division, size, division.count - 1)
 
@@ -128,15 +128,15 @@ class SplitPredicates:
 
     @property
     def ceil_numbers(self) -> dict[str, int] | None:
-        """The numbers of parts of ceil(D / n); None for other parts, and if D is unknown."""
+        """The sizes of a division into parts of ceil(D / n), or None if it is another one or D is unknown."""
         division, size = self._ceil, self._size
         if division is None or not isinstance(size, int):
             return None
         axis = self._site.attributes.get("axis", 0)
         return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
 
-    def _readers(self, index: int, operator: str) -> Iterator[ir.Node]:
-        """Yield the nodes of an operator beside the split whose data is one of its outputs."""
+    def _iter_readers(self, index: int, operator: str) -> Iterator[ir.Node]:
+        """Yield the nodes of an operator in the same graph whose first input is the output ``index``."""
         node = self._site.node
         for use in () if node is None else node.outputs[index].uses():
             beside = use.node.graph is node.graph and canonical(use.node.domain) == canonical(node.domain)
@@ -162,14 +162,14 @@ class SplitPredicates:
     def opset_above(self, number: int) -> bool:
         """The model imports a newer opset of ONNX than N.
 
-        Not: The model imports no newer opset of ONNX than N.
+        Not: The model does not import a newer opset of ONNX than N.
         """
         return self._model.opset is not None and self._model.opset > number
 
     def opset_below(self, number: int) -> bool:
         """The model imports an older opset of ONNX than N.
 
-        Not: The model imports no older opset of ONNX than N.
+        Not: The model does not import an older opset of ONNX than N.
         """
         return self._model.opset is not None and self._model.opset < number
 
@@ -230,7 +230,7 @@ class SplitPredicates:
         value = self._data.value
         if not isinstance(value, tuple):
             return None
-        # Sizes that are computed from shapes stay far below 2^31.
+        # Unknown entries are sizes computed from shapes, which are far below 2^31.
         integers = [entry for entry in value if entry is not None]
         return any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers)
 
@@ -242,11 +242,11 @@ class SplitPredicates:
         return None if self._data.shape is None else len(self._data.shape) > number
 
     def rank_unknown(self) -> bool | None:
-        """The model does not say how many axes the data has.
+        """The model does not determine the number of axes of the data.
 
-        Not: The model says how many axes the data has.
+        Not: The model determines the number of axes of the data.
         """
-        # Inference may know less of the data than the runtime does.
+        # The runtime may infer more about the data than splitops.
         return None if self._site.facts and self._data.shape is None else False
 
     # The axis
@@ -287,9 +287,9 @@ class SplitPredicates:
         return axes.isdisjoint({at, at - len(shape)})
 
     def open_axis(self) -> bool:
-        """The size of the axis is only known in a run.
+        """The size of the axis is known only at run time.
 
-        Not: The size of the axis is known before a run.
+        Not: The size of the axis is known before the run.
         """
         return not isinstance(self._size, int)
 
@@ -301,7 +301,7 @@ class SplitPredicates:
         return self._size == 0 if isinstance(self._size, int) else None
 
     def size_above(self, number: int) -> bool:
-        """The axis has more than N elements; the lengths may be what says so.
+        """The axis has more than N elements; the lengths may imply it.
 
         Not: The axis has at most N elements.
         """
@@ -309,9 +309,9 @@ class SplitPredicates:
         return self._axis is not None and data is not None and _is_above(data[self._axis], number)
 
     def declared_size_above(self, number: int) -> bool:
-        """The axis has more than N elements, as the shape of the data says.
+        """The declared size of the axis is above N.
 
-        Not: The shape of the data does not say that the axis has more than N elements.
+        Not: The declared size of the axis is not above N.
         """
         return _is_above(self._size, number)
 
@@ -324,7 +324,9 @@ class SplitPredicates:
         """
         fact, division, size = self._lengths, self._division, self._size
         listed = fact is not None and (fact.shape != () or self._site.schema.scalar_rule is None)
-        if division is None and fact is not None and listed:  # unknown, or not as the data needs them
+        if (
+            division is None and fact is not None and listed
+        ):  # the lengths are unknown, or do not fit the data
             lengths = fact.value if isinstance(fact.value, tuple) else (None,)
             return None if None in lengths else len(set(lengths)) > 1
         if division is None:
@@ -371,13 +373,13 @@ class SplitPredicates:
         last = self._last
         if last is None or isinstance(last, int):
             return last == 0
-        # Of a size that nobody has bounded, an empty part is no more than a possibility of arithmetic.
+        # If the size has no upper bound, an empty part is possible only in theory.
         return None if last.lo == 0 and last.hi is not None else False
 
     def last_part_empty_at_run_time(self) -> bool | None:
-        """Only a run knows whether the last of num_outputs parts is empty.
+        """It is known only at run time whether the last of num_outputs parts is empty.
 
-        Not: It is known before a run whether the last of num_outputs parts is empty.
+        Not: It is known before the run whether the last of num_outputs parts is empty.
         """
         if self._ceil is None or self._num_outputs < 1:
             return False
@@ -394,9 +396,9 @@ class SplitPredicates:
         return numbers is not None and numbers["part"] * (numbers["count"] - 1) > numbers["size"]
 
     def empty_part(self) -> bool | None:
-        """A part has no elements of the axis.
+        """A part has size 0 on the axis.
 
-        Not: Every part has elements of the axis.
+        Not: No part has size 0 on the axis.
         """
         axis, division, parts = self._axis, self._division, self._parts
         if axis is None or parts is None:
@@ -412,9 +414,9 @@ class SplitPredicates:
         return None if given and isinstance(least, Range) and least.lo == 0 else False
 
     def empty_part_as_an_output(self) -> bool | None:
-        """A part without elements is an output of the model.
+        """An empty part is an output of the model.
 
-        Not: No part without elements is an output of the model.
+        Not: No empty part is an output of the model.
         """
         if self._site.inference is None:
             return False
@@ -425,14 +427,14 @@ class SplitPredicates:
         return self.last_part_empty_at_run_time() if outputs[-1] in known else False
 
     def empty_part_transposed(self) -> bool:
-        """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1.
+        """A Transpose moves the axis of a part of size 0 past axes of size 1 only.
 
-        Not: No part of size 0 is read by a Transpose that moves it past nothing but axes of size 1.
+        Not: No Transpose moves the axis of a part of size 0 past axes of size 1 only.
         """
         return any(
-            part is not None and (order := _order(reader)) is not None and _moves_zero(part, order)
+            part is not None and (order := _find_order(reader)) is not None and _is_zero_moved(part, order)
             for index, part in enumerate((self._parts or ())[: len(self._site.outputs)])
-            for reader in self._readers(index, "Transpose")
+            for reader in self._iter_readers(index, "Transpose")
         )
 
     def equal_parts(self) -> bool:
@@ -445,7 +447,7 @@ class SplitPredicates:
     def lengths_given(self) -> bool:
         """The length of each part is known.
 
-        Not: The lengths of the parts are not given.
+        Not: The length of each part is not known.
         """
         return self._division is not None and bool(self._division.lengths)
 
@@ -464,9 +466,9 @@ class SplitPredicates:
         return self._lengths is not None
 
     def lengths_at_run_time(self) -> bool:
-        """The lengths are only known in a run.
+        """The lengths are known only at run time.
 
-        Not: The lengths are known before a run.
+        Not: The lengths are known before the run.
         """
         fact = self._lengths
         return fact is not None and (
@@ -474,9 +476,9 @@ class SplitPredicates:
         )
 
     def lengths_without_entries(self) -> bool:
-        """The lengths are a constant without entries.
+        """The lengths are an empty constant.
 
-        Not: The lengths are not a constant without entries.
+        Not: The lengths are not an empty constant.
         """
         fact, at = self._lengths, self._place_of_lengths
         return fact is not None and fact.shape == (0,) and self._site.origins[at : at + 1] == (Origin.MODEL,)
@@ -492,16 +494,16 @@ class SplitPredicates:
     # Sequences
 
     def chunks(self) -> bool:
-        """A sequence is made of chunks of one size.
+        """The split makes a sequence of chunks of one size.
 
-        Not: No sequence is made of chunks of one size.
+        Not: The split does not make a sequence of chunks of one size.
         """
         return self._site.schema.gives_sequence and (self._lengths is None or self._lengths.shape == ())
 
     def number_of_parts_at_run_time(self) -> bool | None:
-        """A sequence is made by a chunk, or by a number of lengths, that only a run knows.
+        """The split makes a sequence, and its chunk size or number of lengths is known only at run time.
 
-        Not: No sequence is made by a chunk, or by a number of lengths, that only a run knows.
+        Not: The chunk size or the number of lengths of a sequence is known before the run.
         """
         fact = self._lengths
         if not self._site.schema.gives_sequence or fact is None:
@@ -554,16 +556,16 @@ class SplitPredicates:
         return self._num_outputs > number
 
     def fewer_outputs_than_num_outputs(self) -> bool:
-        """Fewer outputs are declared than num_outputs says.
+        """The split declares fewer outputs than num_outputs.
 
-        Not: No fewer outputs are declared than num_outputs says.
+        Not: The split does not declare fewer outputs than num_outputs.
         """
         return self._num_outputs > len(self._site.outputs)
 
     def more_outputs_than_num_outputs(self) -> bool:
-        """More outputs are declared than num_outputs says.
+        """The split declares more outputs than num_outputs.
 
-        Not: No more outputs are declared than num_outputs says.
+        Not: The split does not declare more outputs than num_outputs.
         """
         return 0 < self._num_outputs < len(self._site.outputs)
 
@@ -595,7 +597,7 @@ class SplitPredicates:
         Not: No Slice reads the last of num_outputs parts.
         """
         given = self._num_outputs == len(self._site.outputs)
-        return given and next(self._readers(self._num_outputs - 1, "Slice"), None) is not None
+        return given and next(self._iter_readers(self._num_outputs - 1, "Slice"), None) is not None
 
     def merged(self) -> bool:
         """Another Split of the same data declares another number of outputs, and neither declares lengths.
@@ -606,14 +608,14 @@ class SplitPredicates:
 
 
 def _is_above(size: Dim | None, number: int) -> bool:
-    """Return whether a size is above a number; one that nobody has bounded is not, without a hint."""
+    """Return whether a size is certainly above ``number``."""
     return size is not None and (size if isinstance(size, int) else size.lo) > number
 
 
-def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
-    """Return whether an order is that of a reshape, to a shape whose 0 means another size of the data.
+def _is_zero_moved(shape: Shape, order: tuple[int, ...]) -> bool:
+    """Return whether a Transpose equals a Reshape whose 0 would copy another size of the data.
 
-    A reshape takes 0 for the size that the data has in its place.
+    OpenVINO replaces such a Transpose; its Reshape interprets 0 as the size of the data at that position.
     """
     order = order or tuple(reversed(range(len(shape))))
     if sorted(order) != list(range(len(shape))):
@@ -624,10 +626,13 @@ def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """One word of the vocabulary, with its method of :class:`Vocabulary`.
+    """A predicate, with its method of :class:`Vocabulary`.
 
-    In its text, ``N`` stands for a number, and ``[...]`` for a list: of known entries, or of numbers. In its
-    sentences, ``these`` stands for the list.
+    Attributes:
+        text: its text in ``when``, with ``N`` for a number or ``[...]`` for a list.
+        meaning: its description, in which ``N`` is the number and ``these`` the list.
+        opposite: the description of its negation.
+        known: the allowed entries of the list; None if they are numbers.
     """
 
     text: str
@@ -638,7 +643,7 @@ class Predicate:
 
 
 def _make_predicate(name: str, test: Any) -> Predicate:
-    """Return the word that a method is: its name, and ``N`` or ``[...]`` for its argument."""
+    """Make the predicate of a method: its text is the name, with ``N`` or ``[...]`` for the argument."""
     argument = test.__code__.co_varnames[1] if test.__code__.co_argcount > 1 else None
     behind = {None: "", "number": " N"}.get(argument, " [...]")
     text = name.replace("_", " ").replace("num outputs", "num_outputs").replace("named", "named ''")
@@ -652,12 +657,12 @@ PREDICATES: Final = {
     predicate.text: predicate
     for predicate in (_make_predicate(*each) for each in _METHODS.items() if not each[0].startswith("_"))
 }
-"""The vocabulary."""
+"""All predicates by their text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a limit says: a word with its number or list, or the opposite."""
+    """A predicate with its number or list, possibly negated."""
 
     text: str
     predicate: Predicate
@@ -666,17 +671,17 @@ class Condition:
 
     @property
     def number(self) -> int | None:
-        """The number; None where there is none."""
+        """The number, or None if the predicate has no number."""
         return self.argument if isinstance(self.argument, int) else None
 
     @property
     def description(self) -> str:
-        """What it says, with its number or list, as a clause.
+        """The condition in words, as a clause.
 
         Examples:
-            >>> condition("axis not in [1]").words, condition("not axis not in [-1, 1]").words
+            >>> parse_condition("axis not in [1]").words, parse_condition("not axis not in [-1, 1]").words
             ('the axis is not 1', 'the axis is one of -1, 1')
-            >>> condition("not rank above 1").words
+            >>> parse_condition("not rank above 1").words
             'the data has at most 1 axis'
         """
         sentence = self.predicate.opposite if self.negated else self.predicate.meaning
@@ -696,7 +701,7 @@ class Condition:
         return re.sub(r"\bN\b", str(number), clause)
 
     def met(self, split: SplitPredicates) -> Certainty:
-        """Return whether it is true of a split."""
+        """Return whether the condition is true of a split."""
         behind = () if self.argument is None else (self.argument,)
         found = self.predicate.test(split, *behind)
         if found is None:
@@ -709,16 +714,16 @@ _WRITTEN: Final = re.compile(
 )
 
 
-def condition(written: str) -> Condition:
-    """Read a word with its number or list; ``not`` in front says the opposite.
+def parse_condition(written: str) -> Condition:
+    """Parse a condition: a predicate with its number or list, with ``not`` before it if it is negated.
 
     Examples:
-        >>> condition("more outputs than 4").number
+        >>> parse_condition("more outputs than 4").number
         4
-        >>> condition("more output than 4")
+        >>> parse_condition("more output than 4")
         Traceback (most recent call last):
         ...
-        ValueError: there is no word 'more output than N'; did you mean 'more outputs than N'?
+        ValueError: unknown condition 'more output than N'; did you mean 'more outputs than N'?
     """
     found = _WRITTEN.fullmatch(" ".join(written.split()))
     assert found is not None  # every text fits
@@ -726,19 +731,19 @@ def condition(written: str) -> Condition:
     text = found["text"] + (" N" if number else "" if listed is None else " [...]")
     if text not in PREDICATES:
         near = nearest(text, PREDICATES)
-        raise ValueError(f"there is no word {shown(text)}{f'; did you mean {near!r}?' if near else ''}")
+        raise ValueError(f"unknown condition {shown(text)}{f'; did you mean {near!r}?' if near else ''}")
     predicate = PREDICATES[text]
-    argument = int(number) if number else None if listed is None else _entries(predicate, listed)
+    argument = int(number) if number else None if listed is None else _parse_entries(predicate, listed)
     return Condition(written, predicate, argument, bool(found["negated"]))
 
 
-def _entries(predicate: Predicate, listed: str) -> frozenset[str] | frozenset[int]:
+def _parse_entries(predicate: Predicate, listed: str) -> frozenset[str] | frozenset[int]:
     entries = [entry.strip() for entry in listed.split(",") if entry.strip()]
     if not entries:
-        raise ValueError(f"the list of {predicate.text.removesuffix(' [...]')!r} has no entry")
+        raise ValueError(f"the list of {predicate.text.removesuffix(' [...]')!r} is empty")
     for entry in entries:
         if predicate.known is None and re.fullmatch("-?[0-9]{1,18}", entry) is None:
             raise ValueError(f"{shown(entry)} is not a number")
         if predicate.known is not None and entry not in predicate.known:
-            raise ValueError(f"{shown(entry)} is none of {', '.join(sorted(predicate.known))}")
+            raise ValueError(f"unknown type {shown(entry)}: use {', '.join(sorted(predicate.known))}")
     return frozenset(entries) if predicate.known is not None else frozenset(map(int, entries))

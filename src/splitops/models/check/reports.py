@@ -1,4 +1,4 @@
-"""Findings for other programs: JSON, and SARIF, which code-hosting sites show."""
+"""Convert findings to JSON, and to SARIF for code-hosting sites."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [
         to_json_values(finding)
         | {
-            "values": {name: _value(value) for name, value in finding.values.items()},
+            "values": {name: _to_json_value(value) for name, value in finding.values.items()},
             "source": finding.source or None,
         }
         for finding in findings
     ]
 
 
-def _value(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, Sequence):
-        return [_value(entry) for entry in value]
+        return [_to_json_value(entry) for entry in value]
     return str(value)
 
 
@@ -39,7 +39,7 @@ def to_sarif(findings: Sequence[Finding], version: str, *, untested: Sequence[st
     Args:
         findings: the findings.
         version: the version of splitops that found them.
-        untested: the runtimes that were asked for and never run, which the run names as a property.
+        untested: requested runtimes that were not tested; they become a property of the run.
     """
     rules: dict[str, dict[str, Any]] = {}
     for finding in findings:
@@ -47,7 +47,7 @@ def to_sarif(findings: Sequence[Finding], version: str, *, untested: Sequence[st
         if finding.source.startswith("https://"):
             rule["helpUri"] = finding.source
     order = list(rules)
-    results = [_result(finding, order.index(finding.code)) for finding in findings]
+    results = [_make_result(finding, order.index(finding.code)) for finding in findings]
     log = sarif_log("splitops", version, list(rules.values()), results)
     log["runs"][0]["properties"] = {"untested": list(untested)}
     return log
@@ -59,9 +59,9 @@ def sarif_log(
     """Return a SARIF 2.1.0 log of one run.
 
     Args:
-        tool: what made it.
+        tool: name of the tool.
         version: the version of the tool.
-        rules: the rules that results name by index.
+        rules: the rules; results refer to them by index.
         results: the results.
     """
     driver = {"name": tool, "semanticVersion": version, "rules": rules}
@@ -72,7 +72,7 @@ def sarif_log(
     }
 
 
-def _result(finding: Finding, rule: int) -> dict[str, Any]:
+def _make_result(finding: Finding, rule: int) -> dict[str, Any]:
     text = f"{finding.operator}: {finding.message}" if finding.operator else finding.message
     if finding.fix:
         text += f". Fix: {finding.fix}"

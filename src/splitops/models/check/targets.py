@@ -1,4 +1,4 @@
-"""Targets: what a model is for, each a file of limits. The package has some, and users write others."""
+"""Targets of a model, such as runtimes, each a file of limits. Users can write their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splitops.common.documents import parse_toml
 from splitops.common.untrusted_files import read_bounded
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
 from splitops.models.check.limits import EXACT_FIELD, FIXES, USUAL_REWRITES, Limit, Outcome, release_numbers
-from splitops.models.check.predicates import Condition, condition
+from splitops.models.check.predicates import Condition, parse_condition
 from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history
 
@@ -24,11 +24,11 @@ RUNTIMES: Final = ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
 _MAX_BYTES: Final = 1 << 20
 _FORMATS: Final = ("onnx", "openvino")
 CHECKS: Final = ("sizes", "lengths", "divides")
-"""What a runtime may check itself when a model runs."""
+"""Checks that a runtime may perform when a model runs."""
 _OUTCOMES: Final = {
     Outcome.ERROR: "rejects a split",
     Outcome.WRONG: "returns wrong parts of a split",
-    Outcome.CRASH: "ends the process on a split",
+    Outcome.CRASH: "crashes on a split",
 }
 
 
@@ -37,17 +37,17 @@ class Target:
     """A runtime, compiler or device that a model is for, with its limits.
 
     Attributes:
-        name: its name, with which the codes of its limits begin.
+        name: its name, the prefix of its limits' codes.
         title: its name for people.
-        limits: its limits; of a release, those that it has.
-        releases: the releases that were tested, the oldest first; empty if it was not tested.
-        documented_in: the releases that the sources of an untested target speak of.
-        formats: the formats of models that it reads: ``"onnx"``, ``"openvino"``.
-        release: the release, where one was named.
-        file: the path of its file, where a user wrote it.
-        checks: the first release that checks something itself when a model runs: ``"sizes"`` that do not fit
-            known lengths or a number of parts, ``"lengths"`` that only a run knows, and whether it
-            ``"divides"`` an axis of more than 2^24 positions exactly. No release checks an absent entry.
+        limits: its limits; if ``release`` is set, those of that release.
+        releases: the tested releases, the oldest first; empty if it was not tested.
+        documented_in: the releases that the documentation of an untested target mentions.
+        formats: the model formats that it reads: ``"onnx"``, ``"openvino"``.
+        release: the requested release, or empty.
+        file: the path of its file if a user wrote it, or empty.
+        checks: the first release with each check at run time: ``"sizes"`` that do not fit constant lengths or
+            a number of parts, ``"lengths"`` that are dynamic, and ``"divides"``, an exact division of more
+            than 2^24 positions. No release has a check that is absent.
 
     Examples:
         >>> Target.load("onnxruntime==1.32").label
@@ -74,27 +74,27 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its name, with the release where one was named: ``"onnxruntime==1.28"``."""
+        """Its name, with the release if one was requested: ``"onnxruntime==1.28"``."""
         return f"{self.name}=={self.release}" if self.release else self.name
 
     @property
     def is_tested(self) -> bool:
-        """Whether it was run: its limits are not only documented, and it is not a newer release."""
+        """Whether it was tested: it has tested releases, and ``release`` is not newer than these."""
         if not self.releases:
             return False
         return not self.release or release_numbers(self.release) <= release_numbers(self.releases[-1])
 
     @classmethod
     def load(cls, named: str | os.PathLike[str] | Target) -> Target:
-        """Return a target.
+        """Load a target.
 
         Args:
             named: the name of a runtime, ``"onnxruntime"``; a release of it, ``"onnxruntime==1.28"``; or the
-                path of a ``.toml`` file. A target is returned as it is.
+                path of a ``.toml`` file. A target is returned unchanged.
 
         Raises:
-            ArrayError: there is no such runtime, or a release is older than those that were tested.
-            ModelError: the file cannot be read, or is wrong; the message names the line.
+            ArrayError: the runtime is unknown, or the release is older than the tested ones.
+            ModelError: the file cannot be read, or is invalid; the message names the line.
         """
         if isinstance(named, Target):
             return named
@@ -107,14 +107,14 @@ class Target:
             others = f"use {', '.join(names())} or the path of a .toml file"
             hint = f"did you mean {near!r}?" if near else others
             raise ArrayError(f"unknown runtime {shown(named)}; {hint}")
-        found = _of_package(name)
+        found = _load_packaged(name)
         return found.at(release.strip()) if equals else found
 
     def at(self, release: str) -> Target:
-        """Return what it is in one release.
+        """Return the target with the limits of one release.
 
         Raises:
-            ArrayError: it is not the number of a release, or is older than those that were tested.
+            ArrayError: ``release`` is not a version number, or is older than the tested releases.
         """
         if re.fullmatch(r"\d+(\.\d+)*\S*", release) is None:
             raise ArrayError(f"{shown(release)} is not a release of {self.name}, such as {self.name}==1.2")
@@ -127,7 +127,7 @@ class Target:
         return replace(self, limits=limits, release=release)
 
     def checks_in(self, release: str, what: str) -> bool:
-        """Return whether a release checks something itself when a model runs.
+        """Return whether a release performs a check of :data:`CHECKS` at run time.
 
         Examples:
             >>> [Target.load("onnxruntime").checks_in(release, "lengths") for release in ("1.28.0", "1.29.0")]
@@ -138,15 +138,15 @@ class Target:
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
-        """Its limits that are quirks of its optimiser."""
+        """Its limits that are quirks of its optimiser, by quirk."""
         return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property
     def _by_operator(self) -> dict[OperatorSchema, tuple[Limit, ...]]:
         return {}
 
-    def of_operator(self, schema: OperatorSchema) -> tuple[Limit, ...]:
-        """Return its limits that an operator can meet alone."""
+    def select_limits(self, schema: OperatorSchema) -> tuple[Limit, ...]:
+        """Return the limits with conditions that affect an operator; quirks are not included."""
         if schema not in self._by_operator:
             found = tuple(limit for limit in self.limits if limit.when and limit.concerns(schema))
             self._by_operator[schema] = found
@@ -155,14 +155,14 @@ class Target:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Return the names of the targets of the package: first those that a check asks if none is named."""
+    """Return the names of the targets in the package, :data:`RUNTIMES` first."""
     found = (entry.name for entry in files(__package__).joinpath("targets").iterdir())
     others = sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
     return (*RUNTIMES, *(name for name in others if name not in RUNTIMES))
 
 
 @cache
-def _of_package(name: str) -> Target:
+def _load_packaged(name: str) -> Target:
     content = files(__package__).joinpath("targets", f"{name}.toml").read_bytes()
     return _read(content, f"{name}.toml", name)
 
@@ -170,11 +170,11 @@ def _of_package(name: str) -> Target:
 def load_targets(
     named: str | os.PathLike[str] | Target | Iterable[str | os.PathLike[str] | Target],
 ) -> tuple[Target, ...]:
-    """Return the targets that a caller names; a single string, path or target is one of them.
+    """Load one target, given as a string, path or target, or several.
 
     Raises:
-        ArrayError: one is not known.
-        ModelError: the file of one is wrong.
+        ArrayError: a target is unknown.
+        ModelError: the file of a target is invalid.
 
     Examples:
         >>> [target.name for target in load_targets("onnxruntime")]
@@ -187,17 +187,19 @@ def load_targets(
     return tuple(map(Target.load, named))
 
 
-def asked_targets(targets: Sequence[Target]) -> Sequence[Target]:
-    """Return some targets, or those of :data:`RUNTIMES` if there are none."""
+def select_targets(targets: Sequence[Target]) -> Sequence[Target]:
+    """Return ``targets``, or those of :data:`RUNTIMES` if ``targets`` is empty."""
     return targets or load_targets(RUNTIMES)
 
 
 def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> str:
-    """Say which targets were never run, and that a model meets none of their limits; empty if all were run.
+    """Describe the targets that were not tested, and whether a model meets none of their limits.
+
+    Empty if all were tested.
 
     Args:
-        targets: what a model is for.
-        met: the names of the runtimes of which it meets a limit.
+        targets: the targets of a model.
+        met: the names of the runtimes with a limit that the model meets.
 
     Examples:
         >>> describe_untested(load_targets(["onnxruntime", "tensorrt"]))
@@ -217,15 +219,15 @@ def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> s
     return f"none of the {count_of(count, 'documented limit')} is met; {words}"
 
 
-def sentence_of(words: str) -> str:
-    """Return words as a sentence; the name of a runtime keeps its letters."""
+def format_sentence(words: str) -> str:
+    """Format words as a sentence. A runtime's name at the start is not capitalised."""
     starts = words.startswith(("none ", "the "))
     return f"{words[:1].upper() if starts else words[:1]}{words[1:]}."
 
 
 @cache
-def every_limit() -> tuple[Limit, ...]:
-    """Return every limit of the targets of the package."""
+def list_limits() -> tuple[Limit, ...]:
+    """Return the limits of all targets in the package."""
     return tuple(limit for target in load_targets(names()) for limit in target.limits)
 
 
@@ -239,16 +241,16 @@ def _read(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
         found = re.search(r"\(at line (\d+)", str(error))
         at = f", line {found[1]}" if found else ""
         words = re.sub(r" \(at .*\)$", "", str(error))
-        raise ModelError(f"{shown_as}{at}: this is not TOML: {shown(words, 120)}") from None
+        raise ModelError(f"{shown_as}{at}: invalid TOML: {shown(words, 120)}") from None
     try:
-        return _target(document, stem, file)
+        return _parse_target(document, stem, file)
     except _WrongError as error:
-        line = _line(content.decode().splitlines(), error)
+        line = _find_line(content.decode().splitlines(), error)
         raise ModelError(f"{shown_as}, line {line}: {error}") from None
 
 
 class _WrongError(Exception):
-    """What is wrong with a key; of a limit, with its position."""
+    """An invalid key. ``index`` is the position of its limit, or None outside of limits."""
 
     def __init__(self, message: str, key: str = "", index: int | None = None) -> None:
         super().__init__(message)
@@ -256,8 +258,8 @@ class _WrongError(Exception):
         self.index = index
 
 
-def _line(lines: list[str], error: _WrongError) -> int:
-    """Return the line of what is wrong: that of the key, or of the table that has it."""
+def _find_line(lines: list[str], error: _WrongError) -> int:
+    """Return the line number of the key of an error, or of its table if the key is absent."""
     headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[\[\s*limits\s*\]\]", line)]
     begin, end = 0, next(iter(headers), len(lines))
     if error.index is not None and error.index < len(headers):
@@ -267,26 +269,28 @@ def _line(lines: list[str], error: _WrongError) -> int:
     return next(found, begin) + 1
 
 
-def _target(document: Mapping[str, Any], stem: str, file: str) -> Target:
-    _hold(document, _TARGET_KEYS)
+def _parse_target(document: Mapping[str, Any], stem: str, file: str) -> Target:
+    _check_table(document, _TARGET_KEYS)
     name = document.get("name", stem)
     if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
         raise _WrongError(f"name = {shown(name)}: use small letters, digits and '-', such as 'npu'", "name")
     if file and name in names():
-        raise _WrongError(f"{shown(name)} is the name of a target of splitops; use another name", "name")
-    title, releases = document.get("title", name), tuple(_texts(document, "releases"))
-    formats = tuple(_texts(document, "formats")) or _FORMATS
+        raise _WrongError(f"{shown(name)} is the name of a built-in target: use another name", "name")
+    title, releases = document.get("title", name), tuple(_iter_texts(document, "releases"))
+    formats = tuple(_iter_texts(document, "formats")) or _FORMATS
     if not set(formats) <= set(_FORMATS):
-        raise _WrongError(f"formats: {shown(formats)} are not among {', '.join(_FORMATS)}", "formats")
+        raise _WrongError(f"formats = {shown(formats)}: use {', '.join(_FORMATS)}", "formats")
     tables = document.get("limits", [])
     if not tables or not all(isinstance(table, dict) for table in tables):
-        raise _WrongError("a target has at least one table [[limits]]", "limits")
+        raise _WrongError("there is no table [[limits]]: a target needs at least one", "limits")
     limits: dict[str, Limit] = {}
     for index, table in enumerate(tables):
         try:
-            limit = _limit(table, name, title, releases)
+            limit = _parse_limit(table, name, title, releases)
             if limit.code in limits:
-                raise _WrongError(f"there are two limits {shown(limit.code)}", "code")
+                raise _WrongError(
+                    f"two limits have the code {shown(limit.code)}: use different codes", "code"
+                )
         except _WrongError as error:
             error.index = index
             raise
@@ -332,11 +336,11 @@ _TYPE_WORDS: Final[Mapping[Any, str]] = {
 }
 
 
-def _hold(table: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
-    """Prove that a table has known keys with values of the right type."""
+def _check_table(table: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
+    """Check that a table has only known keys, with values of the right type."""
     for key, value in table.items():
         if key not in kinds:
-            raise _WrongError(f"there is no key {shown(key)}; the keys are {', '.join(kinds)}", key)
+            raise _WrongError(f"unknown key {shown(key)}: use one of {', '.join(kinds)}", key)
         kind = kinds[key]
         if not isinstance(value, kind):
             each = kind if isinstance(kind, tuple) else (kind,)
@@ -344,7 +348,7 @@ def _hold(table: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]
             raise _WrongError(f"{key} = {shown(value)} is not {expected}", key)
 
 
-def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
+def _iter_texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
     value = table.get(key, [])
     for entry in [value] if isinstance(value, str) else value:
         if not isinstance(entry, str):
@@ -352,18 +356,20 @@ def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
         yield entry
 
 
-def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str, ...]) -> Limit:
-    _hold(table, _KEYS)
+def _parse_limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str, ...]) -> Limit:
+    _check_table(table, _KEYS)
     code = table.get("code", "")
     if re.fullmatch(r"[a-z0-9][a-z0-9-]*", code) is None:
-        raise _WrongError("a limit has a code of small letters, digits and '-', such as 'even-only'", "code")
+        raise _WrongError(
+            f"code = {shown(code)}: use small letters, digits and '-', such as 'even-only'", "code"
+        )
     if ("when" in table) is ("quirk" in table):
-        raise _WrongError(f"limit {code!r} has either 'when' or 'quirk'", "when")
-    when = tuple(_conditions(table))
+        raise _WrongError(f"limit {code!r} must have either 'when' or 'quirk'", "when")
+    when = tuple(_parse_conditions(table))
     if "when" in table and not when:
-        raise _WrongError("'when' has no word", "when")
-    outcome = Outcome(_one_of(Outcome, table.get("outcome", Outcome.ERROR), "outcome"))
-    rewrites = tuple(FIXES[_one_of(FIXES, form, "rewrites")] for form in _texts(table, "rewrites"))
+        raise _WrongError("'when' is empty: set at least one condition", "when")
+    outcome = Outcome(_check_choice(Outcome, table.get("outcome", Outcome.ERROR), "outcome"))
+    rewrites = tuple(FIXES[_check_choice(FIXES, form, "rewrites")] for form in _iter_texts(table, "rewrites"))
     usual = next(
         (
             USUAL_REWRITES[one.predicate.text]
@@ -378,12 +384,12 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
     )
     return Limit(
         code=f"{name}.{code}",
-        operators=tuple(_operators(table)),
+        operators=tuple(_parse_operators(table)),
         when=when,
-        quirk=_quirk(table),
+        quirk=_parse_quirk(table),
         outcome=outcome,
         message=message,
-        message_with_sizes=_exact(table),
+        message_with_sizes=_parse_exact(table),
         fix=table.get("fix"),
         rewrites=rewrites if "rewrites" in table else usual,
         evidence=table.get("evidence"),
@@ -394,30 +400,30 @@ def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str,
     )
 
 
-def _quirk(table: Mapping[str, Any]) -> Quirk | None:
+def _parse_quirk(table: Mapping[str, Any]) -> Quirk | None:
     name = table.get("quirk")
-    return None if name is None else QUIRKS[_one_of(QUIRKS, name, "quirk")]
+    return None if name is None else QUIRKS[_check_choice(QUIRKS, name, "quirk")]
 
 
-def _conditions(table: Mapping[str, Any]) -> Iterator[Condition]:
-    for written in _texts(table, "when"):
+def _parse_conditions(table: Mapping[str, Any]) -> Iterator[Condition]:
+    for written in _iter_texts(table, "when"):
         try:
-            yield condition(written)
+            yield parse_condition(written)
         except ValueError as error:
             raise _WrongError(str(error), "when") from None
 
 
-def _operators(table: Mapping[str, Any]) -> Iterator[str]:
-    for operator in _texts(table, "operators"):
+def _parse_operators(table: Mapping[str, Any]) -> Iterator[str]:
+    for operator in _iter_texts(table, "operators"):
         if operator not in _list_operators():
             known = ", ".join(_list_operators())
-            raise _WrongError(f"there is no operator {shown(operator)}; use {known}", "operators")
+            raise _WrongError(f"unknown operator {shown(operator)}: use {known}", "operators")
         yield operator
 
 
 @cache
 def _list_operators() -> tuple[str, ...]:
-    """Return how limits name operators: with and without a version, OpenVINO's behind their domain."""
+    """Return the operators that limits may name: ``"Split"``, ``"Split-18"``, ``"openvino.Split-1"``, ..."""
     plain = {
         f"{domain}.{name}" if domain else name: history(name, domain)
         for domain, family in FAMILY.items()
@@ -430,18 +436,17 @@ def _list_operators() -> tuple[str, ...]:
     )
 
 
-def _one_of(known: Iterable[str], word: str, key: str) -> str:
+def _check_choice(known: Iterable[str], word: str, key: str) -> str:
     if word not in (names := list(map(str, known))):
-        raise _WrongError(f"{key}: {shown(word)} is none of {', '.join(names)}", key)
+        raise _WrongError(f"{key} = {shown(word)}: use {', '.join(names)}", key)
     return word
 
 
-def _exact(table: Mapping[str, Any]) -> str | None:
+def _parse_exact(table: Mapping[str, Any]) -> str | None:
     exact: str | None = table.get("message_with_sizes")
     if wrong := re.search(r"\{[^{}]*\}?|\}", EXACT_FIELD.sub("", exact or "")):
         fields = "{count}, {size}, {axis} and {part}"
         raise _WrongError(
-            f"message_with_sizes: the fields of the text are {fields}, not {shown(wrong[0])}",
-            "message_with_sizes",
+            f"message_with_sizes: unknown field {shown(wrong[0])}: use {fields}", "message_with_sizes"
         )
     return exact

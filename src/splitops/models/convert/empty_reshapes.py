@@ -11,7 +11,7 @@ from splitops.models.convert.onnx_adapter import NoAdapterError
 from splitops.models.formats.walk import FreshNames, stem
 from splitops.models.graph.onnx import shape_of, type_of
 from splitops.models.graph.op_builder import OnnxOpBuilder
-from splitops.models.split_nodes.ways import onnx_types
+from splitops.models.split_nodes.ways import get_onnx_types
 
 _SINCE: Final = 10
 """The opset from which on a Slice takes the sizes as its bounds."""
@@ -36,8 +36,8 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
         raise NoAdapterError(f"a size may be 0, for which opset {_SINCE} is needed: {known}")
     if not isinstance(count, int) or kind is None:
         raise NoAdapterError(f"a size may be 0, and the type of the data or the rank is unknown: {known}")
-    made = onnx_types("ConstantOfShape", opset, "T2")
-    if kind not in (made | onnx_types("Cast", opset, "T2")) & onnx_types("If", opset, "V"):
+    made = get_onnx_types("ConstantOfShape", opset, "T2")
+    if kind not in (made | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
         raise NoAdapterError(f"a size may be 0, and no tensor of {kind} can be made: {known}")
     builder = OnnxOpBuilder(opset, names, stem(node))
     smallest = builder.op(

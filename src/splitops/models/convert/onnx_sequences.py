@@ -8,7 +8,7 @@ from splitops.errors import ModelError, Rule, rule_error
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import find_consumers, position_of, read_elements
 from splitops.models.split_nodes import SplitNode
-from splitops.models.split_nodes.ways import unbind_error
+from splitops.models.split_nodes.ways import make_unbind_error
 from splitops.spec.operators import schema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.rules import SizeRule
@@ -24,7 +24,7 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
     are rejected by ``rule``, and nothing has changed.
     """
     if split_node.may_be_unbind:
-        raise unbind_error(split_node, rule)
+        raise make_unbind_error(split_node, rule)
     binding = split_node.bind()
     division, axis, shape = binding.division, binding.axis, binding.data.shape
     sizes = _sizes(split_node, division, axis, shape)

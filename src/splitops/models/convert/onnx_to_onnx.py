@@ -38,7 +38,7 @@ from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import Way, first_way
+from splitops.models.split_nodes.ways import Way, get_first_way
 from splitops.spec.operators import schema
 
 
@@ -293,7 +293,7 @@ class ModelConversion:
                 if node in self._rejected:
                     raise self._rejected[node]
                 apart = split_key(where.graph, split_node.outputs) in self._apart
-                way = first_way(split_node, target, style, must_differ=apart)
+                way = get_first_way(split_node, target, style, apart=apart)
                 if target.domain and way.lengths is None:
                     _check_stated(split_node, way)
                 builder = OnnxOpBuilder(opset, self.editor.names, stem(node))

@@ -62,7 +62,7 @@ from splitops.models.ops.conversion import convert_layer, find_converter, opset_
 from splitops.models.ops.writing import ONNX_OPSET, Values
 from splitops.models.quirks import SplitKey, find_conflicting_splits
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import first_way
+from splitops.models.split_nodes.ways import get_first_way
 from splitops.spec.elements.types import ElementType, from_onnx
 
 EVALUATOR_OPSET: Final = 21
@@ -371,8 +371,8 @@ class _GraphWriter:
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            way = first_way(
-                split_node, self.writer.target, self.writer.style, must_differ=read in self.writer.apart
+            way = get_first_way(
+                split_node, self.writer.target, self.writer.style, apart=read in self.writer.apart
             )
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))

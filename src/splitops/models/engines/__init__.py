@@ -1,7 +1,7 @@
-"""Who evaluates the operators that are not ours: one protocol, a file an engine.
+"""Engines: run models on onnxruntime or OpenVINO behind one protocol, one file per engine.
 
-An engine is given whole models or regions of them and knows nothing of splits: its callers decide what
-goes to it. Its library is imported when it is asked for, never before.
+An engine runs whole models and does nothing special for splits: its callers decide which models it gets. The
+library of an engine is imported when the engine is made.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 REFERENCE: Final = "reference"
 OWN: Final = "splitops"
-"""Which engine evaluates what no engine is given."""
+"""The engine in the events of operators that splitops evaluates itself."""
 _RUNTIMES: Final = ("onnxruntime", "openvino")
 ENGINES: Final = (AUTO, REFERENCE, *_RUNTIMES)
-"""The names that callers give."""
+"""The engine names that callers may use."""
 
 
 def is_installed(name: str) -> bool:
@@ -36,12 +36,20 @@ def make_engine(
     profile: bool = False,
     inside: bool = False,
 ) -> Engine:
-    """Return a runtime that is ready to compile models, in a process of its own where it is isolated.
+    """Make an engine.
 
-    ``inside`` says that this process is that of an isolated engine.
+    Args:
+        name: the runtime, ``"onnxruntime"`` or ``"openvino"``.
+        options: options of the runtime.
+        isolate: whether to run it in a separate process.
+        profile: whether to record the time of each operator.
+        inside: whether this process is already that of an isolated engine.
+
+    Raises:
+        ModelError: the runtime is not installed, or has no such option.
     """
     if not is_installed(name):
-        raise ModelError(f"engine {name!r} is not installed; pip install splitops[{name}]")
+        raise ModelError(f"engine {name!r} is not installed: pip install splitops[{name}]")
     if isolate:
         from splitops.models.engines.isolated import IsolatedEngine
 

@@ -1,8 +1,8 @@
-"""Empty tensors, on which runtimes crash, and whose sizes OpenVINO gets wrong.
+"""Detect empty tensors in OpenVINO models. Runtimes crash on some, and OpenVINO gets their sizes wrong.
 
-``Broadcast`` and ``Gather`` of an empty tensor divide by zero. A ``Transpose`` or a ``Squeeze`` takes a size
-of 0 for another one. The maximum of nothing is the lowest number. No list of such layers is complete, so
-OpenVINO gets no model with an empty tensor.
+OpenVINO's ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
+replace a size of 0 by another one. The maximum of an empty tensor is the lowest number. No list of such
+layers is complete, so OpenVINO does not run models with an empty tensor.
 """
 
 from __future__ import annotations
@@ -21,58 +21,58 @@ EMPTY_TENSOR: Final = "openvino.empty-tensor"
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
 )
-"""What sizes are computed with."""
+"""Layers that compute sizes from sizes."""
 _OF_LISTS: Final = frozenset(["Reshape", "Squeeze", "Transpose", "Result", *_OF_SIZES])
 _ENDS: Final = frozenset(["Constant", "Parameter", "Result"])
-_REMEMBERED: Final = 256
+_MAX_CACHED: Final = 256
 
 
-def takes_empty_list(layer: str) -> bool:
-    """Return whether OpenVINO's layers of a type take an empty list of sizes or axes for what it is.
+def accepts_empty_list(layer: str) -> bool:
+    """Return whether an OpenVINO layer type accepts an empty list of sizes or axes.
 
-    Of a scalar and such a list, a ``Broadcast`` ends the process, and ``Tile`` and ``Roll`` give rubbish.
+    With a scalar and such a list, ``Broadcast`` crashes, and ``Tile`` and ``Roll`` return garbage.
     """
     return layer in _OF_LISTS or layer.startswith("Reduce")
 
 
 class EmptyTensorError(EngineError):
-    """A runtime would get an empty tensor that it gets wrong, or crashes on.
+    """A run would produce an empty tensor on which the runtime crashes or returns wrong results.
 
     Attributes:
-        unresolved: whether only the values of a run decide if there is one.
+        unresolved: whether it depends on the values of the run if there is an empty tensor.
     """
 
     unresolved = False
 
     @classmethod
-    def of(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
-        """Return the error of some layers, by name, with what each of them does."""
+    def from_layers(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
+        """Make the error for layers, given a description of each by name."""
         name, text = next(iter(found.items()))
         return cls("openvino", f"gets empty tensors wrong [{EMPTY_TENSOR}]: {name!r} {text}", where)
 
 
 def make_crash_error(operators: Collection[str], where: Where) -> EmptyTensorError:
-    """Return the error of operators on which onnxruntime crashes."""
+    """Make the error for operators on which onnxruntime crashes if an input is empty."""
     text = f"crashes on an empty tensor [onnxruntime.empty-tensor]: {', '.join(operators)}"
     return EmptyTensorError("onnxruntime", text, where)
 
 
 def check_full(model: Any, where: Where) -> None:
-    """Check that a model of OpenVINO has no empty tensor, as far as its own inference knows.
+    """Check that OpenVINO's shape inference finds no empty tensor in a model.
 
     Raises:
-        EmptyTensorError: it has one.
+        EmptyTensorError: it finds one.
     """
-    found = _empty_tensors(model, _is_empty)
+    found = _find_empty_tensors(model, _is_empty)
     if found:
-        raise EmptyTensorError.of(found, where)
+        raise EmptyTensorError.from_layers(found, where)
 
 
 class EmptyTensorGuard:
-    """Finds out from the shapes of the inputs whether a run meets an empty tensor.
+    """Checks from the input shapes whether a run produces an empty tensor.
 
-    The model has none as far as its shapes are known. With ``resolves``, the values of the run are looked at
-    by others, see :func:`add_sizes`.
+    The model must pass :func:`check_full`. ``resolves`` allows tensors whose size depends on values: the
+    sizes of :func:`add_sizes` are checked after the run.
     """
 
     def __init__(self, model: Any, where: Where, *, resolves: bool = False) -> None:
@@ -80,67 +80,69 @@ class EmptyTensorGuard:
         self._resolves = resolves
         self._lock = threading.Lock()
         self._known: dict[Sequence[tuple[int, ...]], tuple[Mapping[str, str], bool]] = {}
-        # Most models cannot meet any if every open size of the inputs is at least 1.
-        full = _reshaped(model, [_at_least_one(port.get_partial_shape()) for port in model.inputs])
-        self._suspects = None if full is None else frozenset(_empty_tensors(full, _may_be_empty))
+        # Most models have no empty tensor if every dynamic input size is at least 1.
+        full = _reshape(model, [_exclude_zero(port.get_partial_shape()) for port in model.inputs])
+        self._suspects = None if full is None else frozenset(_find_empty_tensors(full, _may_be_empty))
         self._model = None if self._suspects == frozenset() else model
 
     def check(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Check that a run with inputs of some shapes meets no empty tensor.
+        """Check that a run with inputs of these shapes produces no empty tensor.
 
         Raises:
             EmptyTensorError: it does, or may.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
-            raise EmptyTensorError.of(given, self._where)
+            raise EmptyTensorError.from_layers(given, self._where)
         if self._model is not None:
             with self._lock:
                 if shapes not in self._known:
-                    if len(self._known) == _REMEMBERED:
+                    if len(self._known) == _MAX_CACHED:
                         self._known.clear()
                     self._known[shapes] = self._find(shapes)
                 found, unresolved = self._known[shapes]
             if found and not (unresolved and self._resolves):
-                error = EmptyTensorError.of(found, self._where)
+                error = EmptyTensorError.from_layers(found, self._where)
                 error.unresolved = unresolved
                 raise error
 
     def _find(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Mapping[str, str], bool]:
-        model = _reshaped(self._model, shapes)
+        model = _reshape(self._model, shapes)
         if model is None:
             return {}, False
-        found = _empty_tensors(model, _is_empty, self._suspects)
-        return (found, False) if found else (_unresolved(model, self._suspects or ()), True)
+        found = _find_empty_tensors(model, _is_empty, self._suspects)
+        return (found, False) if found else (_find_unresolved(model, self._suspects or ()), True)
 
 
 def add_sizes(library: Any, model: Any, where: Where) -> int:
-    """Let a model return the sizes of all tensors that may be empty, after its outputs; return how many.
+    """Add the sizes of all tensors that may be empty as further outputs, and return their number.
 
     Raises:
-        EmptyTensorError: one of them is inside a body.
+        EmptyTensorError: such a tensor is inside a body.
     """
     opset = importlib.import_module(f"{library.__name__}.opset13")
     results = []
-    for layer, output in list(_outputs_of_data(model, None)):
-        inside = next(filter(None, map(_empty_inside, bodies_of(layer))), None)
+    for layer, output in list(_iter_data_outputs(model, None)):
+        inside = next(filter(None, map(_find_empty_inside, get_bodies(layer))), None)
         if inside is not None:
-            raise EmptyTensorError.of({layer.get_friendly_name(): f"has a layer that {inside}"}, where)
+            raise EmptyTensorError.from_layers(
+                {layer.get_friendly_name(): f"has a layer that {inside}"}, where
+            )
         if layer.get_type_name() not in _ENDS and _may_be_empty(output.get_partial_shape()):
             results.append(opset.result(opset.shape_of(output)))
     model.add_results(results)
     return len(results)
 
 
-def _empty_tensors(
+def _find_empty_tensors(
     model: Any, is_met: Callable[[Any], bool], suspects: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the layers that give or read tensors of some shapes, by name, with what they do.
+    """Describe the layers that produce or read a tensor whose shape ``is_met`` accepts, by name.
 
-    Where ``suspects`` are named, these alone are looked at.
+    If ``suspects`` is not None, only these layers are examined.
     """
     found: dict[str, str] = {}
-    for layer, output in _outputs_of_data(model, suspects):
+    for layer, output in _iter_data_outputs(model, suspects):
         shape = output.get_partial_shape()
         if is_met(shape):
             found.setdefault(layer.get_friendly_name(), f"({layer.get_type_name()}) returns shape {shape}")
@@ -151,9 +153,11 @@ def _empty_tensors(
                     found.setdefault(reader.get_friendly_name(), text)
     for layer in model.get_ordered_ops():
         if suspects is None or layer.get_friendly_name() in suspects:
-            for body in bodies_of(layer):
+            for body in get_bodies(layer):
                 texts = (
-                    _empty_tensors(body, is_met).values() if is_met is _is_empty else [_empty_inside(body)]
+                    _find_empty_tensors(body, is_met).values()
+                    if is_met is _is_empty
+                    else [_find_empty_inside(body)]
                 )
                 for text in filter(None, texts):
                     kind = layer.get_type_name()
@@ -163,34 +167,34 @@ def _empty_tensors(
     return found
 
 
-def bodies_of(layer: Any) -> Sequence[Any]:
+def get_bodies(layer: Any) -> Sequence[Any]:
     """Return the graphs inside a layer."""
     if layer.get_type_name() == "If":
         return layer.get_function(0), layer.get_function(1)
     return (layer.get_function(),) if hasattr(layer, "get_function") else ()
 
 
-def _empty_inside(body: Any) -> str | None:
-    """Return what in a body may be empty if nothing that the body reads is, or None.
+def _find_empty_inside(body: Any) -> str | None:
+    """Describe a layer of a body that may produce an empty tensor from non-empty ones; None if none does.
 
-    The first values come from layers around it, and then what one iteration returns is read by the next one.
+    This holds for all iterations: each one reads the outputs of the previous one.
     """
-    full = _reshaped(body, [_at_least_one(port.get_partial_shape()) for port in body.inputs])
-    return next(iter(_empty_tensors(full or body, _may_be_empty).values()), None)
+    full = _reshape(body, [_exclude_zero(port.get_partial_shape()) for port in body.inputs])
+    return next(iter(_find_empty_tensors(full or body, _may_be_empty).values()), None)
 
 
-def _unresolved(model: Any, suspects: Collection[str]) -> dict[str, str]:
-    """Return the layers that return tensors to other layers of which only values decide if they are empty."""
+def _find_unresolved(model: Any, suspects: Collection[str]) -> dict[str, str]:
+    """Return the layers whose outputs, read by other layers, are empty depending on values."""
     found: dict[str, str] = {}
     for layer in model.get_ordered_ops():
         if layer.get_type_name() in _ENDS or layer.get_friendly_name() not in suspects:
             continue
         open_ = [output for output in layer.outputs() if _may_be_empty(output.get_partial_shape())]
         targets = (target for output in open_ for target in output.get_target_inputs())
-        inside = any(map(_empty_inside, bodies_of(layer)))
+        inside = any(map(_find_empty_inside, get_bodies(layer)))
         if inside or any(target.get_node().get_type_name() != "Result" for target in targets):
             kind, shape = layer.get_type_name(), layer.get_output_partial_shape(0)
-            text = f"({kind}) returns shape {shape}, of which values decide whether it is empty"
+            text = f"({kind}) returns shape {shape}, which is empty depending on values"
             found[layer.get_friendly_name()] = text
     return found
 
@@ -203,8 +207,8 @@ def _may_be_empty(shape: Any) -> bool:
     return shape.rank.is_dynamic or any(size.get_min_length() == 0 for size in shape)
 
 
-def _at_least_one(shape: Any) -> Any:
-    """Return a shape whose open sizes are at least 1."""
+def _exclude_zero(shape: Any) -> Any:
+    """Return a shape whose dynamic sizes are at least 1."""
     if shape.rank.is_dynamic:
         return shape
     kinds = [type(size) for size in shape]
@@ -216,8 +220,8 @@ def _at_least_one(shape: Any) -> Any:
     )
 
 
-def _reshaped(model: Any, shapes: Sequence[Any]) -> Any:
-    """Return a copy of a model with inputs of some shapes; None where OpenVINO finds that they do not fit."""
+def _reshape(model: Any, shapes: Sequence[Any]) -> Any:
+    """Copy a model with other input shapes; None if OpenVINO rejects the shapes."""
     made = model.clone()
     try:
         made.reshape(
@@ -226,16 +230,16 @@ def _reshaped(model: Any, shapes: Sequence[Any]) -> Any:
                 for port, shape in zip(made.inputs, shapes, strict=True)
             }
         )
-    except RuntimeError:  # it says so when it runs, too
+    except RuntimeError:  # the run reports the same error
         return None
     return made
 
 
-def _outputs_of_data(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
-    """Yield the layers of a model with their outputs, without those that sizes are computed with."""
+def _iter_data_outputs(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
+    """Yield the layers of a model with their outputs, except layers that compute sizes."""
     sizes: set[str] = set()
     for layer in model.get_ordered_ops():
-        if suspects is not None:  # of which the lists of sizes are none
+        if suspects is not None:  # suspects do not contain layers that compute sizes
             if layer.get_friendly_name() in suspects:
                 yield from ((layer, output) for output in layer.outputs())
             continue
@@ -246,7 +250,7 @@ def _outputs_of_data(model: Any, suspects: Collection[str] | None) -> Iterator[t
             if all(shape.rank.is_static and shape.rank.get_length() < 2 for shape in shapes):
                 sizes.add(layer.get_name())
                 readers = (to.get_node() for output in layer.outputs() for to in output.get_target_inputs())
-                if all(takes_empty_list(reader.get_type_name()) for reader in readers):
+                if all(accepts_empty_list(reader.get_type_name()) for reader in readers):
                     continue
         if name != "Result":
             yield from ((layer, output) for output in layer.outputs())

@@ -1,4 +1,4 @@
-"""What every engine does: compile a model once, run it any number of times, from any thread."""
+"""The engine protocol: compile a model once and run it any number of times, from any thread."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class EngineError(ModelError):
-    """A runtime rejects a model, fails to run it, or ends its process.
+    """A runtime rejects a model, fails to run it, or crashes.
 
     Attributes:
-        engine: its name.
-        node: the node that it names; None where it names none.
-        operator: the operator of that node, where it names it.
+        engine: name of the runtime.
+        node: name of the node in the runtime's message, or None.
+        operator: operator of that node, or None.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class EngineError(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A model as an engine is given it.
+    """A model for an engine.
 
     Attributes:
-        content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the XML.
-        outputs: the names of the outputs that are asked for, in order; of OpenVINO IR they are counted only.
-        where: its place, for errors.
-        weights: ONNX initializers by name that ``content`` declares as data of another file; onnxruntime
-            takes them as they are, without a copy, OpenVINO with the model.
+        content: a serialised ONNX model or its path, or the XML of OpenVINO IR.
+        outputs: names of the requested outputs, in order; for OpenVINO IR, only their number matters.
+        where: the model, for errors.
+        weights: ONNX initializers by name that ``content`` declares as external data. onnxruntime shares
+            their memory; OpenVINO gets a copy inside the model.
         binary: the constants of OpenVINO IR.
-        folder: where ``content`` finds what it declares as data of other files.
-        sizes: of OpenVINO IR, the splits that are left to the engine, by name: axis and size of each part,
-            which the engine must infer too. A file can state shapes that are not those of its layers.
-        as_it_is: whether the engine runs even what it gets wrong (empty tensors in OpenVINO), so that its
-            results can be verified.
-        guarded: whether OpenVINO looks at the sizes of all tensors that only values make empty.
+        folder: the folder of the external data of ``content``.
+        sizes: for OpenVINO IR, the axis and size of each part of the splits, by layer name. The engine must
+            infer the same: a file can declare shapes that its layers do not have.
+        as_it_is: whether the engine runs even models that it gets wrong (empty tensors in OpenVINO), so that
+            its results can be verified.
+        guarded: whether OpenVINO checks the sizes of tensors that are empty depending on values.
     """
 
     content: bytes | os.PathLike[str]
@@ -70,14 +70,14 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One operator that ran.
+    """The execution of one operator.
 
     Attributes:
-        operator: its name, such as ``"Conv"``.
-        node: the name of the node, as the engine gives it.
-        engine: who ran it.
-        begin: when it began, in seconds since the epoch.
-        seconds: how long it took.
+        operator: operator name, such as ``"Conv"``.
+        node: node name, as the engine reports it.
+        engine: name of the engine that ran it.
+        begin: start in seconds since the epoch.
+        seconds: duration.
     """
 
     operator: str
@@ -91,17 +91,17 @@ class Compiled(Protocol):
     """A program that is ready to run, any number of times and from any thread."""
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the outputs for the values of the inputs: arrays, and lists of arrays for sequences.
+        """Run the program on inputs by name. Returns the outputs: arrays, or lists of arrays for sequences.
 
         Raises:
             EngineError: the runtime fails.
         """
 
     def events(self) -> Sequence[Event]:
-        """Return what a profile has recorded since the program was compiled, and end it."""
+        """Stop profiling, and return the events since the program was compiled."""
 
     def close(self) -> None:
-        """Give back what the runtime holds; the program does not run any more."""
+        """Release the resources of the runtime. The program cannot run afterwards."""
 
 
 class Engine(Protocol):
@@ -109,26 +109,26 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the runtime."""
 
     @property
     def version(self) -> str:
-        """Its release."""
+        """Release of the runtime."""
 
     def compile(self, program: Program) -> Compiled:
-        """Make a program ready to run.
+        """Compile a program.
 
         Raises:
-            EngineError: the runtime rejects it.
+            EngineError: the runtime rejects the program.
         """
 
     def close(self) -> None:
-        """Give back what the engine itself holds; what it compiled does not run any more."""
+        """Release the resources of the engine. Its programs cannot run afterwards."""
 
 
 def check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Prove that an engine has the options that a caller gives."""
+    """Check that ``options`` has only known options of an engine."""
     for option in options:
         if option not in known:
             has = ", ".join(sorted(known))
-            raise ModelError(f"engine {name!r} has no option {shown(option)}; it has {has}")
+            raise ModelError(f"engine {name!r} has no option {shown(option)}: use {has}")

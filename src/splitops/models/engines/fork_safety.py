@@ -1,4 +1,4 @@
-"""What the child of a fork inherits of runtimes: programs whose threads have stayed in its parent."""
+"""Fork safety: a forked child must not destroy programs of a runtime, whose threads it does not have."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def keep_alive_in_children(program: _P) -> _P:
-    """Return a program that no child of a fork gives back: its runtime would wait for absent threads."""
+    """Keep a program alive in forked children, and return it: destroying it there would wait forever."""
     _PROGRAMS.add(program)
     return program

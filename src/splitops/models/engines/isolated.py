@@ -1,4 +1,4 @@
-"""An engine in a process of its own: that it dies is an answer."""
+"""Run an engine in a separate process, so that a crash is an error."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from splitops.models.engines.engine import EngineError, Event, Program
 _WORKER: Final = "splitops.models.engines.worker"
 
 _END: Final = pickle.dumps(None)
-"""The message that ends the worker."""
+"""The message that stops the worker."""
 
 
 class IsolatedEngine:
-    """A runtime behind messages; calls from several threads wait for one another."""
+    """A runtime in a worker process. Calls from several threads run one after the other."""
 
     def __init__(self, name: str, options: Mapping[str, Any], *, profile: bool) -> None:
         self.name = name
         self._lock = threading.Lock()
         self._settings = dict(options), profile
         self.starts = 0
-        """How often the process was started."""
+        """Number of starts of the process."""
         self.version = ""
         self.start()
 
     ended = ""
-    """How the process has ended; empty while it lives."""
+    """Description of how the process ended; empty while it runs."""
 
     def start(self) -> None:
         """Start the process, or start it again after it has ended."""
@@ -41,52 +41,52 @@ class IsolatedEngine:
             [sys.executable, "-m", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is ours: it must not end the worker between two messages
+            process_group=0,  # Ctrl-C must not stop the worker between two messages
         )
         self.ended = ""
         self.starts += 1
         self.version = self.request("make", self.name, *self._settings)
 
     def request(self, *message: Any, where: Where = NOWHERE) -> Any:
-        """Send a message and return its answer.
+        """Send a request to the process and return the response.
 
         Raises:
-            EngineError: the process has ended, or the runtime rejects or fails.
+            EngineError: the process has ended, the runtime fails, or ``message`` cannot be pickled.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            # Whole before any of it is sent: half a message would spoil the next one.
+            # Pickle everything before sending: half a message would corrupt the next one.
             content = pickle.dumps(message, protocol=5)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            problem = f"is isolated, and cannot be told of {str(error)[:200]}"
+            problem = f"runs in a separate process, and an argument cannot be sent to it: {str(error)[:200]}"
             raise EngineError(self.name, problem, where) from error
         with self._lock:
             try:
                 self._process.stdin.write(content)
                 self._process.stdin.flush()
-                # The worker is our own code; whoever has taken it over can do what we can without us.
+                # The worker runs as the same user: unpickling its response grants it no new rights.
                 answer = pickle.load(self._process.stdout)  # noqa: S301
             except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
                 raise EngineError(self.name, self._end(), where) from error
-            except BaseException:  # Ctrl-C: the next message would be given the answer to this one
+            except BaseException:  # Ctrl-C: the next request would get the response to this one
                 self._process.kill()
-                self._process.stdout.close()  # it may be there already, and outlives the process
+                self._process.stdout.close()  # a response in the pipe outlives the process
                 raise
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def _end(self) -> str:
-        """Say how the process has ended."""
-        self._process.kill()  # of one that lives, and has lost its thread
+        """Stop the process, set :attr:`ended` and return it."""
+        self._process.kill()  # it may still run, but its pipe is unusable
         status = self._process.wait()
         way = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         self.ended = f"has ended its process with {way}"
         return self.ended
 
     def compile(self, program: Program) -> IsolatedProgram:
-        """Compile a program; see :class:`Engine`."""
+        """See :meth:`Engine.compile`."""
         return IsolatedProgram(self, program)
 
     def close(self) -> None:
@@ -94,8 +94,8 @@ class IsolatedEngine:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
-            # A message, since it sees no end of the pipe while the child of a fork holds it too.
-            with contextlib.suppress(OSError, ValueError):  # it has ended already, or was told
+            # Closing the pipe is not enough: a forked child may have it open, too.
+            with contextlib.suppress(OSError, ValueError):  # the process has already ended
                 self._process.stdin.write(_END)
             for pipe in (self._process.stdin, self._process.stdout):
                 with contextlib.suppress(BrokenPipeError):
@@ -104,7 +104,7 @@ class IsolatedEngine:
 
 
 class IsolatedProgram:
-    """A program in the process of its engine."""
+    """A compiled program in the process of its engine."""
 
     def __init__(self, engine: IsolatedEngine, program: Program) -> None:
         self._engine = engine
@@ -118,7 +118,7 @@ class IsolatedProgram:
         self._number = self._engine.request("compile", self._program, where=where)
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the program; arrays are copied into its process and back, which starts again if it ended."""
+        """See :meth:`Compiled.run`. Restarts the process if it has ended. Arrays are copied both ways."""
         with self._lock:
             if self._engine.ended:
                 self._engine.start()
@@ -133,6 +133,6 @@ class IsolatedProgram:
         """Do nothing: the program ends with the process of its engine."""
 
     def events(self) -> Sequence[Event]:
-        """Return what a profile has recorded."""
+        """See :meth:`Compiled.events`."""
         found: Sequence[Event] = self._engine.request("events", self._number, where=self._program.where)
         return found

@@ -1,4 +1,4 @@
-"""onnxruntime as an engine."""
+"""The onnxruntime engine."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from splitops.spec.elements.types import element_type_of, from_onnx, is_builtin
 
 _OPTIONS: Final = ("providers", "provider_options", "session_options")
 _SILENT: Final = 4
-"""Fatal errors alone are written to stderr; the others are exceptions."""
+"""Log level: only fatal errors are written to stderr; other errors are exceptions."""
 _FOLDER: Final = "session.model_external_initializers_file_folder_path"
 _RUNNING: Final = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message: ", re.S)
 _CODE: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
 
 class OnnxRuntime:
-    """onnxruntime, on its CPU unless ``providers`` says otherwise.
+    """onnxruntime, by default on the CPU.
 
-    ``providers`` and ``provider_options`` are as ``onnxruntime.InferenceSession`` takes them.
-    ``session_options`` has attributes of ``onnxruntime.SessionOptions`` by name, and configuration entries,
-    whose names have a dot.
+    ``providers`` and ``provider_options`` are the arguments of ``onnxruntime.InferenceSession``.
+    ``session_options`` sets attributes of ``onnxruntime.SessionOptions`` by name, and configuration entries,
+    whose names contain a dot.
     """
 
     name = "onnxruntime"
@@ -45,14 +45,14 @@ class OnnxRuntime:
         self._provider_options = options.get("provider_options")
         self._session_options = dict(options.get("session_options") or {})
         self._profile = profile
-        self._new_session_options()
+        self._make_session_options()
 
     @property
     def version(self) -> str:
-        """Its release."""
+        """Release of the runtime."""
         return str(self._library.__version__)
 
-    def _new_session_options(self) -> Any:
+    def _make_session_options(self) -> Any:
         made = self._library.SessionOptions()
         made.log_severity_level = _SILENT
         try:
@@ -68,8 +68,8 @@ class OnnxRuntime:
         return made
 
     def compile(self, program: Program) -> OnnxRuntimeProgram:
-        """Make a session; see :class:`Engine`."""
-        options = self._new_session_options()
+        """See :meth:`Engine.compile`."""
+        options = self._make_session_options()
         folder = None
         if self._profile:
             folder = tempfile.TemporaryDirectory(prefix="splitops-profile-")
@@ -77,7 +77,7 @@ class OnnxRuntime:
             options.profile_file_prefix = str(Path(folder.name) / "events")
         if program.folder is not None and isinstance(program.content, bytes):
             options.add_session_config_entry(_FOLDER, program.folder)
-        held = {name: self._value(array) for name, array in (program.weights or {}).items()}
+        held = {name: self._to_ort_value(array) for name, array in (program.weights or {}).items()}
         if held:
             options.add_external_initializers(list(held), list(held.values()))
         content = program.content if isinstance(program.content, bytes) else os.fspath(program.content)
@@ -85,11 +85,11 @@ class OnnxRuntime:
             session = self._library.InferenceSession(
                 content, options, providers=self._providers, provider_options=self._provider_options
             )
-        except Exception as error:  # its own exceptions share no base but this
-            raise _rejection(error, program.where) from error
+        except Exception as error:  # the exceptions of onnxruntime have no other common base
+            raise _make_rejection(error, program.where) from error
         return keep_alive_in_children(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
-    def _value(self, array: Any) -> Any:
+    def _to_ort_value(self, array: Any) -> Any:
         """Return an OrtValue that shares the memory of an array."""
         kind = element_type_of(array.dtype)
         make = self._library.OrtValue
@@ -99,11 +99,11 @@ class OnnxRuntime:
         return make.ortvalue_from_numpy_with_onnx_type(words, kind.onnx_number)
 
     def close(self) -> None:
-        """Do nothing: each session of onnxruntime is closed by itself."""
+        """Do nothing: each program closes its own session."""
 
 
 class OnnxRuntimeProgram:
-    """A session of onnxruntime, which threads may share."""
+    """An onnxruntime session."""
 
     def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
         self._engine = engine
@@ -116,27 +116,27 @@ class OnnxRuntimeProgram:
         self._is_strange = any(end.type in strange for end in ends)
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the session; what it gives is new memory."""
+        """See :meth:`Compiled.run`. The outputs are in new memory."""
         try:
-            return self._by_values(feeds) if self._is_strange else self._by_arrays(feeds)
+            return self._run_values(feeds) if self._is_strange else self._run_arrays(feeds)
         except Exception as error:
-            raise _failure(error, self._where) from error
+            raise _make_failure(error, self._where) from error
 
-    def _by_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+    def _run_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         found: Sequence[Any] = self._session.run(self._outputs, feeds)
         return found
 
-    def _by_values(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run with values whose types NumPy does not have itself."""
-        values = {name: self._engine._value(array) for name, array in feeds.items()}
-        return [_array(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+    def _run_values(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        """Run with OrtValues, for element types that NumPy does not have."""
+        values = {name: self._engine._to_ort_value(array) for name, array in feeds.items()}
+        return [_to_array(value) for value in self._session.run_with_ort_values(self._outputs, values)]
 
     def close(self) -> None:
-        """Drop the session; one that runs in another thread ends with its run."""
+        """See :meth:`Compiled.close`. A run in another thread finishes first."""
         self._session = self._kept = None
 
     def events(self) -> Sequence[Event]:
-        """Read the profile that onnxruntime has written."""
+        """See :meth:`Compiled.events`."""
         start = self._session.get_profiling_start_time_ns() / 1e9
         file = Path(self._session.end_profiling())
         entries = json.loads(file.read_text(encoding="utf-8"))
@@ -156,8 +156,8 @@ class OnnxRuntimeProgram:
 _FLOAT8: Final = ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
 
 
-def _array(value: Any) -> Any:
-    """Return an array that shares the memory of an OrtValue, which it keeps."""
+def _to_array(value: Any) -> Any:
+    """Return an array that shares the memory of an OrtValue and keeps it alive."""
     kind = from_onnx(value.element_type())
     if kind is None or is_builtin(kind.numpy):
         return value.numpy()
@@ -166,11 +166,11 @@ def _array(value: Any) -> Any:
     return np.frombuffer(memory, kind.numpy).reshape(value.shape())
 
 
-def _rejection(error: Exception, where: Where) -> EngineError:
+def _make_rejection(error: Exception, where: Where) -> EngineError:
     return EngineError("onnxruntime", f"rejects the model: {_CODE.sub('', str(error))}", where)
 
 
-def _failure(error: Exception, where: Where) -> EngineError:
+def _make_failure(error: Exception, where: Where) -> EngineError:
     text = str(error)
     running = list(_RUNNING.finditer(text))  # the last one is the innermost
     if not running:

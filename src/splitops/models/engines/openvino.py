@@ -1,4 +1,4 @@
-"""OpenVINO as an engine, of OpenVINO IR and of ONNX."""
+"""The OpenVINO engine, for OpenVINO IR and ONNX."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from splitops.models.engines.empty_tensors import (
     EmptyTensorError,
     EmptyTensorGuard,
     add_sizes,
-    bodies_of,
     check_full,
+    get_bodies,
 )
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.fork_safety import keep_alive_in_children
@@ -42,27 +42,27 @@ from splitops.spec.elements.types import (
 
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
-"""The CPU would take bfloat16 where it has it."""
+"""A CPU with bfloat16 would otherwise compute in bfloat16."""
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of a dtype are tensors as they are."""
+    """Return whether arrays of a dtype can be used as tensors without conversion."""
     return dtype.kind in "biuf" and is_builtin(dtype)
 
 
 class OpenVINO:
-    """OpenVINO, on its CPU unless ``device_name`` says otherwise.
+    """OpenVINO, by default on the CPU.
 
-    ``device_name`` and ``config`` are as ``openvino.Core.compile_model`` takes them; without another
-    ``INFERENCE_PRECISION_HINT``, float32 is computed as float32. ``inside`` says that this process is that of
-    an isolated engine, which may end; in any other one, ONNX is read by another process.
+    ``device_name`` and ``config`` are arguments of ``openvino.Core.compile_model``. float32 is computed as
+    float32 unless ``config`` sets ``INFERENCE_PRECISION_HINT``. ``inside`` is whether this is the process of
+    an isolated engine, which may crash; in any other process, ONNX is read by a child process.
     """
 
     name = "openvino"
 
     def __init__(self, options: Mapping[str, Any], *, profile: bool = False, inside: bool = False) -> None:
         check_options(self.name, options, _OPTIONS)
-        self._library: Any = _library()
+        self._library: Any = _import_library()
         self._inside = inside
         self._core: Any = self._library.Core()
         self._profile = profile
@@ -71,11 +71,11 @@ class OpenVINO:
 
     @property
     def version(self) -> str:
-        """Its release."""
+        """Release of the runtime."""
         return str(self._library.__version__).partition("-")[0]
 
     def compile(self, program: Program) -> OpenVINOProgram:
-        """Compile a program; see :class:`Engine`."""
+        """See :meth:`Engine.compile`."""
         try:
             model = self._read(program)
             _check_sizes(model, program)
@@ -92,13 +92,13 @@ class OpenVINO:
             return keep_alive_in_children(made)
         except ModelError:
             raise
-        except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
-            raise _rejection(error, program.where) from error
+        except Exception as error:  # RuntimeErrors, and various errors of the bindings
+            raise _make_rejection(error, program.where) from error
 
     def _read(self, program: Program) -> Any:
         content, binary = program.content, program.binary
         if binary is None:
-            source = _self_contained(content, program) if isinstance(content, bytes) else content
+            source = _load_data(content, program) if isinstance(content, bytes) else content
             if self._inside:
                 return self._core.read_model(source)
             content, constants = to_ir(source, program.where)
@@ -109,11 +109,11 @@ class OpenVINO:
     def to_ir(
         self, source: bytes | str, extensions: Sequence[Extension], where: Where
     ) -> tuple[bytes, bytes]:
-        """Return an ONNX model as OpenVINO IR; see :func:`splitops.models.engines.openvino_process.to_ir`."""
+        """Convert an ONNX model, see :func:`splitops.models.engines.openvino_process.to_ir`."""
         try:
             core = self._library.Core()
             for extension in extensions:
-                core.add_extension(_conversion(*extension, where))
+                core.add_extension(_make_conversion(*extension, where))
             model = core.read_model(source)
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.xml"
@@ -122,24 +122,24 @@ class OpenVINO:
         except ModelError:
             raise
         except Exception as error:
-            raise _rejection(error, where) from error
+            raise _make_rejection(error, where) from error
 
     def close(self) -> None:
-        """Do nothing: each compiled model is closed by itself."""
+        """Do nothing: each program closes its own compiled model."""
 
 
-def _library() -> Any:
-    """Return the library, whose telemetry finds nothing to send by where we are the first to import it."""
+def _import_library() -> Any:
+    """Import OpenVINO, without its telemetry if OpenVINO was not imported before."""
     telemetry = "openvino_telemetry"
     with contextlib.ExitStack() as stack:
         if "openvino" not in sys.modules and telemetry not in sys.modules:
-            sys.modules[telemetry] = None  # type: ignore[assignment]  # so that there is none to import
+            sys.modules[telemetry] = None  # type: ignore[assignment]  # makes the import fail
             stack.callback(sys.modules.pop, telemetry)
         return importlib.import_module("openvino")
 
 
-def _conversion(name: str, version: int, attributes: Sequence[str], where: Where) -> Any:
-    """Return what makes OpenVINO's own layer of a node of domain ``openvino``."""
+def _make_conversion(name: str, version: int, attributes: Sequence[str], where: Where) -> Any:
+    """Return the extension that converts a node of domain ``openvino`` to an OpenVINO layer."""
     frontend: Any = importlib.import_module("openvino.frontend.onnx")
     opset = f"opset{version}"
     function = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()  # variadic_split
@@ -163,7 +163,7 @@ def replace_empty_constants(model: ModelProto) -> None:
     support, and defaults of inputs are left unchanged.
     """
     count = 0
-    for _, graph in located_graphs(model):  # OpenVINO takes no model with functions
+    for _, graph in located_graphs(model):  # OpenVINO rejects models with functions
         nodes, initializers = graph.node, graph.initializer
         constants = [node for node in nodes if node.op_type == "Constant" and not node.domain]
         empty: dict[str, tuple[Any, TensorProto]] = {
@@ -186,8 +186,8 @@ def replace_empty_constants(model: ModelProto) -> None:
             count += 1
 
 
-def _self_contained(content: bytes, program: Program) -> bytes:
-    """Return an ONNX model with all its data inside: OpenVINO would look for it in the working directory."""
+def _load_data(content: bytes, program: Program) -> bytes:
+    """Load all external data into an ONNX model: OpenVINO would search the working directory for it."""
     model = ModelProto.FromString(content)
     for tensor in model.graph.initializer:
         array = (program.weights or {}).get(tensor.name)
@@ -204,56 +204,56 @@ def _self_contained(content: bytes, program: Program) -> bytes:
 
 
 def _check_sizes(model: Any, program: Program) -> None:
-    """Check that OpenVINO infers the sizes of parts that splitops has inferred, of all splits that it runs.
+    """Check that OpenVINO infers the same part sizes as splitops, for every split in ``program.sizes``.
 
     A file can declare shapes that its layers do not have.
     """
     if not program.sizes:
         return
     found = Counter(
-        (layer.get_friendly_name(), tuple(map(_shape, layer.outputs()))) for layer in _splits_in(model)
+        (layer.get_friendly_name(), tuple(map(_get_shape, layer.outputs()))) for layer in _iter_splits(model)
     )
     for name, shapes in program.sizes:
-        kept = [key for key in found if key[0] == name and _agree(key[1], shapes)]
+        kept = [key for key in found if key[0] == name and _match_sizes(key[1], shapes)]
         if not kept:
             raise EngineError("openvino", f"infers other sizes for the parts of {name!r}", program.where)
 
 
-def _splits_in(model: Any) -> Iterator[Any]:
-    """Yield the splits of a model, those of its bodies too."""
+def _iter_splits(model: Any) -> Iterator[Any]:
+    """Yield the splits of a model, including those in bodies."""
     for layer in model.get_ordered_ops():
         if layer.get_type_name() in _SPLITS:
             yield layer
-        for body in bodies_of(layer):
-            yield from _splits_in(body)
+        for body in get_bodies(layer):
+            yield from _iter_splits(body)
 
 
 _SPLITS: Final = ("Split", "VariadicSplit")
 
 
-def _shape(port: Any) -> tuple[int | None, ...] | None:
+def _get_shape(port: Any) -> tuple[int | None, ...] | None:
     shape = port.get_partial_shape()
     if shape.rank.is_dynamic:
         return None
     return tuple(size.get_length() if size.is_static else None for size in shape)
 
 
-def _agree(found: Sequence[tuple[int | None, ...] | None], proved: Sequence[tuple[int, int]]) -> bool:
-    """Return whether each part has the proved size on the proved axis."""
-    if len(found) != len(proved):
+def _match_sizes(found: Sequence[tuple[int | None, ...] | None], expected: Sequence[tuple[int, int]]) -> bool:
+    """Return whether each part in ``found`` has the expected size on the expected axis."""
+    if len(found) != len(expected):
         return False
     return all(
         shape is not None and axis < len(shape) and shape[axis] == size
-        for shape, (axis, size) in zip(found, proved, strict=True)
+        for shape, (axis, size) in zip(found, expected, strict=True)
     )
 
 
 _Held = dict[int, tuple[Any, npt.NDArray[Any]]]
-"""The tensors of a request that inputs are copied to, and their memory as arrays."""
+"""Input tensors of a request by position, each with an array of its memory."""
 
 
 class OpenVINOProgram:
-    """A compiled model, with a request for each thread that runs it at a time."""
+    """A compiled model, with one inference request per concurrent run."""
 
     def __init__(
         self,
@@ -273,15 +273,15 @@ class OpenVINOProgram:
         self._idle: deque[tuple[Any, _Held]] = deque()
         self._kinds = [from_openvino(port.element_type.get_type_name()) for port in compiled.inputs]
         self._types = [from_openvino(port.element_type.get_type_name()) for port in compiled.outputs]
-        # OpenVINO warns about every string tensor that it would share.
+        # OpenVINO warns about every shared string tensor.
         self._shares = all(kind is not None and kind.bits != 0 for kind in self._types)
         self._positions = {name: at for at, port in enumerate(compiled.inputs) for name in port.names}
         self._profile = profile
         self._events: list[Event] = []
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run a request; what it gives is copied out of it."""
-        # By name if names are known, else in the order of the inputs. Of ONNX, OpenVINO drops unused inputs.
+        """See :meth:`Compiled.run`. The outputs are copies."""
+        # By name if the inputs have names, else in order. OpenVINO drops unused inputs of ONNX models.
         places = dict(enumerate(feeds.values()))
         if self._positions:
             places = {self._positions[name]: feeds[name] for name in feeds if name in self._positions}
@@ -289,31 +289,31 @@ class OpenVINOProgram:
             self._guard.check(tuple(places[at].shape for at in sorted(places)))
         try:
             request, held = self._idle.pop()
-        except IndexError:  # the first one of this thread
+        except IndexError:  # all requests are in use
             request, held = self._compiled.create_infer_request(), {}
         try:
-            given = {at: self._fed(at, array, held) for at, array in places.items()}
+            given = {at: self._prepare_input(at, array, held) for at, array in places.items()}
             begin = time.time()
             request.infer(given, share_inputs=True, share_outputs=self._shares)
-            found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self._types)]
+            found = [_to_array(request.get_output_tensor(at), kind) for at, kind in enumerate(self._types)]
         except ModelError:
             raise
-        except Exception as error:  # also of arrays that its binding cannot take
-            raise EngineError("openvino", f"fails: {_reason(error)}", self._where) from error
+        except Exception as error:  # including errors of the bindings for unsupported arrays
+            raise EngineError("openvino", f"fails: {_format_reason(error)}", self._where) from error
         if self._profile:
-            self._events += _events_of(request, begin)
+            self._events += _iter_events(request, begin)
         self._idle.append((request, held))
         count = len(found) - self._sizes
         if not all(np.all(sizes) for sizes in found[count:]):
-            raise EmptyTensorError.of({"a tensor": "is empty in this run"}, self._where)
+            raise EmptyTensorError.from_layers({"a tensor": "is empty in this run"}, self._where)
         return found[:count]
 
-    def _fed(self, at: int, array: npt.NDArray[Any], held: _Held) -> Any:
+    def _prepare_input(self, at: int, array: npt.NDArray[Any], held: _Held) -> Any:
         kind = self._kinds[at]
         if _is_plain(array.dtype) and (kind is None or (array.dtype == kind.numpy and not kind.packed)):
             if array.flags.c_contiguous and array.flags.writeable:
                 return array
-            # OpenVINO takes nothing read-only without a copy; new memory in each run would cost more than it.
+            # OpenVINO copies read-only arrays; reusing the memory is faster than new memory in each run.
             tensor, memory = held.get(at, (None, None))
             if memory is None or (memory.dtype, memory.shape) != (array.dtype, array.shape):
                 tensor = self._library.Tensor(np.array(array, order="C"))
@@ -324,17 +324,17 @@ class OpenVINOProgram:
         return _to_tensor(self._library, array, kind)
 
     def close(self) -> None:
-        """Drop the compiled model and its requests; one that runs in another thread ends with its run."""
+        """See :meth:`Compiled.close`. A run in another thread finishes first."""
         self._compiled = self._guard = None
         self._idle.clear()
 
     def events(self) -> Sequence[Event]:
-        """Return what every run has recorded."""
+        """See :meth:`Compiled.events`."""
         return self._events
 
 
-def _events_of(request: Any, begin: float) -> Iterator[Event]:
-    """Yield what the last run of a request has recorded: how long each operator took, one after the other."""
+def _iter_events(request: Any, begin: float) -> Iterator[Event]:
+    """Yield the events of the last run of a request. Operators are assumed to run consecutively."""
     for item in request.profiling_info:
         seconds = item.real_time.total_seconds()
         if seconds:
@@ -343,7 +343,7 @@ def _events_of(request: Any, begin: float) -> Iterator[Event]:
 
 
 def _to_tensor(library: Any, array: npt.NDArray[Any], kind: ElementType | None) -> Any:
-    """Return a tensor of its own memory, of a type that NumPy does not have or packs otherwise."""
+    """Copy an array to a tensor, for element types that NumPy does not have or stores differently."""
     kind = kind or element_type_of(array.dtype)
     if kind is None or kind.openvino is None:
         raise EngineError("openvino", f"has no element type for dtype {array.dtype}")
@@ -355,38 +355,40 @@ def _to_tensor(library: Any, array: npt.NDArray[Any], kind: ElementType | None) 
             ).reshape(array.shape)
         return tensor
     tensor = library.Tensor(getattr(library.Type, kind.openvino), list(array.shape))
-    _bytes(tensor)[...] = np.frombuffer(pack(array, kind), np.uint8)
+    _view_bytes(tensor)[...] = np.frombuffer(pack(array, kind), np.uint8)
     return tensor
 
 
-def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
+def _to_array(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
     kind = kind or from_openvino(tensor.element_type.get_type_name())
     if kind is None:
-        raise EngineError("openvino", f"gives elements of type {tensor.element_type.get_type_name()!r}")
+        raise EngineError(
+            "openvino", f"returns elements of the unknown type {tensor.element_type.get_type_name()!r}"
+        )
     if _is_plain(kind.numpy) and not kind.packed and kind.storage is None:
         return np.array(tensor.data)
     shape = tuple(tensor.shape)  # slow
     if kind.bits == 0:
         array = np.empty(shape, object)
-        if array.size:  # bytes_data of no strings ends the process
+        if array.size:  # bytes_data of an empty tensor crashes
             array.reshape(-1)[:] = [
                 text.decode("utf-8", "surrogateescape")
                 for text in np.asarray(tensor.bytes_data).reshape(-1).tolist()
             ]
         return array
-    content = _bytes(tensor).tobytes()
+    content = _view_bytes(tensor).tobytes()
     size = compute_packed_size(kind, int(np.prod(shape, dtype=np.int64)))
     return unpack(content[:size], kind, shape).copy()
 
 
-def _bytes(tensor: Any) -> npt.NDArray[np.uint8]:
+def _view_bytes(tensor: Any) -> npt.NDArray[np.uint8]:
     flat: npt.NDArray[np.uint8] = tensor.data.reshape(-1).view(np.uint8)
     return flat
 
 
-def _rejection(error: Exception, where: Where) -> EngineError:
-    return EngineError("openvino", f"rejects the model: {_reason(error)}", where)
+def _make_rejection(error: Exception, where: Where) -> EngineError:
+    return EngineError("openvino", f"rejects the model: {_format_reason(error)}", where)
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     return " ".join(str(error).split())[-300:]

@@ -1,4 +1,4 @@
-"""OpenVINO in a process of its own, which alone ends if it crashes: to read ONNX."""
+"""Read ONNX with OpenVINO in a separate process, so that a crash does not end this one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from splitops.models.engines.isolated import IsolatedEngine
 
 Extension = tuple[str, int, tuple[str, ...]]
-"""A node of domain ``openvino`` that becomes OpenVINO's own layer: name, operation set and attributes."""
+"""An operator of domain ``openvino`` to convert to an OpenVINO layer: name, operation set, attributes."""
 
 
 class _Process:
-    """The process, which the first question starts and which answers all later ones."""
+    """A process with OpenVINO, started by the first request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class _Process:
         atexit.register(self._close, os.getpid())
 
     def request(self, *message: Any, where: Where) -> Any:
-        """Return an answer, or in words how the process has ended; a rejection by OpenVINO is raised."""
+        """Return the response, or a description of how the process ended. Errors of OpenVINO are raised."""
         with self._lock:
             if self._engine is None:
                 from splitops.models.engines.isolated import IsolatedEngine
@@ -43,7 +43,7 @@ class _Process:
                 if not self._engine.ended:
                     raise
                 return self._engine.ended
-            except BaseException:  # Ctrl-C has ended it
+            except BaseException:  # Ctrl-C has killed the process
                 self._engine = None
                 raise
 
@@ -53,31 +53,37 @@ class _Process:
 
 
 _PROCESSES: Final[dict[int, _Process]] = {}
-"""By the process that asks: the child of a fork has one of its own."""
+"""The process by the id of its parent: a forked child gets its own."""
 
 
-def _process() -> _Process:
+def _get_process() -> _Process:
     return _PROCESSES.get(os.getpid()) or _PROCESSES.setdefault(os.getpid(), _Process())
 
 
 def to_ir(
     source: bytes | os.PathLike[str], where: Where, *, extensions: Sequence[Extension] = ()
 ) -> tuple[bytes, bytes]:
-    """Return an ONNX model as OpenVINO reads it: the XML and the constants of OpenVINO IR.
+    """Convert an ONNX model to OpenVINO IR with OpenVINO's reader. Returns the XML and the constants.
 
-    The source is serialised, with its data inside, or a file. Nodes of domain ``openvino`` are extensions.
+    Args:
+        source: a serialised model without external data, or a path.
+        where: the model, for errors.
+        extensions: the operators of domain ``openvino`` in the model.
+
+    Raises:
+        EngineError: OpenVINO rejects the model or crashes; the message names the likely cause.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
-    answer: tuple[bytes, bytes] | str = _process().request("to_ir", given, extensions, where, where=where)
+    answer: tuple[bytes, bytes] | str = _get_process().request("to_ir", given, extensions, where, where=where)
     if not isinstance(answer, str):
         return answer
-    at = _suspect(given, extensions, where)
+    at = _find_suspect(given, extensions, where)
     likely = "" if at is None else f"; the likely cause is {at}"
     raise EngineError("openvino", f"{answer} while it read the model{likely}", where)
 
 
-def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
-    """Return the first node with which a model cannot be read; None where only the whole model cannot."""
+def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
+    """Describe the first node whose addition makes the model unreadable; None if no node does."""
     if isinstance(source, str):
         return None
     from onnx import ModelProto
@@ -88,11 +94,11 @@ def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where)
     while unread - read > 1:
         count = (read + unread) // 2
         try:
-            part = _beginning(model, count)
-            answer = _process().request("to_ir", part, extensions, where, where=where)
+            part = _truncate(model, count)
+            answer = _get_process().request("to_ir", part, extensions, where, where=where)
             problem = answer if isinstance(answer, str) else None
         except EngineError as error:
-            # OpenVINO goes on behind a node that it cannot read, and crashes on what is missing there.
+            # OpenVINO continues after a node that it cannot read, and crashes on its missing outputs.
             problem = error.message
         if problem is None:
             read = count
@@ -104,8 +110,8 @@ def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where)
     return f"node {shown(node.name or node.output[0])} ({node.op_type}): {reason}"
 
 
-def _beginning(model: ModelProto, count: int) -> bytes:
-    """Return the first nodes of a model as a model, serialised."""
+def _truncate(model: ModelProto, count: int) -> bytes:
+    """Return a serialised model of the first ``count`` nodes of a model."""
     from onnx import ModelProto, ValueInfoProto
 
     made = ModelProto()

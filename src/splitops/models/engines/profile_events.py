@@ -1,4 +1,4 @@
-"""The times of operators that are evaluated here, reported to a listener, at no cost where nobody does."""
+"""Profile events of operators that splitops evaluates itself, collected in a context variable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RECORDER: Final[ContextVar[list[Event] | None]] = ContextVar("recorder", defaul
 
 @contextmanager
 def collect_events(events: list[Event] | None) -> Iterator[None]:
-    """Add an event to a list for each operator that is evaluated here in the block; None records nothing."""
+    """Collect the events of operators in the block in ``events``; None disables collection."""
     token = _RECORDER.set(events)
     try:
         yield
@@ -25,13 +25,13 @@ def collect_events(events: list[Event] | None) -> Iterator[None]:
 
 
 def get_event_list() -> list[Event] | None:
-    """Return the list to which events are added in this context; None where nobody listens."""
+    """Return the list that collects events in this context, or None if none does."""
     return _RECORDER.get()
 
 
 @contextmanager
 def record_event(events: list[Event], operator: str, node: str) -> Iterator[None]:
-    """Add an event for an operator that is evaluated in the block."""
+    """Add the event of an operator that runs in the block."""
     begin, clock = time.time(), time.perf_counter()
     yield
     events.append(Event(operator, node, OWN, begin, time.perf_counter() - clock))

@@ -1,4 +1,4 @@
-"""The process of an isolated engine: messages on standard input, answers on what was standard output."""
+"""Worker process of an isolated engine: pickled requests on standard input, responses on standard output."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class _Worker:
         if kind == "compile":
             self._programs.append(self._engine.compile(*message))
             return len(self._programs) - 1
-        if kind == "to_ir":  # OpenVINO's alone
+        if kind == "to_ir":  # only the OpenVINO engine has it
             return getattr(self._engine, kind)(*message)
         number, *values = message
         return getattr(self._programs[number], kind)(*values)
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Respond to requests until the parent stops the worker or closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is not an answer
+    os.dup2(2, 1)  # output of libraries must not mix with responses
     worker = _Worker()
     while True:
         try:
@@ -49,7 +49,7 @@ def main() -> None:
             answer = worker.respond(*message)
         except SplitError as error:
             answer = error
-        except Exception as error:  # whatever a runtime may raise
+        except Exception as error:  # runtimes raise any exception
             answer = EngineError(worker.name, f"fails: {type(error).__name__}: {str(error)[:300]}")
         pickle.dump(answer, answers, protocol=5)
         answers.flush()

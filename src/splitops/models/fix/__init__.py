@@ -1,4 +1,4 @@
-"""Fixes: a model whose splits break no rule, in a form that its runtimes execute correctly."""
+"""Fix models: rewrite splits that break a rule, or that a runtime does not execute correctly."""
 
 from __future__ import annotations
 
@@ -65,34 +65,31 @@ def fix(
 ) -> ModelInMemory:
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
 
-    A split that breaks a rule is repaired where only one meaning is possible: a missing ``num_outputs``, or
-    attributes of another version of the operator. A split that meets a limit of a runtime, as
-    :func:`splitops.check` reports it, gets the first form that the runtime executes correctly: lengths
-    instead of a number of parts, all outputs declared, a Slice for each part and the like. A limit that
-    depends on the sizes or values of a run counts too. If no form avoids it, the split keeps its form and the
-    report lists the limit as ``possible``. All other splits stay as they are. If the model declares another
-    type or shape for a part than it has, it declares the right one afterwards.
+    A split that breaks a rule is repaired if its meaning is clear: a missing ``num_outputs``, or attributes
+    of another version of the operator. A split that meets a limit of a runtime, as in :func:`splitops.check`,
+    is rewritten to the first form that the runtime executes correctly: lengths instead of a number of parts,
+    all outputs declared, a Slice for each part and so on. This includes limits that depend on the sizes or
+    values of a run; if no form avoids such a limit, the split is unchanged and the report lists the limit as
+    ``possible``. All other splits are unchanged. Wrong declared types and shapes of parts are corrected.
 
-    Where the model has a result, the fixed model has the same result. A form of Slices or Gathers accepts
-    sizes that the split rejects.
+    If the model returns a result, the fixed model returns the same one. Slices and Gathers also accept sizes
+    that the split rejects.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        runtimes: what the model is for, one or several, as in :func:`splitops.check`: a runtime, a release
-            of one, a ``.toml`` file or a :class:`~splitops.models.check.Target`. None stands for what is
-            installed: of ONNX onnxruntime, of IR OpenVINO. Without any, only broken rules are repaired.
-        unbind: what SplitToSequence with chunks of 1 and keepdims = 0 means, which PyTorch exports for a
-            scripted ``unbind``: ``"as-written"`` keeps the axis, as the specification says,
-            ``"as-pytorch"`` drops it, as PyTorch and onnxruntime do. None makes no choice: such a split is
-            unfixable for a runtime that drops the axis.
-        open: how constant lengths follow an axis whose size the inputs of the model leave open, as exporters
-            write the lengths of one size: ``"even"`` are equal parts, where the lengths are equal;
-            ``"rest=1"`` lets part 1 take what the others leave; ``"chunk"`` keeps the size of the first part
-            as long as the axis lasts, as ``torch.split`` does. The size that worked keeps its lengths. None
-            leaves such splits as they are.
+        runtimes: one or several targets of the model, as in :func:`splitops.check`: a runtime, a release, a
+            ``.toml`` file or a :class:`~splitops.models.check.Target`. None is the installed runtime:
+            onnxruntime for ONNX, OpenVINO for IR. An empty list repairs only broken rules.
+        unbind: the meaning of SplitToSequence with chunks of 1 and keepdims = 0, which PyTorch exports for a
+            scripted ``unbind``: ``"as-written"`` keeps the axis, as specified; ``"as-pytorch"`` drops it, as
+            PyTorch and onnxruntime do. None makes such a split unfixable for a runtime that drops the axis.
+        open: how constant lengths follow the size of a dynamic axis (exporters write those of one size):
+            ``"even"``: equal parts, if the lengths are equal; ``"rest=1"``: part 1 is the rest of the axis;
+            ``"chunk"``: chunks of the size of the first part, as in ``torch.split``. The size at export keeps
+            its lengths. None leaves such splits unchanged.
         partial: return the model even if errors are left; the report lists them.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+        allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
         keep_data: of the path of an ONNX model, leave data that is in other files where it is: the fixed
             model names it, and only new tensors are in it. The report writes it into the same folder with
@@ -102,11 +99,11 @@ def fix(
         The fixed model, of the kind that was given; of a path, what :func:`splitops.load` returns.
 
     Raises:
-        ModelError: the model is not well formed; or a split is unfixable, or a check finds another error in
-            the fixed model: the first one is named with the code of the rule or limit; or ``unbind`` or
-            ``open`` is another word; or a runtime does not read IR; or the file of a target is wrong; or data
-            is to be kept of a model that is not the path of an ONNX model.
-        ArrayError: a runtime or release is not known.
+        ModelError: the model is not well formed; a split is unfixable, or a check finds another error in the
+            fixed model (the message names the first one with its code); ``unbind`` or ``open`` is invalid; a
+            runtime does not read IR; the file of a target is invalid; or ``keep_data`` is set for a model
+            that is not the path of an ONNX model.
+        ArrayError: a runtime or release is unknown.
 
     Examples:
         >>> import onnx.parser
@@ -169,14 +166,14 @@ def fix_with_report(
     from splitops.models.check.targets import load_targets
     from splitops.models.fix.limits import parse_unbind
     from splitops.models.fix.models import fix_model
-    from splitops.models.fix.opening import opening_of
+    from splitops.models.fix.opening import parse_opening
     from splitops.models.formats.files import is_openvino
     from splitops.models.formats.model import CheckedModel
 
     targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
-    meaning, chosen = parse_unbind(unbind), opening_of(open)
+    meaning, chosen = parse_unbind(unbind), parse_opening(open)
     if keep_data and (is_openvino(model) or not isinstance(model, str | os.PathLike)):
-        raise ModelError("keep_data is for the path of an ONNX model, which names its data in other files")
+        raise ModelError("keep_data requires the path of an ONNX model")
     checked = CheckedModel.read(model, allow_links=allow_links, keep_data=keep_data)
     found = fix_model(checked, targets, meaning, chosen, keep_data=keep_data)
     error = None if partial else found.error
@@ -186,7 +183,7 @@ def fix_with_report(
 
 
 def installed_runtimes(model: AnyModel) -> tuple[str, ...]:
-    """Return the installed runtime that reads the format of a model; empty where it is not installed."""
+    """Return the default runtime for the format of a model, or an empty tuple if it is not installed."""
     from splitops.models.engines import is_installed
     from splitops.models.formats.files import is_openvino
 

@@ -1,4 +1,4 @@
-"""Declared types and shapes that contradict the splits that make them, written as they are."""
+"""Correct declared types and shapes that contradict the inferred ones of splits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractSequence, AbstractValue, meet_shapes
-from splitops.models.check.checking import Contradiction, Walked, contradicted_outputs, contradiction
+from splitops.models.check.checking import Contradiction, Walked, find_contradiction, find_contradictions
 from splitops.models.fix.report import Reason
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.split_nodes import is_split
@@ -16,11 +16,11 @@ from splitops.models.infer.layers import declare_ports
 from splitops.models.split_nodes import SplitNode
 
 Repair = tuple[SplitNode, str, Reason]
-"""A split, what its output is declared as now, and what was wrong."""
+"""A split, the corrected declaration of its output, and the reason."""
 
 
 class Declarations:
-    """Repairs what splits, and what was written in their places, are declared as."""
+    """Corrects the declarations of the outputs of splits and of the nodes that replace them."""
 
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
@@ -28,30 +28,30 @@ class Declarations:
         """The outputs of all splits seen, by the path of their graph and their name."""
 
     def repair(self, walked: Walked) -> None:
-        """Declare the outputs of splits as they are, and all values behind them that were declared to fit.
+        """Correct the declared outputs of splits, and all values after them with a wrong declaration.
 
-        A part that is declared with a wrong type or size usually makes the declarations behind it wrong too.
+        A wrong declaration of a part usually makes the declarations after it wrong, too.
         """
-        wrong = [*contradicted_outputs(walked), *self._replaced(walked.found)]
+        wrong = [*find_contradictions(walked), *self._find_replaced(walked.found)]
         for split_node in walked.splits:
             named = ((split_node.where.graph, value.name) for value in split_node.node.outputs if value.name)
             self._parts.update(dict.fromkeys(named, split_node))
         if not wrong:
             return
-        others = (contradiction(walked.found, value) for value in walked.found.values)
+        others = (find_contradiction(walked.found, value) for value in walked.found.values)
         _declare([one for one in others if one is not None])
         self.repairs += [
             (split_node, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
             for split_node, one in wrong
         ]
 
-    def _replaced(self, found: InferenceResult) -> Iterator[tuple[SplitNode, Contradiction]]:
-        """Yield what is wrong with values that a split had as outputs, and another node makes now."""
+    def _find_replaced(self, found: InferenceResult) -> Iterator[tuple[SplitNode, Contradiction]]:
+        """Yield contradictions of values that were outputs of a split before another node replaced it."""
         for value in found.values if self._parts else ():
             split_node, maker = self._parts.get((found.paths.get(value), value.name)), value.producer()
             if split_node is None or maker is None or is_split(maker):
                 continue
-            one = contradiction(found, value)
+            one = find_contradiction(found, value)
             if one is not None:
                 yield split_node, one
 
@@ -61,7 +61,7 @@ def _declare(wrong: Iterable[Contradiction]) -> None:
     for one in wrong:
         maker = one.value.producer()
         if maker is None:
-            continue  # an input: it is the caller's
+            continue  # an input belongs to the caller
         if type(maker) is not LayerNode:
             _declare_value(one)
             continue
@@ -72,7 +72,7 @@ def _declare(wrong: Iterable[Contradiction]) -> None:
 
 
 def _declare_value(one: Contradiction) -> None:
-    """Declare a value of ONNX as it is; what it says beside the contradiction stays."""
+    """Correct the declaration of an ONNX value, and keep declared sizes that are not wrong."""
     found, before, value = one.found, one.declared, one.value
     if isinstance(found, AbstractSequence):
         shape, kind = found.element.shape, found.element.type

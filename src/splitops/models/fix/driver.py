@@ -1,4 +1,4 @@
-"""Rounds over a model: each split node that meets a limit is rewritten, until none does, or none can be."""
+"""The fix driver: rewrite split nodes that meet a limit, in passes, until none does or can be rewritten."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from splitops.models.quirks import Match, Quirk
 from splitops.models.split_nodes import SplitNode
 
 _ROUNDS: Final = 8
-"""One rewrite can be what another one needs: what a sequence was made of is a Split of its own."""
+"""Maximum number of passes: a rewrite may create a Split that must be rewritten again."""
 
 ValueName = tuple[str | None, str]
 """A value by the path of its graph and its name."""
 
 
 class NotApplicableError(Exception):
-    """A form does not apply to a split node. The message says why."""
+    """A form does not apply to a split node. The message is the reason."""
 
 
 class RewriteResult(NamedTuple):
-    """What is in the place of a split node now, and what it costs when the model runs."""
+    """The description of a rewritten split node, and its additional cost at run time."""
 
     text: str
     cost: str = ""
     splits: Sequence[ir.Node] = ()
-    """The splits that are there now, where they are several."""
+    """The new splits, if there are several."""
 
 
 class RewriteWriter(Protocol):
@@ -45,35 +45,35 @@ class RewriteWriter(Protocol):
 
     @property
     def editor(self) -> Editor:
-        """The model, with what is known of its values noted."""
+        """The editor of the model, annotated with inferred types and shapes."""
 
     def write(self, form: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Write a split node in a form.
+        """Rewrite a split node to a form.
 
         Raises:
-            NotApplicableError: the form does not apply; what the split node gives has not changed.
+            NotApplicableError: the form does not apply; the outputs of the split node are unchanged.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSnapshot:
-    """A model as it is at the beginning of a round."""
+    """A model at the beginning of a pass."""
 
     calls: Mapping[ir.Node, Sequence[SplitNode]]
-    """Each split node by its node: one for every call of a function around it."""
+    """The splits by node: one for each call of the function around it."""
     context: ModelContext
-    """What the conditions of limits ask of the model."""
+    """The facts about the model that conditions of limits need."""
     forms: RewriteWriter
     gives: Callable[[ir.Node, str | None], Mapping[ValueName, AbstractValue]]
-    """From a node and the path of its graph: what is known of the values that its place must keep."""
+    """Returns the abstract values that a rewrite must keep, from a node and the path of its graph."""
     known: Callable[[], Mapping[ValueName, AbstractValue]]
     to_open: Callable[[SplitNode], str | None] | None = None
-    """What is wrong with constant lengths on an open axis, if the user has chosen what they mean."""
+    """Returns the message for baked lengths, if the user has chosen how to open them."""
 
 
 @dataclass(eq=False)
 class _Record:
-    """What is found out about one split node of the model that was given."""
+    """The state of one split node of the source model."""
 
     where: Where
     before: str
@@ -100,11 +100,11 @@ def fix_splits(
     *,
     repair: bool = True,
 ) -> tuple[tuple[SplitReport, ...], ModelSnapshot]:
-    """Rewrite what meets a limit, or with ``repair`` breaks a rule; return the last look too."""
+    """Rewrite splits that meet a limit or, with ``repair``, break a rule. Returns reports and last model."""
     rounds = _FixDriver(targets, unbind, repair)
     for _ in range(_ROUNDS):
         last = look()
-        if not rounds.one(last):
+        if not rounds.run_pass(last):
             break
     else:
         last = look()
@@ -120,19 +120,19 @@ class _FixDriver:
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
-        """Of split nodes that became others: what they split, which the others split now."""
+        """The records of rewritten split nodes by their data, which the new nodes split."""
         self._of_tree: set[ir.Node] = set()
-        """Splits that are several in the place of one."""
+        """Splits that replace one split together."""
         self._cured: set[tuple[_Record, Quirk]] = set()
         self._promised: dict[ValueName, tuple[_Record, AbstractValue]] = {}
-        """What was known of the outputs of the split nodes that the last round has rewritten."""
+        """The abstract outputs of the split nodes that the last pass has rewritten, before the rewrite."""
 
-    def one(self, now: ModelSnapshot) -> bool:
-        """Rewrite what can be rewritten now; whether anything was."""
-        self._compare(now)
+    def run_pass(self, now: ModelSnapshot) -> bool:
+        """Run one pass. Return whether anything was rewritten."""
+        self._check_outputs(now)
         changed = False
-        # Before any is rewritten: another split node of the same data has a record of its own.
-        records = [self._record(node, calls[0]) for node, calls in now.calls.items()]
+        # Make all records before the first rewrite: other splits of the same data need their own.
+        records = [self._get_record(node, calls[0]) for node, calls in now.calls.items()]
         for (node, calls), record in zip(now.calls.items(), records, strict=True):
             if record.left:
                 continue
@@ -142,11 +142,11 @@ class _FixDriver:
         return changed or self._cure_all(now)
 
     def _cure_all(self, now: ModelSnapshot) -> bool:
-        """Cure what the optimisers get wrong, splits and the nodes around them; whether anything was."""
+        """Rewrite the matches of quirks. Return whether anything was rewritten."""
         editor, changed = now.forms.editor, False
         for limit, match in find_quirks(editor, self.targets):
             if any(node.graph is None for node in match.path):
-                continue  # what was rewritten before it in this round
+                continue  # this pass has already removed one of its nodes
             record = self._records.get(match.node)
             if record is None:
                 record = _Record(editor.where(match.node), editor.describe(match.node))
@@ -160,7 +160,7 @@ class _FixDriver:
         editor, data = now.forms.editor, match.node.inputs[0]
         reason = Reason(limit.code, describe_match(limit, match))
         before = now.gives(match.last, editor.where(match.last).graph)
-        after = None if (record, match.quirk) in self._cured else match.cure(editor)
+        after = None if (record, match.quirk) in self._cured else match.rewrite(editor)
         if after is None:
             record.left = (reason,)
             return False
@@ -173,32 +173,32 @@ class _FixDriver:
         return True
 
     def give_up(self, now: ModelSnapshot) -> None:
-        """Mark the splits whose forms for one runtime all meet a limit of another."""
+        """Mark splits that still meet a limit as unfixable: forms for one runtime meet another's limit."""
         for node, calls in now.calls.items():
-            record = self._record(node, calls[0])
+            record = self._get_record(node, calls[0])
             found = self._find_issues(calls, now, record)
             if found:
                 record.left = tuple(obstacle.reason for obstacle in found)
 
     def _find_issues(self, calls: Sequence[SplitNode], now: ModelSnapshot, record: _Record) -> list[Issue]:
-        """Return what prevents a split, and note what has no form and depends on the input."""
+        """Return the obstacles of a split. Record those that no form avoids for some inputs as possible."""
         found = find_issues(
             calls, now.context, self.targets, self.unbind, repair=self.repair, to_open=now.to_open
         )
         record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
-    def _compare(self, now: ModelSnapshot) -> None:
-        """Compare what is known of rewritten outputs with what was known before."""
+    def _check_outputs(self, now: ModelSnapshot) -> None:
+        """Check that rewritten outputs have the same inferred types and shapes as before."""
         found = now.known() if self._promised else {}
         for name, (record, before) in self._promised.items():
             after = found.get(name)
-            if name in found and not _agree(before, after):
-                words = f"{record.before} gave {name[1]!r} as {before}, but {record.after} gives {after}"
+            if name in found and not _may_agree(before, after):
+                words = f"{record.before} returned {name[1]!r} as {before}, but {record.after} as {after}"
                 raise ModelError(words, record.where)
         self._promised.clear()
 
-    def _record(self, node: ir.Node, split_node: SplitNode) -> _Record:
+    def _get_record(self, node: ir.Node, split_node: SplitNode) -> _Record:
         if node not in self._records:
             record = self._of_data.get(node.inputs[0] if node.inputs else None)
             if record is None:
@@ -215,7 +215,7 @@ class _FixDriver:
         found: Sequence[Issue],
         now: ModelSnapshot,
     ) -> bool:
-        """Write a split node in the first form that applies, of its most serious limit."""
+        """Rewrite a split node for its first obstacle, to the first form that applies."""
         first, data = found[0], node.inputs[0] if node.inputs else None
         before = now.gives(node, split_node.where.graph)
         against: list[str] = []
@@ -225,7 +225,7 @@ class _FixDriver:
             except NotApplicableError as error:
                 against.append(str(error))
                 continue
-            # A choice may be another one, and of a broken split nothing is known but what is declared.
+            # A choice of the user may change the outputs, and those of an invalid split are not inferred.
             if form not in CHOICES and split_node.error is None:
                 self._promised |= {name: (record, known) for name, known in before.items()}
             record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
@@ -239,14 +239,14 @@ class _FixDriver:
         words = "; ".join(dict.fromkeys([first.reason.text, *against]))
         if not first.certain and Repair.UNBIND not in first.forms:
             record.possible[first.reason.code] = Reason(first.reason.code, words)
-            return True  # the others have a turn
+            return True  # the next pass tries the other obstacles
         others = [obstacle.reason for obstacle in found[1:] if obstacle.certain]
         record.left = (Reason(first.reason.code, words), *others)
         return False
 
 
-def _agree(before: AbstractValue, now: AbstractValue) -> bool:
-    """Return whether what is known of a value at two times may both be true."""
+def _may_agree(before: AbstractValue, now: AbstractValue) -> bool:
+    """Return whether two abstract values of the same value may both be true."""
     if isinstance(before, AbstractSequence) and isinstance(now, AbstractSequence):
         if before.length == 0:
             return before.element.type is now.element.type

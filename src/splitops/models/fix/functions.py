@@ -1,4 +1,4 @@
-"""Functions whose opset selects another version of a split than that of their model, moved to the model's."""
+"""Convert functions to the opset of their model if theirs selects another version of a split."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _Place = tuple[str | None, str | None]
 
 
 class MovedFunctions:
-    """A model for rewriting, with each function that has splits of another version at the model's opset.
+    """An editable copy of a model, with such functions converted to the model's opset.
 
-    A function with a node that cannot move stays as it is.
+    A function with a node that cannot be converted is unchanged.
     """
 
     def __init__(self, model: CheckedModel) -> None:
@@ -37,12 +37,12 @@ class MovedFunctions:
             splits = [one for one in found if is_split(one.node)]
             for one in splits:
                 words, why = describe_other_version(one), stuck.get(one.function)
-                words += f"; the function cannot move to that opset: {why}" if why else ""
+                words += f"; the function cannot be converted to that opset: {why}" if why else ""
                 self._reasons[one.path, label(one.node)] = Reason(OTHER_VERSION, words)
             paths = {one.function for one in splits} - stuck.keys()
             if not paths:
                 return
-            changes = _move(self.edited, model, paths)
+            changes = _convert(self.edited, model, paths)
             again: dict[str, str] = {}
             for change in changes:
                 of = (path for path in paths if f"{change.where.graph}/".startswith(f"{path}/"))
@@ -53,11 +53,11 @@ class MovedFunctions:
                 return
             stuck |= again
 
-    def told(self, splits: Iterable[SplitReport]) -> tuple[SplitReport, ...]:
-        """Add to the reports of splits that their functions were moved, or could not be."""
-        return tuple(map(self._told, splits))
+    def add_reasons(self, splits: Iterable[SplitReport]) -> tuple[SplitReport, ...]:
+        """Add to the reports of splits that their functions were converted, or could not be."""
+        return tuple(map(self._add_reason, splits))
 
-    def _told(self, split: SplitReport) -> SplitReport:
+    def _add_reason(self, split: SplitReport) -> SplitReport:
         place = split.where.graph, split.where.node
         why, before = self._reasons.get(place), self._befores.get(place)
         if why is None:
@@ -71,7 +71,7 @@ class MovedFunctions:
         )
 
 
-def _move(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> Sequence[Change]:
+def _convert(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> Sequence[Change]:
     ForwardInterpreter(edited, model.where, lambda site: None).run().annotate()
     opset = opset_imports(edited.graph, edited)[""]
     converting = ModelConversion(edited, model.where)

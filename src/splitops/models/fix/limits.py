@@ -1,4 +1,4 @@
-"""Which limits of some runtimes a split meets, and in which forms it would meet none."""
+"""Find the limits of runtimes that a split meets, and the forms that avoid them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import Kind
 
 CHOICES: Final = (Repair.UNBIND, Repair.OPEN)
-"""The forms with which the user says what a split means: it may give something else then."""
+"""The forms that need a choice of the user: the rewritten split may return other values."""
 _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())}
 
 
 class Issue(NamedTuple):
-    """What prevents a split node, and the forms in which it does not, in the order to try them."""
+    """A broken rule or met limit of a split node, and the forms that avoid it, in the order to try them."""
 
     reason: Reason
     forms: tuple[Fix, ...]
@@ -31,12 +31,12 @@ class Issue(NamedTuple):
 
     @property
     def rewrite_order(self) -> int:
-        """How much the form that is tried first changes; a larger change may avoid more limits."""
+        """Rank of the first form: a larger rewrite has a larger rank, and may avoid more limits."""
         return _STRENGTH[self.forms[0]] if self.forms else -1
 
     @property
     def needs_user_choice(self) -> bool:
-        """Whether the user has to say what the split node means."""
+        """Whether the user has to choose the meaning of the split node."""
         return len(self.forms) == 1 and self.forms[0] in CHOICES
 
 
@@ -49,13 +49,14 @@ def find_issues(
     repair: bool = True,
     to_open: Callable[[SplitNode], str | None] | None = None,
 ) -> list[Issue]:
-    """Return what prevents one split node, in all of its calls: first what has no form, then the greatest.
+    """Return the obstacles of a split node over all of its calls, in the order in which to fix them.
 
-    What must be said comes before what is written for it. With ``to_open``, what it says of lengths is one.
+    Obstacles without a form come first, then those that need a choice of the user, then the others, the
+    largest rewrite first. ``to_open`` returns the message for baked lengths, if the user opens them.
     """
     found: dict[str, Issue] = {}
     for split_node in split_nodes:
-        for obstacle in _of_site(split_node, model, targets, unbind, repair):
+        for obstacle in _iter_obstacles(split_node, model, targets, unbind, repair):
             before = found.setdefault(obstacle.reason.code, obstacle)
             if before.forms and not obstacle.forms:  # a repair must be one in every call
                 found[obstacle.reason.code] = obstacle
@@ -69,12 +70,12 @@ def find_issues(
 
 
 def max_outputs(targets: Iterable[Target]) -> int | None:
-    """Return the most outputs that a Split may have for all targets; None where nobody limits them."""
+    """Return the maximum number of outputs of a Split for all targets, or None if there is no limit."""
     found = (limit.max_outputs for target in targets for limit in target.limits)
     return min((most for most in found if most is not None), default=None)
 
 
-def _of_site(
+def _iter_obstacles(
     split_node: SplitNode, model: ModelContext, targets: Sequence[Target], unbind: Unbind | None, repair: bool
 ) -> Iterator[Issue]:
     misread = (
@@ -95,24 +96,23 @@ def _of_site(
     for limit, certainty in find_limits(split_node, model, targets):
         stated = stated or Repair.UNBIND in limit.rewrites
         reason = Reason(
-            limit.code,
-            limit.format_message(split_node, certainty) + _without_forms(limit, split_node, targets),
+            limit.code, limit.format_message(split_node, certainty) + _format_hint(limit, split_node, targets)
         )
         yield Issue(reason, limit.rewrites, certainty is Certainty.YES)
     if unbind and not stated and split_node.may_be_unbind:
-        text = "chunks of 1 with keepdims = 0 have two meanings"
+        text = "chunks of 1 with keepdims = 0 are ambiguous"
         yield Issue(Reason("unbind", text), (Repair.UNBIND,))
 
 
-def _without_forms(limit: Limit, split_node: SplitNode, targets: Iterable[Target]) -> str:
-    """Say that a limit of a user's file allows no form, and how it would; empty of other limits."""
+def _format_hint(limit: Limit, split_node: SplitNode, targets: Iterable[Target]) -> str:
+    """Return a hint if a limit in a user's file has no forms, else an empty string."""
     file = next((target.file for target in targets if target.name == limit.runtime), "")
     if limit.rewrites or not file:
         return ""
     form = Kind.PARTS if split_node.schema.gives_sequence else Kind.SLICES
     return (
-        f"; the limit allows no form: add those that the runtime executes correctly to it in "
-        f'{shown_path(file)}, such as forms = ["{form}"]'
+        f"; the limit has no forms: add those that the runtime executes correctly in "
+        f'{shown_path(file)}, such as rewrites = ["{form}"]'
     )
 
 
@@ -121,11 +121,11 @@ def _format_error(error: Exception) -> str:
 
 
 def parse_unbind(unbind: str | Unbind | None) -> Unbind | None:
-    """Read how a user resolves split nodes with two meanings."""
+    """Parse the meaning of an ambiguous unbind."""
     if unbind is None:
         return None
     try:
         return Unbind(unbind)
     except ValueError:
         words = " or ".join(map(repr, map(str, Unbind)))
-        raise ModelError(f"unbind is {shown(unbind)}, not {words}") from None
+        raise ModelError(f"unbind = {shown(unbind)}: use {words}") from None

@@ -1,4 +1,4 @@
-"""The sizes that a model declares behind a split, once that accepts other sizes than before."""
+"""Relax the declared shapes after a split that now accepts other sizes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LOOSENED: Final = "splitops.loosened"
 
 
 def loosen_after(model: ir.Model, node: ir.Node) -> None:
-    """Let the values that follow from a split declare their rank alone: their sizes may be others now."""
+    """Reduce the declared shapes of all values that depend on a split to their rank: sizes may differ now."""
     functions = functions_of(model)
     behind: set[ir.Value] = set(node.outputs)
     count = 0
-    while len(behind) > count:  # until nothing is added: a loop reads what its last round gave
+    while len(behind) > count:  # repeat until nothing is added: a loop reads its own outputs
         count = len(behind)
         for _, owner in owners_of(model):
             _spread(owner, behind, functions)
@@ -41,7 +41,7 @@ def loosen_after(model: ir.Model, node: ir.Node) -> None:
 
 
 def _spread(graph: AnyGraph, behind: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
-    """Add what reads values that are behind a split; whether any value of the graph is."""
+    """Add the outputs of nodes that read a value in ``behind``. Return whether the graph has any."""
     found = False
     for node in graph:
         reached = any(value in behind for value in node.inputs)
@@ -51,15 +51,15 @@ def _spread(graph: AnyGraph, behind: set[ir.Value], functions: Mapping[FunctionK
             reached |= any(value in behind for value in function.outputs)
         for _, inner in subgraphs(node) if node.attributes.data else ():
             behind.update(inner.inputs if reached else ())
-            behind.update(_parameters(inner) if reached else ())
+            behind.update(_list_parameters(inner) if reached else ())
             reached |= _spread(inner, behind, functions)
         behind.update(node.outputs if reached else ())
         found |= reached or any(value in behind for value in node.outputs)
     return found
 
 
-def _parameters(graph: ir.Graph) -> list[ir.Value]:
-    """Return the inputs of a body of a layer."""
+def _list_parameters(graph: ir.Graph) -> list[ir.Value]:
+    """Return the inputs of the body of a layer."""
     return [node.outputs[0] for node in graph if type(node) is LayerNode and node.op_type == "Parameter"]
 
 
@@ -85,7 +85,7 @@ def _loosen(value: ir.Value) -> None:
 
 
 def declare_loosened(model: ir.Model, where: Where) -> None:
-    """Let the values of :func:`loosen_after` declare what follows for them from the values before."""
+    """Declare the inferred shapes of the values of :func:`loosen_after`."""
     values = ForwardInterpreter(model, where, lambda site: None).run().values
     found = {value: known for value, known in values.items() if value.meta.get(_LOOSENED)}
     if type(next(iter(model.graph), None)) is LayerNode:
@@ -93,8 +93,8 @@ def declare_loosened(model: ir.Model, where: Where) -> None:
         return
     for value, known in found.items():
         if isinstance(known, AbstractTensor) and known.shape is not None and value.shape is not None:
-            value.shape = ir.Shape([_written(size) for size in known.shape])
+            value.shape = ir.Shape([_to_onnx_size(size) for size in known.shape])
 
 
-def _written(size: Dim) -> int | str | None:
+def _to_onnx_size(size: Dim) -> int | str | None:
     return size if isinstance(size, int) else size.name

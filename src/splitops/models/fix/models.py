@@ -1,4 +1,4 @@
-"""Fixes of models, written once for both formats."""
+"""Fix a model of either format and report the changes."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ def fix_model(
     *,
     keep_data: bool = False,
 ) -> FixReport:
-    """Fix a model for some targets; unfixable splits stay."""
+    """Fix a model for ``targets``. Unfixable splits are unchanged and reported."""
     for target in targets if model.is_openvino else ():
         if "openvino" not in target.formats:
-            told = f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted"
-            raise ModelError(told, model.where)
+            problem = f"{target.name} does not read OpenVINO IR: convert the model to ONNX"
+            raise ModelError(problem, model.where)
     declarations = Declarations()
     edited, splits, last = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
         declare_loosened(edited, model.where)
     walked = walk_model(edited, model.where)
     declarations.repair(walked)
-    splits = _with_repairs(splits, declarations.repairs)
+    splits = _add_repairs(splits, declarations.repairs)
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
     runtimes = tuple(target.label for target in targets)
     if changed:
         record_fix(edited, runtimes)
     made = model.write(edited, changed=changed)
-    # What is written is checked as a stranger would check it: nothing is left unsaid.
+    # Check the result like any other model, so that the report lists all errors that are left.
     found = examine_nodes(edited, model.where, walked, targets, last.context)
-    splits = _with_baked(splits, [one for one in found if one.code == baked.CODE])
-    left = _beside(splits, [one for one in found if one.severity is Severity.ERROR])
+    splits = _add_baked(splits, [one for one in found if one.code == baked.CODE])
+    left = _drop_reported(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
     return FixReport(runtimes, made, splits, left, untested, keep_data)
 
 
-def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
-    """Add what is declared otherwise now to the reports of the splits that make it."""
+def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
+    """Add corrected declarations to the reports of their splits."""
     reports = list(splits)
     for split_node, after, reason in repairs:
         at = next((at for at, one in enumerate(reports) if one.where == split_node.where), None)
-        if at is None:  # of a split that a form has made
+        if at is None:  # the split was made by a rewrite
             reports.append(
                 SplitReport(split_node.where, FixStatus.REWRITTEN, str(split_node), after, (reason,))
             )
@@ -88,8 +88,8 @@ def _with_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> t
     return tuple(reports)
 
 
-def _with_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[SplitReport, ...]:
-    """Add to the reports what is left of constant lengths on open axes: no input is known to be wrong."""
+def _add_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[SplitReport, ...]:
+    """Add remaining baked lengths to the reports, as possible reasons."""
     warnings = {(one.where.graph, one.where.node): one for one in found}
     return tuple(
         split
@@ -102,8 +102,8 @@ def _with_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tupl
     )
 
 
-def _beside(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that no unfixable split names."""
+def _drop_reported(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are not a reason of an unfixable split."""
     named = {
         (reason.code, split.where.graph, split.where.node)
         for split in splits
@@ -122,15 +122,18 @@ def fix_nodes(
     opening: Opening | None = None,
     on_look: Callable[[Walked], None] | None = None,
 ) -> tuple[ir.Model, tuple[SplitReport, ...], ModelSnapshot]:
-    """Return a model fixed for some targets, what happened to its splits, and the last look at it.
+    """Fix a copy of a model.
 
-    Without ``repair``, splits that break a rule stay. ``on_look`` is called before each round.
+    ``repair`` also repairs broken rules. ``on_look`` is called with the inferred model before each pass.
+
+    Returns:
+        The fixed nodes, the reports of the splits, and the last snapshot.
     """
     functions = MovedFunctions(model)
     edited = functions.edited
     look = partial(take_snapshot, edited, model.where, targets, unbind, opening, on_look)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
-    return edited, functions.told(splits), last
+    return edited, functions.add_reasons(splits), last
 
 
 def take_snapshot(
@@ -141,31 +144,31 @@ def take_snapshot(
     opening: Opening | None = None,
     on_look: Callable[[Walked], None] | None = None,
 ) -> ModelSnapshot:
-    """Return a model as a round of fixes for some targets sees it; what is known of its values is noted."""
-    most = max_outputs(targets)
+    """Infer a model and return the snapshot for one pass. Annotates values with types and shapes."""
+    limit = max_outputs(targets)
     calls: dict[ir.Node, list[SplitNode]] = {}
 
     def on_site(split_node: SplitNode) -> None:
         calls.setdefault(split_node.node, []).append(split_node)
 
-    # What a split proves of its own input is not known before it has run.
-    sizes = None if opening is None else baked.OpenSizes.of(model)
+    # Forward inference: the size that a split implies for its own input may be wrong before it has run.
+    sizes = None if opening is None else baked.OpenSizes.from_model(model)
     found = ForwardInterpreter(model, where, on_site, given=None if sizes is None else sizes.given).run()
     if on_look is not None:
         on_look(Walked(found, [split_node for split_nodes in calls.values() for split_node in split_nodes]))
     found.annotate()
-    to_open = None if sizes is None else sizes.baked
-    context = ModelContext.of(model)
+    to_open = None if sizes is None else sizes.describe_baked
+    context = ModelContext.from_model(model)
     if not has_layers(model):
-        onnx = FixWriter(OnnxEditor(model, where), unbind, most, opening)
-        return ModelSnapshot(calls, context, onnx, _outputs, found.by_name, to_open)
-    # Names inside it go with the layers.
+        onnx = FixWriter(OnnxEditor(model, where), unbind, limit, opening)
+        return ModelSnapshot(calls, context, onnx, _get_outputs, found.by_name, to_open)
+    # Names of inner values may change, so only the outputs are compared.
     results: dict[ValueName, AbstractValue] = {
         (None, name): get_abstract_value(value) for name, value in output_values(model).items()
     }
-    forms = FixWriter(OpenVINOEditor(model, where), unbind, most, opening)
+    forms = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
     return ModelSnapshot(calls, context, forms, lambda node, path: results, lambda: results, to_open)
 
 
-def _outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:
+def _get_outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:
     return {(path, value.name): get_abstract_value(value) for value in node.outputs if value.name}

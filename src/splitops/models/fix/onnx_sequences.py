@@ -1,4 +1,4 @@
-"""The forms of sequences whose number of parts only a run knows, by what reads them."""
+"""Rewrite sequences with a dynamic number of parts to element types that onnxruntime supports."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ _CARRIERS: Final = {
     "uint8": "int32",
     "uint16": "int32",
     "uint32": "int64",
-    "uint64": "int64",  # by bits: Cast keeps the low 64, there and back
+    "uint64": "int64",  # Cast keeps the 64 bits in both directions
     "bfloat16": "float32",
 }
-"""Types that hold every value of another one, and of which onnxruntime has sequences."""
+"""Wider element types that onnxruntime supports in sequences."""
 
 
 def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
-    """Change the element type of a sequence, and cast back where it is read; return the new type."""
+    """Split data that is cast to a wider type, cast back the elements that are read, and return the type.
+
+    Raises:
+        NotApplicableError: there is no such type, or the whole sequence is read.
+    """
     data, sequence = node.inputs[0], node.outputs[0]
     kind = None if data is None else type_of(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
-        raise NotApplicableError(f"no type of sequences holds {kind}")
+        raise NotApplicableError(f"no element type of sequences can hold {kind}")
     readers = find_consumers(node.outputs[0])
     others = [reader for reader in readers if not is_operator(reader, *_ELEMENTS, "SequenceLength")]
     if sequence.is_graph_output() or others:
         who = others[0].op_type if others else "the caller"
-        raise NotApplicableError(
-            f"the number of its parts is known only when the model runs, and {who} reads them"
-        )
+        raise NotApplicableError(f"the number of its parts is known only at run time, and {who} reads them")
     builder = editor.make_builder(node)
     inputs = [builder.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
     carried = builder.op(node.op_type, inputs, node.attributes, hint="carried")

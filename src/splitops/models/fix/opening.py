@@ -1,4 +1,4 @@
-"""What lengths on an axis of open size mean: how they follow the size, as the user chooses."""
+"""Parse and apply the user's choice of how baked lengths follow the size of a dynamic axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from splitops.errors import ModelError, brief, shown
-from splitops.models.check.baked import chunk_of, is_even
+from splitops.models.check.baked import find_chunk, is_even
 from splitops.models.fix.driver import NotApplicableError
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
@@ -17,32 +17,32 @@ _REST: Final = re.compile(r"rest=(-?[0-9]{1,9})")
 
 
 class OpenRule(StrEnum):
-    """How lengths follow the size of the axis."""
+    """Rules by which lengths follow the size of the axis."""
 
     EVEN = "even"
     """All parts have the same size."""
     REST = "rest"
-    """One part takes what the others leave."""
+    """One part is the rest of the axis."""
     CHUNK = "chunk"
-    """All parts have the size of the first one, as long as the axis lasts."""
+    """All parts have the size of the first one, up to the end of the axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a user chooses with ``--open``.
+    """The value of ``--open``.
 
     Attributes:
-        rule: how lengths follow the size of the axis.
-        index: the part that takes what the others leave (REST), a negative one counted from the end.
+        rule: rule by which lengths follow the size of the axis.
+        index: position of the part that is the rest (REST); negative positions count from the end.
     """
 
     rule: OpenRule
     index: int = 0
 
     def division(self, lengths: tuple[int, ...]) -> Division:
-        """Return how an axis of any size is divided so that the baked size has the baked lengths.
+        """Return the division for all sizes that gives ``lengths`` at the size at export.
 
-        With CHUNK, ``count`` is the number of parts: those that begin behind the end of the axis are empty.
+        With CHUNK, ``count`` is the number of parts: those that begin past the end of the axis are empty.
 
         Raises:
             NotApplicableError: the lengths do not follow the rule.
@@ -52,33 +52,32 @@ class Opening:
             case OpenRule.EVEN:
                 if not is_even(lengths):
                     raise NotApplicableError(
-                        f"the lengths {brief(lengths)} are not equal: --open even needs equal ones"
+                        f"the lengths {brief(lengths)} are not equal: --open even requires equal lengths"
                     )
                 return Division(SizeRule.EVEN, count=count)
             case OpenRule.REST:
                 if not -count <= self.index < count:
-                    told = f"a split into {count} parts has no part {self.index}"
-                    raise NotApplicableError(
-                        f"{told}: --open rest=INDEX takes 0 to {count - 1}" if count else told
-                    )
+                    problem = f"a split into {count} parts has no part {self.index}"
+                    hint = f": use --open rest=INDEX with 0 to {count - 1}" if count else ""
+                    raise NotApplicableError(f"{problem}{hint}")
                 at = self.index % count
                 return Division(SizeRule.REMAINDER, lengths=(*lengths[:at], -1, *lengths[at + 1 :]))
             case OpenRule.CHUNK:
-                chunk = chunk_of(lengths)
+                chunk = find_chunk(lengths)
                 if chunk is None:
-                    told = f"the lengths {brief(lengths)} are not chunks of one size"
-                    raise NotApplicableError(f"{told}, of which the last one may be smaller")
+                    problem = f"the lengths {brief(lengths)} are not chunks of one size"
+                    raise NotApplicableError(f"{problem} with a last one that may be smaller")
                 return Division(SizeRule.CHUNK, chunk=chunk, count=count)
 
 
-def opening_of(text: str | None) -> Opening | None:
-    """Read what a user chooses.
+def parse_opening(text: str | None) -> Opening | None:
+    """Parse a value of ``--open``.
 
     Raises:
-        ModelError: it is none of the ways.
+        ModelError: the value is invalid.
 
     Examples:
-        >>> opening_of("rest=-1")
+        >>> parse_opening("rest=-1")
         Opening(rule=<OpenRule.REST: 'rest'>, index=-1)
     """
     if text is None:
@@ -87,5 +86,5 @@ def opening_of(text: str | None) -> Opening | None:
         return Opening(OpenRule(text))
     found = _REST.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise ModelError(f"open is {shown(text)}, not 'even', 'chunk' or 'rest=INDEX', such as 'rest=0'")
+        raise ModelError(f"open = {shown(text)}: use 'even', 'chunk' or 'rest=INDEX', such as 'rest=0'")
     return Opening(OpenRule.REST, int(found[1]))

@@ -1,4 +1,4 @@
-"""What a fix did to each split of a model."""
+"""Reports of a fix: the result for each split of a model."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 
 class FixStatus(StrEnum):
-    """What happened to a split."""
+    """Result of a fix for a split."""
 
     UNCHANGED = "unchanged"
-    """The runtimes execute it correctly as it is."""
+    """The runtimes execute the split correctly without a change."""
     REWRITTEN = "rewritten"
-    """It has another form now, which the runtimes execute correctly."""
+    """The split was rewritten to a form that the runtimes execute correctly."""
     UNFIXABLE = "unfixable"
     """No form is known that the runtimes execute correctly. Rules that it broke may still be repaired."""
 
 
 class Unbind(StrEnum):
-    """What chunks of 1 with keepdims = 0 mean."""
+    """Meanings of chunks of 1 with keepdims = 0."""
 
     AS_WRITTEN = "as-written"
-    """The parts keep the axis, as the specification says."""
+    """The parts keep the axis, as specified."""
     AS_PYTORCH = "as-pytorch"
-    """They lose it, as PyTorch means it."""
+    """The parts lose the axis, as in PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One limit of a runtime that a split meets, or one rule that it breaks.
+    """A limit of a runtime that a split meets, or a rule that it breaks.
 
     Attributes:
-        code: its code, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
-        text: what it says.
+        code: code of the limit or rule, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
+        text: its description.
     """
 
     code: str
@@ -57,16 +57,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """One split of the model that was given.
+    """One split of the source model.
 
     Attributes:
-        where: its place there; a split that stays one has the same place in the fixed model.
-        status: what happened to it.
-        before: its form before, for example ``"Split-18(axis=0, num_outputs=4)"``.
-        after: its form now.
-        reasons: the limits that it met; of an unfixable split, those that stay.
-        cost: what the new form costs when the model runs; empty where it costs nothing.
-        possible: the limits that it still meets for some inputs: no form avoids them.
+        where: its location in the source model.
+        status: result of the fix.
+        before: its form in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
+        after: its form in the fixed model.
+        reasons: the limits that it met; for an unfixable split, those that are left.
+        cost: additional cost at run time, or empty.
+        possible: limits that it still meets for some inputs, as no form avoids them.
     """
 
     where: Where
@@ -84,7 +84,7 @@ class SplitReport:
 
     @property
     def error(self) -> SplitError:
-        """What is raised where no unfixable split may stay."""
+        """The error of an unfixable split."""
         reasons = "; ".join(f"[{reason.code}]: {reason.text}" for reason in self.reasons)
         return ModelError(f"{self.before} {reasons}", self.where)
 
@@ -98,7 +98,7 @@ class SplitReport:
         return f"{place}{self.before} -> {self.after}{why}{cost}{left}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
+        """Convert the report to JSON values."""
         return to_json_values(self)
 
     def __repr__(self) -> str:
@@ -110,15 +110,15 @@ class FixReport(ModelReport):
     """The report of :func:`~splitops.models.fix.fix`.
 
     Attributes:
-        runtimes: what the model is for, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty where
-            only broken rules are repaired.
-        model: the fixed model, of the kind that was given: an ``onnx.ModelProto`` (also for a path), an
+        runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if only
+            broken rules were repaired.
+        model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a path), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
-        splits: every split of the model that was given, in its order; one of a function once for all calls.
-        findings: the errors that :func:`splitops.check` still finds in the fixed model for these runtimes,
-            beside those of the unfixable splits.
-        untested: the targets among the runtimes that were never run: their limits are only documented.
-        keeps_data: whether the model names data in the files of the given one, which :meth:`save` keeps.
+        splits: every split of the source model in order; a split in a function appears once for all calls.
+        findings: the errors that :func:`splitops.check` finds in the fixed model for these runtimes, except
+            those of the unfixable splits.
+        untested: the targets that were not tested: their limits are only documented.
+        keeps_data: whether the model refers to external data of the source, which :meth:`save` keeps.
     """
 
     runtimes: tuple[str, ...]
@@ -130,17 +130,17 @@ class FixReport(ModelReport):
 
     @property
     def rewritten(self) -> tuple[SplitReport, ...]:
-        """The splits that have another form now."""
+        """The rewritten splits."""
         return tuple(split for split in self.splits if split.status is FixStatus.REWRITTEN)
 
     @property
     def unfixable(self) -> tuple[SplitReport, ...]:
-        """The splits that stay wrong: they break a rule, or a runtime does not execute them correctly."""
+        """The splits that still break a rule, or that a runtime does not execute correctly."""
         return tuple(split for split in self.splits if split.status is FixStatus.UNFIXABLE)
 
     @property
     def error(self) -> SplitError | None:
-        """What is raised where nothing wrong may stay; None if a check finds no error."""
+        """The first error that is left, or None."""
         for split in self.unfixable:
             return split.error
         for one in self.findings:
@@ -150,22 +150,22 @@ class FixReport(ModelReport):
 
     @property
     def possible(self) -> tuple[SplitReport, ...]:
-        """The splits that a runtime rejects or gets wrong for some inputs, whatever their form."""
+        """The splits that a runtime rejects or gets wrong for some inputs in every form."""
         return tuple(split for split in self.splits if split.possible)
 
     def __str__(self) -> str:
         lines = [str(split) for split in self.splits] or ["The model has no split."]
         lines += map(str, self.findings)
-        return "\n".join([f"for {self._runtimes()}:", *(f"  {line}" for line in lines)])
+        return "\n".join([f"for {self._format_runtimes()}:", *(f"  {line}" for line in lines)])
 
     def __repr__(self) -> str:
         counts = (
             f"{len(self.splits)} splits, {len(self.rewritten)} rewritten, {len(self.unfixable)} unfixable"
         )
         left = f", {count_of(len(self.findings), 'other error')}" if self.findings else ""
-        return f"FixReport({self._runtimes()}: {counts}{left})"
+        return f"FixReport({self._format_runtimes()}: {counts}{left})"
 
-    def _runtimes(self) -> str:
+    def _format_runtimes(self) -> str:
         untested = {target.label for target in self.untested}
         names = (f"{name} (not tested)" if name in untested else name for name in self.runtimes)
         return ", ".join(names) or "no runtime"
@@ -178,5 +178,5 @@ class FixReport(ModelReport):
         rows += [
             (str(one.where), one.operator, "left", "", f"{one.message} [{one.code}]") for one in self.findings
         ]
-        title = f"for {self._runtimes()}" if self.runtimes else ""
+        title = f"for {self._format_runtimes()}" if self.runtimes else ""
         return format_html_table(title, ("node", "before", "result", "after", "why"), rows)

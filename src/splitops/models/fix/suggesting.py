@@ -1,4 +1,4 @@
-"""Which findings of a check a fix would resolve, and for which runtimes."""
+"""Suggest a fix for the findings of a check."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import NamedTuple
 
 from splitops.errors import SplitError
 from splitops.models.check.findings import Finding
-from splitops.models.check.targets import Target, asked_targets, load_targets
+from splitops.models.check.targets import Target, load_targets, select_targets
 from splitops.models.fix import fix_with_report, installed_runtimes
 
 
 class Suggestion(NamedTuple):
-    """How many findings a fix would resolve, and what to name with ``--for``."""
+    """The number of findings that a fix would resolve, and the runtimes for ``--for``."""
 
     fixable: int = 0
     runtimes: tuple[str, ...] = ()
     partial: bool = False
-    """Whether some errors would stay."""
+    """Whether errors would be left."""
 
 
 def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
-    """Try to fix what a check has found, for the named targets, or those whose met limits can be fixed."""
+    """Try to fix a model for ``targets``, or for all runtimes whose met limits can be fixed."""
     named = targets or load_targets(_fixable_runtimes(findings) or installed_runtimes(model))
     try:
         report = fix_with_report(model, named, partial=True, allow_links=allow_links)
         if not targets and report.unfixable:
-            # A runtime that no form is right for must not hide what can be fixed without it.
+            # A runtime without a correct form must not prevent the fixes for the others.
             blamed = {reason.code.partition(".")[0] for split in report.unfixable for reason in split.reasons}
             rest = [target for target in named if target.name not in blamed]
             named = load_targets(rest or installed_runtimes(model))
             report = fix_with_report(model, named, partial=True, allow_links=allow_links)
-    except SplitError:  # such as a model that cannot be read, or a lone layer
+    except SplitError:  # the model cannot be read, or is a single layer
         return Suggestion()
     cured = {
         (reason.code, split.where.graph, split.where.node)
@@ -49,7 +49,7 @@ def suggest(
 
 def _fixable_runtimes(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the runtimes for which every met limit has a form."""
-    with_forms = {limit.code for target in asked_targets(()) for limit in target.limits if limit.is_fixable}
+    with_forms = {limit.code for target in select_targets(()) for limit in target.limits if limit.is_fixable}
     found: dict[str, bool] = {}
     for finding in findings:
         if finding.runtime is not None:

@@ -1,4 +1,4 @@
-"""Writes fixes: repairs of a split node, other ways to write it, and cures of the nodes around it."""
+"""Write fixes into a model: repair or rewrite a split node, or replace nodes around it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, RuleError
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.check.baked import baked_lengths
+from splitops.models.check.baked import find_baked_lengths
 from splitops.models.check.limits import Fix, Repair
 from splitops.models.fix.driver import NotApplicableError, RewriteResult
 from splitops.models.fix.loosened import loosen_after
@@ -33,7 +33,14 @@ from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
 from splitops.models.split_nodes.static_facts import SplitFacts
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import COMPUTED_POSITIONS, Kind, Way, first_way, onnx_types, ways
+from splitops.models.split_nodes.ways import (
+    COMPUTED_POSITIONS,
+    Kind,
+    Way,
+    get_first_way,
+    get_onnx_types,
+    iter_ways,
+)
 from splitops.spec.operators import schema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Dim
@@ -41,23 +48,23 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_OUTPUTS: Final = 1 << 12
-"""The most outputs that are declared for a fix, and parts that a sequence is made of."""
+"""Maximum number of outputs that a fix declares, and of parts of a new sequence."""
 _ANY_SIZE: Final = 1 << 62
 _BOUNDS_AS_INPUTS: Final = 10
-"""The opset from which on Slice takes its bounds as inputs."""
+"""The first opset in which the bounds of Slice are inputs."""
 _LENGTHS_AS_INPUT: Final = 13
-"""The opset from which on Split takes its lengths as an input."""
+"""The first opset in which the lengths of Split are an input."""
 _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _POSITIONS: Final = "positions of each part, 8 bytes an entry of the axis"
 _OF_ONNX: Final = {*Repair, Kind.PARTS, Kind.SEQUENCE, Kind.CASTS} - {Repair.OPEN}
 _INT32_MAX: Final = (1 << 31) - 1
-_UNKNOWN_SIZES: Final = "the sizes of its parts are known only when the model runs"
-_NAMED_PORTS: Final = "its ports name outputs of the model"
+_UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
+_NAMED_PORTS: Final = "its ports define names of model outputs"
 
 
 class FixWriter:
-    """Writes fixes into a model, whose Splits may have at most ``max_outputs`` outputs."""
+    """Writes fixes into a model. Splits get at most ``max_outputs`` outputs."""
 
     def __init__(
         self, editor: Editor, unbind: Unbind | None, max_outputs: int | None, opening: Opening | None = None
@@ -68,15 +75,17 @@ class FixWriter:
         self.opening = opening
 
     def write(self, form: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Write a split node in a form, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
-        # As it is in all calls: the given one is that of the first.
+        """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
+        # The facts of all calls: the argument has those of the first call.
         split_node = self.editor.read_split_node(node)
         if split_node.schema.domain and form in _OF_ONNX:
             raise NotApplicableError(f"OpenVINO IR has no form {str(form)!r}")
         if form in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
-            raise NotApplicableError(f"{split_node.operator} does not give a sequence")
+            raise NotApplicableError(f"{split_node.operator} does not return a sequence")
         try:
-            writer: Callable[[ir.Node, SplitNode], RewriteResult] = getattr(self, f"_{form.name.lower()}")
+            writer: Callable[[ir.Node, SplitNode], RewriteResult] = getattr(
+                self, f"_write_{form.name.lower()}"
+            )
             return writer(node, split_node)
         except RuleError as error:
             raise NotApplicableError(error.message) from error
@@ -91,22 +100,22 @@ class FixWriter:
 
     # Repairs of one node
 
-    def _axis(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_axis(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         name, axis = split_node.schema.axis.name, split_node.bind().axis
-        assert axis is not None  # it is the default
+        assert axis is not None  # the default axis
         node.attributes[name] = ir.AttrInt64(name, axis)
         return RewriteResult(self._describe(node))
 
-    def _explicit_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_in_full(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         schema, done = split_node.schema, []
-        stated = node.attributes.get(schema.count_attribute or "")
-        count = 0 if stated is None or stated.is_ref() else int(stated.value)
+        given = node.attributes.get(schema.count_attribute or "")
+        count = 0 if given is None or given.is_ref() else int(given.value)
         if len(node.inputs) > 1 and node.inputs[1] is None:
             self.editor.set_inputs(node, node.inputs[:1])
-            done.append("without the input that is named ''")
+            done.append("without the input named ''")
         if count > len(node.outputs):
             if count > _MAX_OUTPUTS:
-                raise NotApplicableError(f"nobody reads {count - len(node.outputs)} of its parts")
+                raise NotApplicableError(f"{count - len(node.outputs)} of its parts are unused")
             node.resize_outputs(count)
             done.append("all outputs declared")
         if self._name_outputs(node):
@@ -114,10 +123,10 @@ class FixWriter:
         if schema.keepdims is not None and len(node.inputs) > 1 and schema.keepdims.name in node.attributes:
             del node.attributes[schema.keepdims.name]
             done.append(
-                f"without {schema.keepdims.name}, which has no meaning beside {schema.lengths[0].name!r}"
+                f"without {schema.keepdims.name}, which is ignored if {schema.lengths[0].name!r} is set"
             )
         if not done:
-            raise NotApplicableError("each call of the function may state another number")
+            raise NotApplicableError("each call of the function may set another number")
         return RewriteResult(f"{self._describe(node)}, {', '.join(done)}")
 
     def _name_outputs(self, node: ir.Node) -> bool:
@@ -126,38 +135,38 @@ class FixWriter:
             value.name = self.editor.names.fresh(f"{stem(node)}_unused")
         return bool(unnamed)
 
-    def _version(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_version(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         read = replace(split_node, schema=split_node.as_written or split_node.schema)
-        way = first_way(read, self._target(node))
+        way = get_first_way(read, self._make_target(node))
         write(node, read, way, self.editor.make_builder(node))
         return RewriteResult(str(way))
 
-    def _num_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_number(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         name = split_node.schema.count_attribute
         assert name is not None
         node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
         return RewriteResult(self._describe(node))
 
-    def _unbind(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_meaning(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         schema, chunk = split_node.schema, split_node.facts[1]
         if self.unbind is None:
-            raise NotApplicableError(f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}")
+            raise NotApplicableError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
         assert schema.keepdims is not None
         if self.unbind is Unbind.AS_WRITTEN:
             node.attributes.pop(schema.keepdims.name)
             return RewriteResult(f"{self._describe(node)}, as written")
         if chunk is None or chunk.shape != () or chunk.value != 1:
             raise NotApplicableError(
-                "only the run knows whether the chunks are of 1, as PyTorch's unbind has them"
+                "the size of the chunks is known only at run time: PyTorch's unbind has chunks of 1"
             )
         self.editor.set_inputs(node, node.inputs[:1])
         return RewriteResult(f"{self._describe(node)}, as PyTorch means it")
 
-    def _open(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Let the lengths follow the size of the axis."""
-        op_schema, lengths, count = split_node.schema, baked_lengths(split_node), len(node.outputs)
+    def _write_open(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+        """Compute the lengths from the size of the axis, as ``--open`` chooses."""
+        op_schema, lengths, count = split_node.schema, find_baked_lengths(split_node), len(node.outputs)
         if self.opening is None or (lengths is None and op_schema.domain):
-            raise NotApplicableError("--open says how the lengths follow the size of the axis")
+            raise NotApplicableError("choose with --open how the lengths follow the size of the axis")
         if lengths is None:
             raise NotApplicableError("each call of the function may have other lengths")
         if self.editor.has_fixed_outputs(node):
@@ -167,13 +176,13 @@ class FixWriter:
             is_computed = division.rule is not SizeRule.EVEN
             op_schema = schema("VariadicSplit" if is_computed else "Split", domain=op_schema.domain)
         elif op_schema.gives_sequence:
-            # The number of chunks follows the size too.
+            # The number of chunks depends on the size, too.
             is_computed, count = division.rule is not SizeRule.CHUNK, 1
         elif self.editor.opset(node) < _LENGTHS_AS_INPUT:
             if division.rule is not SizeRule.EVEN:
                 cure = f"splitops convert MODEL --to onnx:{_LENGTHS_AS_INPUT} -o FILE makes them an input"
                 raise NotApplicableError(
-                    f"{op_schema} has its lengths as constants; {cure}, which can be computed"
+                    f"{op_schema} requires constant lengths; {cure}, which can be computed"
                 )
             is_computed = False
         bound = split_node.bind()
@@ -190,19 +199,23 @@ class FixWriter:
 
     # Other ways to write a split
 
-    def _target(self, node: ir.Node) -> ConversionTarget:
+    def _make_target(self, node: ir.Node) -> ConversionTarget:
         return ConversionTarget(self.editor.domain, self.editor.opset(node))
 
-    def _way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
-        """Return the plainest way of a kind that sets the lengths of a split."""
-        for way in ways(split_node, self._target(node), SplitStyle.LENGTHS, must_differ=True, keep=False):
+    def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
+        """Return the first way of a kind that sets the lengths of a split, or None."""
+        for way in iter_ways(split_node, self._make_target(node), SplitStyle.LENGTHS, apart=True, keep=False):
             is_explicit = way.lengths is not None and way.lengths.rule is SizeRule.EXPLICIT
             if way.kind is kind and (not way.is_one_node or is_explicit):
                 return way
         return None
 
-    def _cut(self, node: ir.Node) -> SplitFacts:
-        """Return what a split of known sizes does; its outputs may be others."""
+    def _get_cut(self, node: ir.Node) -> SplitFacts:
+        """Return the facts of a split whose outputs can be replaced.
+
+        Raises:
+            NotApplicableError: its sizes are unknown, or its outputs are fixed.
+        """
         cut = self.editor.read_split_facts(node)
         if cut is None or cut.sizes is None or len(cut.sizes) != len(node.outputs):
             raise NotApplicableError(_UNKNOWN_SIZES)
@@ -210,23 +223,23 @@ class FixWriter:
             raise NotApplicableError(_NAMED_PORTS)
         return cut
 
-    def _node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         meant, editor = find_intended_split_node(split_node), self.editor
         if meant is not None:
-            return self._meant_lengths(node, split_node, meant)
+            return self._write_meant_lengths(node, split_node, meant)
         if editor.domain:
             raise NotApplicableError(f"OpenVINO IR has no form {str(Kind.NODE)!r}")
         if split_node.error is not None:
-            raise NotApplicableError("the calls of its function mean different lengths")
-        way = self._way(node, split_node, Kind.NODE)
+            raise NotApplicableError("the calls of its function have different lengths")
+        way = self._find_way(node, split_node, Kind.NODE)
         if way is None:
-            raise NotApplicableError(f"{split_node.operator} cannot state these lengths")
+            raise NotApplicableError(f"{split_node.operator} cannot set these lengths")
         write(node, split_node, way, editor.make_builder(node))
         self._name_outputs(node)
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
 
-    def _meant_lengths(self, node: ir.Node, split_node: SplitNode, meant: SplitNode) -> RewriteResult:
-        """Write axis and lengths of another form as the version takes them."""
+    def _write_meant_lengths(self, node: ir.Node, split_node: SplitNode, meant: SplitNode) -> RewriteResult:
+        """Write the intended axis and lengths as the version of the split requires."""
         builder = self.editor.make_builder(node)
         if not isinstance(builder, OnnxOpBuilder):
             inputs = list(node.inputs)
@@ -257,8 +270,8 @@ class FixWriter:
         self._name_outputs(node)
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
-    def _tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        cut, data = self._cut(node), node.inputs[0]
+    def _write_tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+        cut, data = self._get_cut(node), node.inputs[0]
         if self.max_outputs is None or self.max_outputs < 2:
             raise NotApplicableError("a Split with one output has no parts")
         before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=cut.sizes or ())
@@ -271,12 +284,12 @@ class FixWriter:
         text = f"{before} as a tree of {len(splits)} Splits"
         return RewriteResult(text, "a copy of the data for each level of the tree", tuple(splits))
 
-    def _slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        data, size = node.inputs[0], _axis_size(split_node)
+    def _write_slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+        data, size = node.inputs[0], _find_axis_size(split_node)
         if split_node.schema.domain:
-            cut = self._cut(node)
+            cut = self._get_cut(node)
             if data is not None and not self.editor.can_slice(data):
-                raise NotApplicableError(f"Slice does not take {type_of(data)}")
+                raise NotApplicableError(f"Slice does not support {type_of(data)}")
             return RewriteResult(self._take(node, split_node, cut, Kind.SLICES))
         if split_node.schema.gives_sequence:
             try:
@@ -286,28 +299,28 @@ class FixWriter:
             return RewriteResult(
                 f"Slice x {count}(axis={split_node.bind().axis}, bounds computed)", _COMPUTED_BOUNDS
             )
-        way = self._way(node, split_node, Kind.SLICES)
+        way = self._find_way(node, split_node, Kind.SLICES)
         if way is None:
-            raise NotApplicableError("its bounds cannot be written, or Slice does not take the data")
+            raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
         if isinstance(size, int) and size > _INT32_MAX and self.editor.opset(node) >= _BOUNDS_AS_INPUTS:
             self._slice_two_axes(node, way, size)
         else:
             write(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), "" if way.bounds else _COMPUTED_BOUNDS)
 
-    def _gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         if split_node.schema.domain:
-            return RewriteResult(self._take(node, split_node, self._cut(node), Kind.GATHERS), _POSITIONS)
+            return RewriteResult(self._take(node, split_node, self._get_cut(node), Kind.GATHERS), _POSITIONS)
         if self.editor.opset(node) < COMPUTED_POSITIONS:
-            raise NotApplicableError(f"positions are computed from opset {COMPUTED_POSITIONS} on")
-        way = self._way(node, split_node, Kind.GATHERS)
+            raise NotApplicableError(f"positions can be computed only in opset {COMPUTED_POSITIONS} or later")
+        way = self._find_way(node, split_node, Kind.GATHERS)
         if way is None:
-            raise NotApplicableError("its bounds cannot be written, or Slice does not take the data")
+            raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
         write(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
 
     def _take(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
-        """Write layers that take constant positions, and describe them."""
+        """Write Slices or Gathers with constant positions, and describe them."""
         bounds = tuple(pairwise([0, *accumulate(cut.sizes or ())]))
         write(
             node,
@@ -318,15 +331,15 @@ class FixWriter:
         return f"{kind.title()[:-1]} x {len(bounds)}(axis={cut.axis})"
 
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
-        """Write Slices that name a second axis, all of it.
+        """Write Slices with a second, whole axis, so that onnxruntime does not fuse them.
 
-        onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
-        (GatherSliceToSplitFusion). It takes an end of 2^31 - 1 for that of the axis.
+        GatherSliceToSplitFusion replaces Slices that partition one axis by a Split with 32-bit lengths. It
+        interprets an end of 2^31 - 1 as the end of the axis.
         """
         data = node.inputs[0]
         shape = None if data is None else shape_of(data)
         if not way.bounds or way.axis is None or data is None or shape is None:
-            raise NotApplicableError("its bounds cannot be written, or Slice does not take the data")
+            raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
         builder, flat = self._onnx.make_builder(node), len(shape) == 1
         if flat:
             data = builder.unsqueeze(data, 1)
@@ -342,22 +355,24 @@ class FixWriter:
 
     # Sequences
 
-    def _parts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_parts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         sequence_reads(node, self.editor)
         if node.graph is not None:
-            raise NotApplicableError("more reads its sequence than constant positions, lengths and joins")
+            raise NotApplicableError(
+                "its sequence is not only read at constant positions, counted and concatenated"
+            )
         return RewriteResult(self.editor.changes[-1].after)
 
-    def _sequence(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_sequence(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         editor, cut, data = self.editor, self.editor.read_split_facts(node), node.inputs[0]
         sizes = None if cut is None else cut.elements
         if cut is None or sizes is None or data is None:
-            raise NotApplicableError("the number of its parts is known only when the model runs")
+            raise NotApplicableError("the number of its parts is known only at run time")
         kind = type_of(data)
-        if kind not in onnx_types("SequenceConstruct", editor.opset(node)):
-            raise NotApplicableError(f"SequenceConstruct does not take {kind}")
+        if kind not in get_onnx_types("SequenceConstruct", editor.opset(node)):
+            raise NotApplicableError(f"SequenceConstruct does not support {kind}")
         if len(sizes) > _MAX_OUTPUTS:
-            raise NotApplicableError(f"it has {len(sizes)} parts")
+            raise NotApplicableError(f"it has {len(sizes)} parts, more than {_MAX_OUTPUTS}")
         way = Way(
             Kind.SEQUENCE, None, cut.axis, Division(SizeRule.EXPLICIT, lengths=sizes), 1, squeeze=cut.squeeze
         )
@@ -372,14 +387,16 @@ class FixWriter:
         text = f"{editor.describe_producer(part)}, SequenceConstruct"
         return RewriteResult(text, "a copy of the parts into the sequence")
 
-    def _casts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_casts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         before = str(split_node)
         cast_type = cast_sequence(node, self._onnx)
-        return RewriteResult(f"{before} on {cast_type}", "Casts of the data, and of what is read of it back")
+        return RewriteResult(
+            f"{before} on {cast_type}", "Casts of the data, and of the elements that are read"
+        )
 
-    # Cures
+    # Replacements of parts and of the nodes that read them
 
-    def _constants(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_constants(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Replace each part of a constant by a constant."""
         fold_constants(node, self.editor, _ANY_SIZE)
         if any(map(has_consumers, node.outputs)):
@@ -387,7 +404,7 @@ class FixWriter:
         self.editor.remove(node)
         return RewriteResult(self.editor.changes[-1].after)
 
-    def _empty_tensor(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_empty(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Replace Transposes of empty parts by empty tensors."""
         parts = zip(node.outputs, (split_node.inference and split_node.inference.parts) or (), strict=False)
         empty = [part for part, shape in parts if shape is not None and 0 in shape]
@@ -398,25 +415,25 @@ class FixWriter:
                 _write_empty_tensor(transpose, part, builder)
             elif isinstance(builder, OpenVINOOpBuilder) and transpose.op_type == "Transpose":
                 _write_empty_layer(transpose, part, builder)
-        return RewriteResult(f"{self._describe(node)}, without Transposes of what is empty")
+        return RewriteResult(f"{self._describe(node)}, without Transposes of empty parts")
 
 
-def _axis_size(split_node: SplitNode) -> Dim | None:
-    """Return the inferred size of the axis, which lengths prove too."""
+def _find_axis_size(split_node: SplitNode) -> Dim | None:
+    """Return the inferred size of the axis, possibly from the lengths, or None."""
     binding, shape = split_node.binding, None if split_node.inference is None else split_node.inference.data
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 
 
 def _write_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
-    """Replace the Transpose of an empty part by an empty tensor of its shape."""
+    """Replace the Transpose of an empty part by an empty tensor of the output shape."""
     kind, shape = type_of(part), shape_of(part)
     if kind is None or shape is None:
         raise NotApplicableError("the element type of the empty part is not known")
-    if builder.opset < 9 or kind not in onnx_types("ConstantOfShape", builder.opset, "T2"):
-        raise NotApplicableError(f"opset {builder.opset} cannot state an empty tensor of {kind}")
+    if builder.opset < 9 or kind not in get_onnx_types("ConstantOfShape", builder.opset, "T2"):
+        raise NotApplicableError(f"opset {builder.opset} cannot create an empty tensor of {kind}")
     order = transpose.attributes.get("perm")
     if order is not None and order.is_ref():
-        raise NotApplicableError("the order of the Transpose is what each caller of the function declares")
+        raise NotApplicableError("the order of the Transpose depends on the caller of the function")
     axes = range(len(shape))[::-1] if order is None else order.value
     moved = builder.op(
         "Gather", [builder.op("Shape", [part]), builder.integers(axes)], {"axis": 0}, hint="shape"
@@ -426,7 +443,7 @@ def _write_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuild
 
 
 def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBuilder) -> None:
-    """Replace the Transpose of an empty part by an empty tensor of its shape."""
+    """Replace the Transpose of an empty part by an empty tensor of the output shape."""
     order, kind, shape = transpose.inputs[1], type_of(part), shape_of(part)
     if kind is None or not kind.bits or shape is None:
         raise NotApplicableError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")

@@ -12,7 +12,7 @@ from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.onnx import fixed_array
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import Kind, Way, ways
+from splitops.models.split_nodes.ways import Kind, Way, iter_ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import SourceKind, TypeConstraint, ValueSource
@@ -79,7 +79,7 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
 
 def find_intended_way(meant: SplitNode, opset: int) -> Way | str:
     """Find how a split as it is meant is written as one node of ONNX at an opset, or say why it is not."""
-    for way in ways(meant, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
+    for way in iter_ways(meant, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
         if way.kind is Kind.NODE:
             return way
     schema = meant.schema

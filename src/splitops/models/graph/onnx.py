@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE
-from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, fact, meet
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, meet, to_fact
 from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
@@ -177,7 +177,7 @@ def value_fact(value: ir.Value, *, read: bool) -> Fact:
     array = constant_array(value) if read else None
     if array is not None:
         found = AbstractTensor(element_type_of(array.dtype), array.shape, array)
-    return fact(found, value=read) if isinstance(found, AbstractTensor) else Fact()
+    return to_fact(found, value=read) if isinstance(found, AbstractTensor) else Fact()
 
 
 def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:

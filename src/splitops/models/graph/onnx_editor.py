@@ -40,8 +40,8 @@ from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.ops import find_node_spelling
 from splitops.models.ops.operator import Spelling
 from splitops.models.split_nodes import SplitNode
-from splitops.models.split_nodes.static_facts import find_byte_ranges, pieces
-from splitops.models.split_nodes.ways import onnx_types
+from splitops.models.split_nodes.static_facts import find_byte_ranges, split_array
+from splitops.models.split_nodes.ways import get_onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
@@ -138,7 +138,7 @@ class OnnxEditor(Editor):
         OpenVINO reads an empty initializer or Constant as a scalar.
         """
         opset = self.opset(node)
-        return opset >= _CONSTANT_OF_SHAPE and element_type in onnx_types("ConstantOfShape", opset, "T2")
+        return opset >= _CONSTANT_OF_SHAPE and element_type in get_onnx_types("ConstantOfShape", opset, "T2")
 
     def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the value and type of an initializer or Constant node."""
@@ -284,7 +284,7 @@ def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) ->
     if element is None:
         return None
     if not isinstance(tensor, ir.ExternalTensor):
-        return [_tensor(piece, element) for piece in pieces(tensor.numpy(), axis, sizes)]
+        return [_tensor(piece, element) for piece in split_array(tensor.numpy(), axis, sizes)]
     shape = tuple(int(size) for size in tensor.shape.numpy())
     found = find_byte_ranges(shape, axis, sizes, element)
     return found and [

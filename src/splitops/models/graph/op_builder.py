@@ -29,8 +29,8 @@ from splitops.models.ops.reshape import RESHAPE
 from splitops.models.ops.slice import SLICE
 from splitops.models.ops.squeeze import SQUEEZE, UNSQUEEZE
 from splitops.models.ops.transpose import TRANSPOSE
-from splitops.models.split_nodes.operands import written
-from splitops.models.split_nodes.static_facts import shortest
+from splitops.models.split_nodes.operands import make_operands
+from splitops.models.split_nodes.static_facts import find_shortest
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.operators import OperatorSchema, versions
 from splitops.spec.sizes.arithmetic import Division
@@ -174,14 +174,14 @@ class OpBuilder(ABC):
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
         """Add a split, written as shortly as its opset allows; the parts add up to the size of the axis."""
-        schema, division = shortest(self.rows, sizes, size)
+        schema, division = find_shortest(self.rows, sizes, size)
         return self.split_as(schema, division, data, axis, sizes)
 
     def split_as(
         self, schema: OperatorSchema, division: Division, data: ir.Value, axis: int, sizes: Sequence[Dim]
     ) -> list[ir.Value]:
         """Add a split of a version, whose lengths are a division's."""
-        attributes, inputs = written(schema, axis, division, data, self.constant)
+        attributes, inputs = make_operands(schema, axis, division, data, self.constant)
         made = [value for value in inputs if value is not None]
         parts = self.multi(schema.name, made, attributes, outputs=len(sizes))
         return self.annotate_outputs(

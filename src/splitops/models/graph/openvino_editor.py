@@ -34,7 +34,7 @@ from splitops.models.ops.gather import GATHER
 from splitops.models.ops.operator import Operator, Spelling
 from splitops.models.ops.shape import SHAPE
 from splitops.models.split_nodes import SplitNode
-from splitops.models.split_nodes.static_facts import find_byte_ranges, pieces
+from splitops.models.split_nodes.static_facts import find_byte_ranges, split_array
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division
@@ -134,7 +134,7 @@ class OpenVINOEditor(Editor):
                 array = constant.array(self.where(producer))
             except SplitError:
                 return None
-            made = [Constant.of(piece, kind) for piece in pieces(array, axis, sizes)]
+            made = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
         layer = layer_of(producer)
         return [
             self._const(part, f"{layer.name}.{index}", producer.graph).outputs[0]

@@ -23,7 +23,7 @@ from splitops.models.graph.onnx import (
 from splitops.models.graph.op_builder import OnnxOpBuilder, OpBuilder, shape_like
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
 from splitops.models.split_nodes import SplitNode
-from splitops.models.split_nodes.operands import written
+from splitops.models.split_nodes.operands import make_operands
 from splitops.models.split_nodes.ways import Kind, Way
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
@@ -170,7 +170,7 @@ class _OnnxWriter:
         way, split_node = self.way, self.split_node
         computed = way.is_computed or way.lengths is None
         lengths = None if computed else way.lengths
-        attributes, inputs = written(
+        attributes, inputs = make_operands(
             schema, way.axis or 0, lengths, self.data, self.builder.constant, squeeze=way.squeeze
         )
         reference = split_node.references.get(split_node.schema.axis.name)

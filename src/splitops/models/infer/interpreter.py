@@ -16,9 +16,9 @@ from splitops.models.abstract_values import (
     AbstractTensor,
     AbstractValue,
     Opaque,
-    fact,
     join,
     meet,
+    to_fact,
     with_sizes,
 )
 from splitops.models.formats.onnx.graphs import TYPE
@@ -37,22 +37,10 @@ from splitops.models.formats.walk import (
     unread_attributes,
 )
 from splitops.models.graph.onnx import annotate, declared
-from splitops.models.graph.onnx_functions import (
-    Attributes,
-    call_attributes,
-    resolved,
-    unknown_attributes,
-)
+from splitops.models.graph.onnx_functions import Attributes, call_attributes, resolved, unknown_attributes
 from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.infer.layers import get_value_before, infer_layer, openvino_says
-from splitops.models.infer.onnx_loops import (
-    integers,
-    scalar,
-    stacked,
-    widened,
-    without_axis,
-    without_value,
-)
+from splitops.models.infer.onnx_loops import integers, scalar, stacked, widened, without_axis, without_value
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_reading import constant, make_abstract_tensor
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
@@ -505,7 +493,7 @@ def _tensors(inputs: Sequence[AbstractValue]) -> list[AbstractTensor]:
 
 
 def _fact(known: AbstractValue) -> Fact:
-    return fact(known, value=True) if isinstance(known, AbstractTensor) else Fact()
+    return to_fact(known, value=True) if isinstance(known, AbstractTensor) else Fact()
 
 
 def _filled(found: Sequence[AbstractValue], count: int) -> list[AbstractValue]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from splitops.models.abstract_values import AbstractTensor, Value, partial_value
+from splitops.models.abstract_values import AbstractTensor, Value, make_partial_value
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -31,7 +31,9 @@ def _infer(operands: Operands) -> AbstractTensor:
 
     def join() -> Value:
         # A short tensor that is not tracked has unknown elements.
-        arrays = [partial_value(entries_of(one)) if one.elements is None else one.elements for one in tensors]
+        arrays = [
+            make_partial_value(entries_of(one)) if one.elements is None else one.elements for one in tensors
+        ]
         return np.concatenate([array.astype(object) for array in arrays], axis=axis)
 
     types = {one.type for one in tensors} - {None}

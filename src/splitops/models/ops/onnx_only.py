@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.models.abstract_values import AbstractSequence, AbstractTensor, partial_value
+from splitops.models.abstract_values import AbstractSequence, AbstractTensor, make_partial_value
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -33,7 +33,7 @@ def _infer_concat(operands: Operands) -> AbstractTensor:
 
 
 def _infer_length(operands: Operands) -> AbstractTensor:
-    return AbstractTensor(INT64, (), partial_value(_sequence(operands).length))
+    return AbstractTensor(INT64, (), make_partial_value(_sequence(operands).length))
 
 
 def _infer_weights(operands: Operands) -> AbstractTensor:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from splitops.models.abstract_values import AbstractTensor, value_of_shape
+from splitops.models.abstract_values import AbstractTensor, make_shape_value
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer
 from splitops.models.ops.shapes import product
 from splitops.models.ops.writing import INT64, SIZES, NodeWriter
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    kind, sizes = operands["type"], value_of_shape(operands.tensor().shape)
+    kind, sizes = operands["type"], make_shape_value(operands.tensor().shape)
     if sizes is None:
         return AbstractTensor(kind, (UNKNOWN,))
     sizes = sizes[operands.get("start") : operands.get("end")]

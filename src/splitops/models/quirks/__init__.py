@@ -1,7 +1,7 @@
-"""What the optimisers of runtimes get wrong around splits: found in a model, and cured.
+"""Wrong optimisations of runtimes around splits: finds them in a model, and rewrites the nodes.
 
-A target's file names a quirk in a limit, ``quirk = "..."``. This package alone knows what it is: the rest of
-the code finds matches, and cures them.
+A limit in the file of a target names a quirk, ``quirk = "..."``. All details are in this package: the rest of
+the code finds matches and rewrites them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ QUIRKS: Final[Mapping[str, Quirk]] = {
 
 
 def find(editor: Editor, runtime: str, *, equal_as_count: bool = False) -> list[Match]:
-    """Return what the optimiser of a runtime gets wrong, in the order of the annotated model.
+    """Return the places of an annotated model that a runtime optimises wrongly, in the order of the model.
 
-    With ``equal_as_count``, as if splits of equal lengths were splits by a number of parts.
+    With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
     """
     find_in = openvino.find if runtime == "openvino" else onnxruntime.find
     return list(find_in(editor, equal_as_count=equal_as_count))

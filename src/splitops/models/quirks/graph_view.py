@@ -37,9 +37,9 @@ _ONNX_NAMES: Final[Mapping[str, str]] = {
     "Subtract": "Sub",
     "VariadicSplit": "Split",
 }
-"""The ONNX names of operators of OpenVINO."""
+"""The ONNX names of OpenVINO operators."""
 _NOT_FOLDED: Final = frozenset({"CumSum", "GatherElements", "GatherND"})
-"""Operators of constants that OpenVINO does not fold."""
+"""Operators that OpenVINO does not fold, even if their inputs are constant."""
 _CASTS: Final = frozenset({"Cast", "CastLike"})
 _VARIADIC: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 _NEUTRAL: Final[Mapping[str, int]] = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
@@ -47,13 +47,13 @@ _COMMUTATIVE: Final = frozenset({"Add", "Mul"})
 _RESHAPING: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 _MOVING: Final = frozenset({"Expand", "Pad", "Slice", "Tile", "Transpose"})
 MAY_BE_IDLE: Final = _CASTS | _VARIADIC | set(_NEUTRAL) | _RESHAPING | _MOVING | {"Identity", "Dropout"}
-"""Operators whose nodes may change nothing, so that optimisers remove them."""
+"""Operators whose nodes may return their input unchanged, so that optimisers remove them."""
 _DOMAINS: Final = frozenset({"", "ai.onnx", DOMAIN})
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """The output of a node of one of some operators, as ONNX names them; ``bind`` names the output."""
+    """A pattern: the output of a node. ``names`` are ONNX operators, ``bind`` is a name for the output."""
 
     names: frozenset[str]
     inputs: tuple[Pattern, ...]
@@ -65,13 +65,13 @@ Bindings: TypeAlias = Mapping[str, ir.Value]
 
 
 def op(names: str, *inputs: Pattern, bind: str = "") -> Op:
-    """Return the pattern of the output of a node; several operators are separated by spaces."""
+    """Return the pattern of the output of a node. ``names`` has alternatives separated by spaces."""
     return Op(frozenset(names.split()), inputs, bind)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceOfAxis:
-    """A Slice of one axis in steps of 1; ``size`` is that of the axis, None if it is unknown."""
+    """A Slice of one axis in steps of 1. ``size`` is the size of the axis, or None if it is unknown."""
 
     node: ir.Node
     data: ir.Value
@@ -81,7 +81,7 @@ class SliceOfAxis:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """First position and end; None if they depend on an unknown size."""
+        """The first position and the end, or None if they depend on an unknown size."""
         start, stop = self.bounds.start, self.bounds.stop
         if self.size is None:
             return (start, stop) if 0 <= start <= stop else None
@@ -90,7 +90,7 @@ class SliceOfAxis:
 
 
 class GraphView:
-    """One graph without its idle nodes; ``equal_as_count`` reads equal lengths as a number of parts."""
+    """A graph without its idle nodes. ``equal_as_count`` treats equal lengths as a number of parts."""
 
     def __init__(
         self, graph: ir.Graph | ir.Function, editor: Editor, *, equal_as_count: bool = False
@@ -104,12 +104,12 @@ class GraphView:
     # Nodes and values
 
     def name(self, node: ir.Node) -> str:
-        """Return the ONNX name of the operator of a node; empty if it is of another domain."""
-        return onnx_name(node) if node.domain in _DOMAINS else ""
+        """Return the ONNX name of the operator of a node, or an empty string for custom domains."""
+        return get_onnx_name(node) if node.domain in _DOMAINS else ""
 
     def match(self, value: ir.Value | None, pattern: Pattern, bound: Bindings = {}) -> Iterator[Bindings]:  # noqa: B006 (never changed)
-        """Yield the values that each way to match a pattern binds to its names."""
-        own = None if value is None else self.source(value)
+        """Yield the bindings of the names in a pattern, once for each way to match it."""
+        own = None if value is None else self.skip_idle(value)
         if own is None:
             return
         if isinstance(pattern, str):
@@ -121,7 +121,7 @@ class GraphView:
         elif isinstance(pattern, tuple):
             for option in pattern:
                 yield from self.match(own, option, bound)
-        elif (node := self.producer(own, *pattern.names)) and len(node.inputs) == len(pattern.inputs):
+        elif (node := self.find_producer(own, *pattern.names)) and len(node.inputs) == len(pattern.inputs):
             bound = {**bound, pattern.bind: own} if pattern.bind else bound
             is_commutative = self.name(node) in _COMMUTATIVE
             for inputs in permutations(node.inputs) if is_commutative else (node.inputs,):
@@ -136,13 +136,13 @@ class GraphView:
         for found in self.match(values[0], patterns[0], bound):
             yield from self._match_all(values[1:], patterns[1:], found)
 
-    def producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
-        """Return the node that produces a value, if it is of one of some operators."""
-        node = None if value is None else self.source(value).producer()
+    def find_producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
+        """Return the node that produces a value, or None if its operator is not in ``names``."""
+        node = None if value is None else self.skip_idle(value).producer()
         return node if node is not None and self.name(node) in names else None
 
-    def source(self, value: ir.Value, until: str | None = None) -> ir.Value:
-        """Return the value before all idle nodes, or before those up to an operator."""
+    def skip_idle(self, value: ir.Value, until: str | None = None) -> ir.Value:
+        """Return the value before all idle nodes, or before those after a node of operator ``until``."""
         sources = self._sources.setdefault(until, {})
         if value in sources:
             return sources[value]
@@ -151,7 +151,7 @@ class GraphView:
             node = found.producer()
             name = None if node is None else self.name(node)
             ends = name == until or (name == "Dropout" and node is not None and found is not node.outputs[0])
-            data = None if node is None or ends else self.unchanged(node)
+            data = None if node is None or ends else self.find_unchanged(node)
             if data is None:
                 sources[found] = found
             else:
@@ -160,16 +160,16 @@ class GraphView:
         sources |= dict.fromkeys(way, sources[found])
         return sources[value]
 
-    def consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
-        """Return the nodes that read a value through idle nodes, of one operator if it is named."""
+    def find_consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
+        """Return the consumers of a value, through idle nodes; if ``name`` is set, those of an operator."""
         found: list[ir.Node] = []
         left = [(value, use.node) for use in reversed(tuple(value.uses()))]
         while left:
             data, node = left.pop()
             following = [node]
-            if self.name(node) in _RESHAPING and self.unchanged(node) is None:
+            if self.name(node) in _RESHAPING and self.find_unchanged(node) is None:
                 following = [use.node for use in node.outputs[0].uses()]  # the second may undo the first
-            if following and all(self.unchanged(one) is data for one in following):
+            if following and all(self.find_unchanged(one) is data for one in following):
                 uses = [(one.outputs[0], use.node) for one in following for use in one.outputs[0].uses()]
                 left += reversed(uses)
             elif not name or self.name(node) == name:
@@ -177,13 +177,13 @@ class GraphView:
         return found
 
     def is_only_for(self, value: ir.Value, node: ir.Node) -> bool:
-        """Return whether one node alone reads a value."""
-        return not value.is_graph_output() and all(reader is node for reader in self.consumers(value))
+        """Return whether a node is the only consumer of a value."""
+        return not value.is_graph_output() and all(reader is node for reader in self.find_consumers(value))
 
     # Idle nodes
 
-    def unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the value that the first output of a node equals, if the node is idle."""
+    def find_unchanged(self, node: ir.Node) -> ir.Value | None:
+        """Return the input that an idle node returns unchanged, or None if the node is not idle."""
         name = self.name(node)
         if name not in MAY_BE_IDLE:
             return None
@@ -191,7 +191,7 @@ class GraphView:
         if data is None or name in ("Identity", "Dropout"):
             return data
         if name in _NEUTRAL:
-            return self._scaled(name, data, others)
+            return self._find_scaled(name, data, others)
         if name in _VARIADIC:
             return None if others else data
         output = node.outputs[0]
@@ -203,22 +203,22 @@ class GraphView:
             if before is None:
                 return None
             data = before
-        return data if name in _RESHAPING or self._keeps_positions(node) else None
+        return data if name in _RESHAPING or self._is_in_order(node) else None
 
-    def _scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
-        """Return the other operand of an addition of 0, or of a multiplication by 1."""
+    def _find_scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
+        """Return the other operand of an addition of 0 or a multiplication by 1, else None."""
         if len(others) != 1 or others[0] is None:
             return None
         if self.number(others[0]) == _NEUTRAL[name]:
             return data
         return others[0] if name in _COMMUTATIVE and self.number(data) == _NEUTRAL[name] else None
 
-    def _keeps_positions(self, node: ir.Node) -> bool:
-        """Return whether a node whose output has the shape of its data moves no element."""
+    def _is_in_order(self, node: ir.Node) -> bool:
+        """Return whether a node that keeps the shape of its data also keeps the order of the elements."""
         rank = len(shape_of(node.outputs[0]) or ())
         if self.name(node) == "Pad":
             pads = node.inputs[1] if len(node.inputs) > 1 else None
-            content = None if pads is None else self.editor.content(self.source(pads), 2 * rank)
+            content = None if pads is None else self.editor.content(self.skip_idle(pads), 2 * rank)
             return content is not None and not content[0].any()
         match self.editor.role(node):
             case Role.TRANSPOSE:
@@ -231,10 +231,10 @@ class GraphView:
     # Constants
 
     def number(self, value: ir.Value | None) -> float | None:
-        """Return the element of a constant of one element."""
-        cast = self.producer(value, "Cast")
+        """Return the element of a constant of one element, or None for other values."""
+        cast = self.find_producer(value, "Cast")
         data = value if cast is None else cast.inputs[0]
-        constant = None if data is None else self.source(data)
+        constant = None if data is None else self.skip_idle(data)
         if constant is None or self.size(constant) not in (None, 1):
             return None
         content = self.editor.content(constant, 1)
@@ -243,18 +243,18 @@ class GraphView:
         return float(content[0].reshape(()))
 
     def size(self, value: ir.Value | None) -> int | None:
-        """Return the number of elements of a value; None if it is unknown."""
-        sizes = None if value is None else known_sizes(shape_of(value))
+        """Return the number of elements of a value, or None if it is unknown."""
+        sizes = None if value is None else get_static_sizes(shape_of(value))
         return None if sizes is None else math.prod(sizes)
 
     # Splits
 
-    def part_of(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
-        """Return the split that produces a value, and the index of the part."""
-        return None if value is None else self.editor.part_of(self.source(value))
+    def find_split(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
+        """Return the split that produces a value and the index of the part, or None."""
+        return None if value is None else self.editor.part_of(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:
-        """Return whether OpenVINO reads a split as one by a number of parts, its operator Split."""
+        """Return whether OpenVINO reads a split as its operator Split, which has a number of parts."""
         cut = self.editor.read_split_facts(split)
         if cut is None or cut.division.rule not in (SizeRule.EVEN, SizeRule.CEIL):
             equal = None if cut is None or not self._equal_as_count else cut.sizes
@@ -262,7 +262,7 @@ class GraphView:
         return not isinstance(cut.size, int) or cut.size % cut.division.count == 0
 
     def count(self, split: ir.Node) -> int:
-        """Return the number of parts of a split, declared or not."""
+        """Return the number of parts of a split, including undeclared ones."""
         cut = self.editor.read_split_facts(split)
         assert cut is not None
         return cut.division.count or len(cut.division.lengths)
@@ -279,11 +279,11 @@ class GraphView:
                 and node.inputs[0] is not None
                 and any(map(has_consumers, node.outputs))
             ):
-                found.setdefault(self.source(node.inputs[0]), []).append(node)
+                found.setdefault(self.skip_idle(node.inputs[0]), []).append(node)
         return found
 
     def slice(self, node: ir.Node | None) -> SliceOfAxis | None:
-        """Read a Slice of one axis in steps of 1; None of another node."""
+        """Read a Slice of one axis in steps of 1. Return None for other nodes."""
         if node is None:
             return None
         if node not in self._slices:
@@ -301,10 +301,10 @@ class GraphView:
         ((axis, one),) = bounds.items()
         size = shape[axis]
         known_size = size if isinstance(size, int) else None
-        return SliceOfAxis(node, self.source(data), axis, one, known_size) if one.step == 1 else None
+        return SliceOfAxis(node, self.skip_idle(data), axis, one, known_size) if one.step == 1 else None
 
     def _is_folded(self, value: ir.Value | None) -> bool:
-        """Return whether OpenVINO folds the layers that compute a constant."""
+        """Return whether OpenVINO folds all layers that compute a constant."""
         left, seen = [value], {value}
         while left:
             node = None if (found := left.pop()) is None else found.producer()
@@ -317,20 +317,20 @@ class GraphView:
         return True
 
 
-def onnx_name(node: ir.Node) -> str:
-    """Return the name of the operator of a node in ONNX."""
+def get_onnx_name(node: ir.Node) -> str:
+    """Return the ONNX name of the operator of a node, in any domain."""
     name = node.op_type
     return _ONNX_NAMES.get(name, name)
 
 
 def is_same_shape(one: Shape | None, other: Shape | None) -> bool:
-    """Return whether two shapes are equal in every run."""
+    """Return whether two shapes are certainly equal: unknown sizes must have the same symbol."""
     if one is None or one != other:
         return False
     return all(isinstance(size, int) or (isinstance(size, Range) and size.name is not None) for size in one)
 
 
-def known_sizes(shape: Shape | None) -> tuple[int, ...] | None:
-    """Return a shape whose sizes are all known."""
+def get_static_sizes(shape: Shape | None) -> tuple[int, ...] | None:
+    """Return a shape if all its sizes are known, else None."""
     found = None if shape is None else tuple(size for size in shape if isinstance(size, int))
     return None if shape is None or found is None or len(found) < len(shape) else found

@@ -1,4 +1,4 @@
-"""What a quirk is: one thing that an optimiser gets wrong, how it is found, and how it is cured."""
+"""Quirks (wrong optimisations of a runtime), their matches in a model, and rewrites that prevent them."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.split_writer import write
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import first_way
+from splitops.models.split_nodes.ways import get_first_way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quirk:
-    """One thing that the optimiser of a runtime gets wrong.
+    """A wrong optimisation of a runtime.
 
-    The limit of a target that names it has its releases, its source and the case that shows it.
+    The limit of a target that names it has the affected releases, the source and a case as evidence.
 
     Attributes:
-        name: its name, with which limits refer to it.
-        runtime: the runtime whose optimiser has it.
-        cure: rewrites the nodes of a match so that it no longer matches, and returns a description of the new
-            nodes; None if it cannot.
-        says_may: whether the message of its limit says that it is not certain.
+        name: name that limits refer to.
+        runtime: affected runtime.
+        rewrite: rewrites the nodes of a match so that they no longer match, and returns a description of the
+            new nodes, or None if that is impossible.
+        says_may: whether the message of its limit already expresses uncertainty.
     """
 
     name: str
     runtime: str
-    cure: Callable[[Editor, Match], str | None]
+    rewrite: Callable[[Editor, Match], str | None]
     says_may: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One place of a model at which an optimiser gets something wrong.
+    """A place of a model that an optimiser rewrites wrongly.
 
     Attributes:
         quirk: the quirk.
-        node: the split, Slice or Transpose that it is about.
-        path: the nodes of the pattern, in topological order: the optimiser replaces the last one.
-        certain: False if it depends on sizes that are only known when the model runs.
-        channels: the first channel that the first convolution reads, and the end of its channels.
+        node: affected split, Slice or Transpose.
+        path: nodes of the pattern, in topological order. The optimiser replaces the last one.
+        certain: False if it depends on sizes that are known only at run time.
+        channels: range of the channels that the first convolution reads, for quirks of convolutions.
     """
 
     quirk: Quirk
@@ -58,20 +58,17 @@ class Match:
         """The node that the optimiser replaces."""
         return self.path[-1]
 
-    def cure(self, editor: Editor) -> str | None:
+    def rewrite(self, editor: Editor) -> str | None:
         """Rewrite the nodes so that they no longer match, and describe them; None if that is not possible."""
-        return self.quirk.cure(editor, self)
+        return self.quirk.rewrite(editor, self)
 
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
-    """Set the length of each part of the split: the optimiser only knows splits by a number of parts."""
+    """Set the length of each part of the split, because the optimiser matches only a number of parts."""
     node, split_node = match.node, editor.read_split_node(match.node)
     try:
-        way = first_way(
-            split_node,
-            ConversionTarget(editor.domain, editor.opset(node)),
-            SplitStyle.LENGTHS,
-            must_differ=True,
+        way = get_first_way(
+            split_node, ConversionTarget(editor.domain, editor.opset(node)), SplitStyle.LENGTHS, apart=True
         )
     except SplitError:
         return None
@@ -83,7 +80,7 @@ def set_lengths(editor: Editor, match: Match) -> str | None:
 
 
 def count_axis_from_the_front(editor: Editor, match: Match, concat: ir.Node) -> str | None:
-    """Write a Concat with its axis counted from the front: the optimiser only knows, or misreads, others."""
+    """Make the axis of a Concat non-negative: the optimiser matches, or misreads, only negative ones."""
     shapes = (shape_of(value) for value in (*concat.outputs, *concat.inputs) if value is not None)
     rank = next((len(shape) for shape in shapes if shape is not None), None)
     axis = editor.axis(concat)

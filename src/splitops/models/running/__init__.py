@@ -1,1 +1,1 @@
-"""Models run: the split family is ours, other operators are evaluated beside it."""
+"""Run models on the reference evaluator of ONNX, with the split operators of splitops."""

@@ -1,4 +1,4 @@
-"""What a model says of its inputs, in one form for ONNX and OpenVINO IR."""
+"""The declared inputs of a model, in one form for ONNX and OpenVINO IR."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One input of a model.
+    """A declared input of a model.
 
     Attributes:
-        name: the name that the model's run takes.
-        aliases: other names of it.
-        element_type: its element type; None where it is not declared.
-        shape: its shape; None where the rank is not declared.
-        kind: ``"tensor"``, ``"sequence"``, ``"optional"`` of a tensor that may be absent, or ``"other"``, of
-            which nothing is checked.
-        required: whether it must be given.
-        optional: whether None may be given.
+        name: its name.
+        aliases: other names that callers may use.
+        element_type: its element type, or None if it is not declared.
+        shape: its shape, or None if the rank is not declared.
+        kind: ``"tensor"``, ``"sequence"``, ``"optional"`` for a tensor that may be absent, or ``"other"`` for
+            types that are not checked.
+        required: whether callers must pass it.
+        optional: whether callers may pass None.
     """
 
     name: str
@@ -43,14 +43,17 @@ class InputSpec:
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
-        """The shape, where every dimension is a number."""
+        """The shape, or None if a dimension is dynamic."""
         if self.shape is None:
             return None
         sizes = tuple(dim for dim in self.shape if isinstance(dim, int))
         return sizes if len(sizes) == len(self.shape) else None
 
     def dtype_of(self, stored: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype of an array in a file: raw and unsigned items of a type that .npy lacks are it."""
+        """Return the dtype for an array from a .npy file with dtype ``stored``.
+
+        If .npy does not support the element type, raw and unsigned items of the same size are its elements.
+        """
         element_type = self.element_type
         if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
             return stored
@@ -59,7 +62,7 @@ class InputSpec:
         return own if raw else stored
 
     def accept(self, dtype: np.dtype[Any], shape: tuple[int, ...], where: Where | None = None) -> None:
-        """Prove that an array can be this input, as far as its dtype and shape alone tell."""
+        """Check the dtype and shape of an array for this input."""
         expected = self.element_type
         if expected is not None and dtype != expected.numpy and element_type_of(dtype) is not expected:
             found = f"input {shown(self.name)} has element type {element_type_of(dtype) or dtype}"
@@ -81,13 +84,13 @@ def _has_own_npy_type(element_type: ElementType) -> bool:
     return own and element_type_of(element_type.numpy) is element_type
 
 
-def onnx_inputs(graph: GraphProto) -> tuple[InputSpec, ...]:
-    """Return what the main graph of an ONNX model declares."""
+def read_onnx_inputs(graph: GraphProto) -> tuple[InputSpec, ...]:
+    """Return the declared inputs of an ONNX main graph."""
     defaults = {tensor.name for tensor in graph.initializer}
-    return tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
+    return tuple(_make_input(value.name, value.type, value.name not in defaults) for value in graph.input)
 
 
-def _of_type(name: str, declared: TypeProto, required: bool) -> InputSpec:
+def _make_input(name: str, declared: TypeProto, required: bool) -> InputSpec:
     from splitops.models.formats.onnx.types import from_type
 
     optional = declared.HasField("optional_type")
@@ -101,15 +104,15 @@ def _of_type(name: str, declared: TypeProto, required: bool) -> InputSpec:
     return InputSpec(name, (), element.type, element.shape, kind, required and not optional, optional)
 
 
-def openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec, ...]:
-    """Return what the Parameters of OpenVINO IR declare."""
+def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec, ...]:
+    """Return the declared inputs of OpenVINO IR: its Parameters."""
     found = []
     tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
     for name, layer in zip(input_names(model), model.inputs, strict=True):
         where = replace(where, node=layer.name)
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
         if layer.name in tensors and layer.name not in layer.outputs[0].names:
-            del aliases[layer.name]  # a tensor's name goes before a layer's
+            del aliases[layer.name]  # if both exist, the name refers to the tensor
         aliases.pop(name, None)
         kind = None if layer.takes_any_type else layer.element_type(where)
         found.append(InputSpec(name, tuple(aliases), kind, layer.shape(where)))

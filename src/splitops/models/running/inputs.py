@@ -1,4 +1,4 @@
-"""The values that a caller gives to a model, held against what the model declares."""
+"""Check the input values of a run against the declared inputs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from splitops.spec.elements.types import element_type_of
 K = TypeVar("K", bound=Hashable)
 
 _PLAIN: Final = "biufc"
-"""Kinds of dtypes whose arrays are taken as they are."""
-_MAX_PROVED: Final = 256
-"""How many sets of types and shapes a model remembers as its own."""
+"""Kinds of dtypes whose arrays need no conversion."""
+_MAX_CACHED: Final = 256
+"""Maximum number of valid sets of dtypes and shapes that are cached."""
 
 
 class Inputs(Generic[K]):
-    """The inputs of a model, by what its evaluator knows each by."""
+    """The inputs of a model, each with its key in the evaluator or engine."""
 
     def __init__(self, declared: Sequence[tuple[K, InputSpec]]) -> None:
         self._declared = declared
@@ -34,25 +34,27 @@ class Inputs(Generic[K]):
                 self._named.setdefault(name, []).append(key)
         coded = any(each.element_type and each.element_type.storage for _, each in declared)
         self._remembers = not coded and len(self._keys) == len(declared)
-        self._proved: set[tuple[object, ...]] = set()
+        self._valid: set[tuple[object, ...]] = set()
 
     def check(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
-        """Return the values as an evaluator takes them, proved to be what the model declares.
+        """Check input values and return them by key.
 
-        Nothing is converted from one element type to another, and arrays come back as read-only views: what
-        is computed as a view of them is read-only too. An input with a default may be left out, and an
-        optional one is None then.
+        Element types are not converted. Arrays are returned as read-only views, so that views that the model
+        returns are read-only, too. Inputs with a default may be absent; absent optional inputs are None.
+
+        Raises:
+            ModelError: an input is unknown, missing, ambiguous or does not match its declaration.
         """
-        known = self._known(inputs)
-        if known in self._proved:
+        known = self._make_key(inputs)
+        if known in self._valid:
             return {key: read_only(inputs[name]) for name, key in self._keys.items()}
-        checked = self._checked(inputs, where)
-        if known is not None and len(self._proved) < _MAX_PROVED:
-            self._proved.add(known)
+        checked = self._check_values(inputs, where)
+        if known is not None and len(self._valid) < _MAX_CACHED:
+            self._valid.add(known)
         return checked
 
-    def _known(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
-        """Return dtype and shape of every input; None where the proof is of more than these."""
+    def _make_key(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
+        """Return the cache key: dtype and shape of every input. None if the check depends on more."""
         if not self._remembers or type(inputs) is not dict or inputs.keys() != self._keys.keys():
             return None
         known: list[object] = []
@@ -63,7 +65,7 @@ class Inputs(Generic[K]):
             known += value.dtype, value.shape
         return tuple(known)
 
-    def _checked(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
+    def _check_values(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
         if not isinstance(inputs, Mapping):
             raise ModelError(f"inputs are a {type(inputs).__name__}, not a mapping of names to arrays", where)
         given: dict[K, str] = {}
@@ -71,18 +73,18 @@ class Inputs(Generic[K]):
             keys = self._named.get(name, [])
             if not keys:
                 names = ", ".join(shown(each.name) for _, each in self._declared[:8]) or "none"
-                raise ModelError(f"the model has no input {shown(str(name))}; its inputs are {names}", where)
+                raise ModelError(f"the model has no input {shown(str(name))}: its inputs are {names}", where)
             if len(keys) > 1:
                 raise ModelError(f"{len(keys)} inputs of the model are named {shown(name)}", where)
             if keys[0] in given:
-                raise ModelError(f"input {shown(name)} is given twice, by two of its names", where)
+                raise ModelError(f"input {shown(name)} is passed twice, by two of its names", where)
             given[keys[0]] = name
         symbols: dict[str, tuple[int, str]] = {}
         checked: dict[K, Any] = {}
         for key, declared in self._declared:
             place = replace(where, input=declared.name)
             if key in given:
-                checked[key] = _value(inputs[given[key]], declared, place, symbols)
+                checked[key] = _check_value(inputs[given[key]], declared, place, symbols)
             elif declared.optional:
                 checked[key] = None
             elif declared.required:
@@ -90,21 +92,21 @@ class Inputs(Generic[K]):
         return checked
 
 
-def _value(value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]) -> Any:
-    """Return an input; ``symbols`` are the sizes that are known so far, and the inputs that told them."""
+def _check_value(value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]) -> Any:
+    """Check a value and return it. ``symbols`` has the size of each symbol, and the first input with it."""
     if declared.kind == "other" or (value is None and declared.optional):
         return value
     if declared.kind != "sequence":
-        return _tensor(value, declared, where, symbols)
+        return _check_tensor(value, declared, where, symbols)
     if not isinstance(value, list | tuple):
         raise ModelError(
-            f"input {shown(declared.name)} is a sequence, but {type(value).__name__} is given", where
+            f"input {shown(declared.name)} is a sequence, but the value is a {type(value).__name__}", where
         )
     # A symbol may have another size in each element.
-    return [_tensor(item, declared, where, {}) for item in value]
+    return [_check_tensor(item, declared, where, {}) for item in value]
 
 
-def _tensor(
+def _check_tensor(
     value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]
 ) -> npt.NDArray[Any]:
     name = shown(declared.name)
@@ -113,7 +115,7 @@ def _tensor(
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelError(f"input {name} is not an array: {str(error)[:200]}", where) from error
     if np.ma.is_masked(value):
-        raise ModelError(f"input {name} is a masked array, whose mask a model would lose", where)
+        raise ModelError(f"input {name} is a masked array: models do not support masks", where)
     declared.accept(array.dtype, array.shape, where)
     for axis, (size, dim) in enumerate(zip(array.shape, declared.shape or (), strict=False)):
         if isinstance(dim, int) or not dim.name:
@@ -127,15 +129,15 @@ def _tensor(
             )
     kind = declared.element_type or element_type_of(array.dtype)
     if kind is not None and kind.bits == 0:
-        return read_only(_texts(array, name, where))
+        return read_only(_to_texts(array, name, where))
     if kind is not None and kind.storage and array.size and array.max() >= 1 << kind.bits:
         raise ModelError(f"input {name} has the code {array.max()}, more than {(1 << kind.bits) - 1}", where)
     # Operators expect the machine's byte order.
     return read_only(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
-def _texts(array: npt.NDArray[Any], name: str, where: Where) -> npt.NDArray[Any]:
-    """Return strings of any kind as an array of str."""
+def _to_texts(array: npt.NDArray[Any], name: str, where: Where) -> npt.NDArray[Any]:
+    """Convert strings of any dtype to an array of str."""
     if array.dtype == object and all(isinstance(text, str) for text in array.flat):
         return array
     texts = np.empty(array.size, object)

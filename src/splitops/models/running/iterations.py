@@ -17,28 +17,28 @@ class IterationBudget:
     """The iterations and calls in one run of a model: loops and functions can request any number of them.
 
     Attributes:
-        limit: how many there may be.
-        done: how many there were.
+        limit: maximum number.
+        done: number so far.
     """
 
     limit: int = MAX_ITERATIONS
     done: int = 0
 
     def count(self, where: Where | None = None) -> None:
-        """Count one more.
+        """Count one iteration or call.
 
         Raises:
-            ModelError: there were more than the limit.
+            ModelError: the limit is exceeded.
         """
         self.done += 1
         if self.done > self.limit:
             raise ModelError(f"loops and functions run more than {self.limit} times; {_MORE}", where)
 
     def check_calls(self, calls: int, where: Where | None = None) -> None:
-        """Check that the calls of functions alone are not too many, before any of them.
+        """Check the number of calls of functions before a run.
 
         Raises:
-            ModelError: they are more than the limit.
+            ModelError: ``calls`` exceeds the limit.
         """
         if calls > self.limit:
             raise ModelError(f"functions are called {calls} times, more than {self.limit}; {_MORE}", where)

@@ -1,4 +1,4 @@
-"""Sessions: a model made ready once, on one engine, and run any number of times."""
+"""Sessions: prepare a model once for an engine, and run it any number of times."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ def session(
     allow_links: bool = False,
     **options: Any,
 ) -> Session:
-    """Make a model ready to run any number of times.
+    """Prepare a model to run any number of times.
 
-    One engine runs the whole model. Splits are rewritten for it in memory, as :func:`splitops.fix` does, and
-    checked in the graph where it does not check them. See ``docs/models.md``.
+    One engine runs the whole model. Splits that it does not run as specified are rewritten in memory, as
+    :func:`splitops.fix` does. Splits that it does not check are checked in the graph. See ``docs/models.md``.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. A model in memory must not change while the session lives.
         engine: ``"auto"`` is onnxruntime for ONNX and OpenVINO for IR if it is installed, and the reference
-            for whatever that cannot run as specified; ``"onnxruntime"`` and ``"openvino"`` name the runtime;
-            ``"reference"`` is ONNX's own evaluator.
-        isolate: whether the engine runs in a process of its own, so that its end is an error.
-        profile: whether the time of each operator is recorded, for :meth:`Session.events`.
-        max_iterations: how often loops and functions may run in one run, all together, on the reference. A
-            model with loops or functions runs there if it is set. None is 4194304.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            for models that it cannot run as specified. ``"onnxruntime"`` and ``"openvino"`` select the
+            runtime. ``"reference"`` is ONNX's reference evaluator.
+        isolate: whether the engine runs in a separate process, so that a crash is an error.
+        profile: whether to record the time of each operator, for :meth:`Session.events`.
+        max_iterations: maximum number of iterations of loops and calls of functions in one run. If it is set,
+            a model with loops or functions runs on the reference. None is 4194304.
+        allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
-        **options: the engine's own: ``providers``, ``provider_options`` and ``session_options`` of
+        **options: options of the engine: ``providers``, ``provider_options`` and ``session_options`` of
             onnxruntime, ``device_name`` and ``config`` of OpenVINO.
 
     Returns:
-        The session, which threads may share.
+        The session. Threads may share it.
 
     Raises:
-        ModelError: the model is not well formed, the engine is not installed or rejects the model
-            (:class:`EngineError`), or has no such option.
-        RuleError: no run can make a split of the main graph valid; ``op.version`` where a split does not
-            exist at the imported opset.
+        ModelError: the model is not well formed; the engine is not installed, rejects the model
+            (:class:`EngineError`), or does not have an option.
+        RuleError: no run can make a split of the main graph valid; ``op.version`` if a split does not
+            exist in the imported opset.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops
@@ -75,11 +75,11 @@ def session(
         array([0., 1.], dtype=float32)
     """
     if engine not in ENGINES:
-        raise ModelError(f"there is no engine {shown(engine)}; there are {', '.join(ENGINES)}")
+        raise ModelError(f"unknown engine {shown(engine)}: use {', '.join(ENGINES)}")
     if max_iterations is not None and not isinstance(max_iterations, int):
         raise ModelError(f"max_iterations = {shown(max_iterations)} is not an integer")
     of_ir = is_openvino(model)
-    name = _runtime(engine, of_ir=of_ir)
+    name = _choose_runtime(engine, of_ir=of_ir)
     if name is None and options:
         raise ModelError(f"the reference has no option {shown(min(options))}")
     isolated = partial(make_engine, name or "", options, isolate=True, profile=profile)
@@ -105,14 +105,14 @@ def session(
 
 
 def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[SplitNode]:
-    """Find the split nodes of a model with the types, shapes and lengths inferred for some inputs.
+    """Find the split nodes of a model, with types, shapes and lengths inferred from ``inputs``.
 
     Args:
         model: as in :func:`session`.
         inputs: arrays by input name.
 
     Returns:
-        The split nodes in the order in which they run. One in a function appears once for each call.
+        The split nodes in execution order. A split in a function appears once per call.
 
     Raises:
         ModelError: the model is not well formed.
@@ -134,7 +134,7 @@ def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[SplitNod
 
 
 class Session:
-    """A model that is ready to run; made by :func:`session`."""
+    """A prepared model, made by :func:`session`."""
 
     def __init__(
         self, asked: str, runtime: Engine | None, program: SessionProgram, events: list[Event] | None
@@ -150,20 +150,20 @@ class Session:
             inputs: arrays by input name; lists of arrays for ONNX sequences.
 
         Returns:
-            The outputs by name, in the model's order: arrays, lists of arrays for sequences. What shares
-            memory with an input or a constant of the model is a new read-only view; ``np.array(output)`` is a
-            copy.
+            The outputs by name, in the model's order: arrays, or lists of arrays for sequences. An
+            output that shares memory with an input or a constant is a read-only view;
+            ``np.array(output)`` copies it.
 
         Raises:
             RuleError: a rule of the split family is broken; ``error.where`` names the node.
-            EngineError: the engine fails; the message names it.
-            ModelError: an input does not fit, another operator fails, bodies run too often, or the session is
-                closed.
+            EngineError: the engine fails.
+            ModelError: an input does not match the model, another operator fails, loops exceed
+                ``max_iterations``, or the session is closed.
         """
         if self._closed:
             raise ModelError("the session is closed")
         if self._is_forked and self._program.engine is not None:
-            problem = "does not survive a fork: make the session in the process that runs it"
+            problem = "cannot be used after a fork: make the session in the process that runs it"
             raise EngineError(self.engine, problem)
         if self._events is None:
             return self._program.run(inputs)
@@ -178,7 +178,7 @@ class Session:
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """What the model declares of its inputs, in order."""
+        """The declared inputs, in order."""
         return tuple(self._program.inputs)
 
     @property
@@ -192,7 +192,7 @@ class Session:
         return self._program.splits
 
     def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
-        """Yield the splits that the runtime runs, as inference knows them for some inputs.
+        """Yield the splits that the runtime executes, with types and shapes inferred from ``inputs``.
 
         Args:
             inputs: arrays by input name.
@@ -200,9 +200,9 @@ class Session:
         return self._program.infer_engine_splits(inputs)
 
     def describe(self) -> str:
-        """Return one sentence: the engine that runs the model, and why another one does not.
+        """Describe in one sentence the engine that runs the model, and why a runtime does not.
 
-        After a run, it is about the last run in this thread.
+        After a run, it describes the last run in this thread.
         """
         program, splits = self._program, len(self.splits)
         every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
@@ -219,7 +219,7 @@ class Session:
         return "Session(closed)" if self._closed else f"Session({self.describe()})"
 
     def events(self) -> list[Event]:
-        """Return the times of all operators in the runs so far, and end the profile.
+        """Return the events of all operators in the runs so far, and stop profiling.
 
         Raises:
             ModelError: the session was made without ``profile=True``, or is closed.
@@ -227,11 +227,11 @@ class Session:
         if self._closed:
             raise ModelError("the session is closed")
         if self._events is None:
-            raise ModelError("the session records no events; profile=True does")
+            raise ModelError("the session does not record events: make it with profile=True")
         return [*self._events, *(event for program in self._program.programs for event in program.events())]
 
     def close(self) -> None:
-        """Give back at once what the engine holds; the session does not run any more."""
+        """Release the resources of the engine. The session cannot run afterwards."""
         self._closed = True
         if not self._is_forked:
             self._program.close()
@@ -240,7 +240,7 @@ class Session:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether the threads, or the own process, of a runtime belong to another process than this one."""
+        """Whether this process is a fork of the one that made the session, without its threads."""
         return os.getpid() != self._process
 
     def __enter__(self) -> Session:
@@ -252,11 +252,11 @@ class Session:
         self.close()
 
 
-def _runtime(engine: str, *, of_ir: bool) -> str | None:
-    """Return the runtime that an engine's name stands for; None is the reference.
+def _choose_runtime(engine: str, *, of_ir: bool) -> str | None:
+    """Return the name of the runtime for an ``engine`` argument, or None for the reference.
 
     Raises:
-        ModelError: it does not run models of this format.
+        ModelError: the runtime does not run this format.
     """
     if engine == REFERENCE:
         return None
@@ -264,5 +264,5 @@ def _runtime(engine: str, *, of_ir: bool) -> str | None:
         name = "openvino" if of_ir else "onnxruntime"
         return name if is_installed(name) else None
     if of_ir and engine != "openvino":
-        raise ModelError(f"engine {engine!r} does not run OpenVINO IR; convert the model to ONNX")
+        raise ModelError(f"engine {engine!r} does not run OpenVINO IR: convert the model to ONNX")
     return engine

@@ -1,8 +1,8 @@
-"""Checks of what a runtime does not check itself: the sizes and lengths of splits become one more output.
+"""Check splits that a runtime does not check: their sizes and lengths become one more output of the model.
 
-Only an output survives the optimiser of a runtime, which may remove a split together with the check that the
-runtime makes of it. After the run, the numbers are checked here by the rules of the operators. If they break
-one, the results do not count.
+It must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
+After the run, these numbers are checked by the rules of the operators. If they break a rule, the results are
+discarded.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from splitops.spec.sizes.dims import UNKNOWN
 from splitops.spec.sizes.rules import SizeRule
 
 _BOOL, _INT64 = ELEMENT_TYPES["bool"], ELEMENT_TYPES["int64"]
-_MAX_REMEMBERED: Final = 256
+_MAX_CACHED: Final = 256
 
 Numbers = Iterator[int]
 
 
 class Rules:
-    """The rules that the numbers of every run must keep."""
+    """The rules for the numbers of each run."""
 
     def __init__(self) -> None:
         self._rules: list[Callable[[Numbers], bool]] = []
         self._valid: set[bytes] = set()
 
     def add(self, rule: Callable[[Numbers], bool]) -> None:
-        """Add a rule, which takes its numbers from an iterator."""
+        """Add a rule. It consumes its numbers from the iterator."""
         self._rules.append(rule)
 
     def hold(self, numbers: npt.NDArray[Any]) -> bool:
-        """Return whether the numbers of a run break no rule."""
+        """Return whether the numbers of a run obey all rules."""
         key = numbers.tobytes()
         if key in self._valid:
             return True
@@ -56,20 +56,20 @@ class Rules:
         try:
             if not all(rule(left) for rule in self._rules):
                 return False
-        except StopIteration:  # a bound of a loop that is not one number
+        except StopIteration:  # a bound of a loop is not a single number
             return False
-        if len(self._valid) == _MAX_REMEMBERED:
+        if len(self._valid) == _MAX_CACHED:
             self._valid.clear()
         self._valid.add(key)
         return True
 
 
 class Checks:
-    """Writes what is checked of the main graph of a model.
+    """Adds checks to the main graph of a model.
 
     Attributes:
-        numbers: what the rules read, as one value.
-        rules: the rules; None without numbers.
+        numbers: the value with the numbers for all rules, or None if there are no checks.
+        rules: the rules, or None if there are no checks.
     """
 
     def __init__(self, editor: Editor) -> None:
@@ -84,42 +84,42 @@ class Checks:
         self.rules.add(rule)
 
     def add_split(self, node: ir.Node, split_node: SplitNode, *, safe: bool) -> None:
-        """Check a split.
+        """Add the check of a split.
 
-        With ``safe``, lengths are also bounded, so that a runtime that does not check them reads nothing
-        outside the data.
+        With ``safe``, also bound the lengths, so that a runtime that does not check them cannot read outside
+        the data.
 
         Raises:
-            ModelError: the split is in a body, or what has to be checked is not known.
+            ModelError: the split is in a body, or a position in its sequence is computed.
         """
         builder, data = self._pen(node), node.inputs[0]
         assert data is not None
-        at = _lengths_input(split_node) if split_node.bind().division is None else None
-        elements = _last_element_read(node, split_node) if split_node.schema.gives_sequence else 0
-        values = [_sizes(builder, data)]
+        at = _find_lengths_input(split_node) if split_node.bind().division is None else None
+        elements = _find_min_length(node, split_node) if split_node.schema.gives_sequence else 0
+        values = [_make_shape(builder, data)]
         if at is not None:
             lengths, fact = node.inputs[at], split_node.facts[at]
             assert lengths is not None
             assert fact is not None
             if fact.shape != () and not (fact.shape and isinstance(fact.shape[0], int)):
-                values.append(_sizes(builder, lengths))
-            values.append(_as_list(builder, lengths, is_list=fact.shape != ()))
+                values.append(_make_shape(builder, lengths))
+            values.append(_to_list(builder, lengths, is_list=fact.shape != ()))
         if safe:
-            _bound_lengths(builder, node, split_node)
+            _clamp_lengths(builder, node, split_node)
         known = replace(split_node, node=None)
         self._add(node, values, lambda numbers: _is_valid(known, at, elements, numbers))
 
     def add_loop(self, loop: ir.Node, *, endless: bool) -> None:
-        """Check that a loop has an iteration, by its inputs. With ``endless``, a trip count of -1 is one.
+        """Add the check that a loop iterates, from its inputs. ``endless`` allows a trip count of -1.
 
-        Without an iteration, onnxruntime does not know the sizes of what the loop stacks, and OpenVINO
-        returns what it stacked in the run before.
+        Without an iteration, onnxruntime does not know the sizes of the stacked outputs, and OpenVINO returns
+        those of the previous run.
 
         Raises:
             ModelError: the loop is in a body.
         """
         builder = self._pen(loop)
-        found = [_as_list(builder, value, is_list=False) for value in loop.inputs[:2] if value is not None]
+        found = [_to_list(builder, value, is_list=False) for value in loop.inputs[:2] if value is not None]
         count = len(found)
 
         def iterates(numbers: Numbers) -> bool:
@@ -128,7 +128,7 @@ class Checks:
         self._add(loop, found, iterates)
 
     def join(self) -> None:
-        """Make all numbers one value, and of ONNX an output."""
+        """Concatenate all numbers to :attr:`numbers`, which becomes an output of an ONNX model."""
         graph = self._editor.model.graph
         last = next((node for node in reversed(graph) if node in self._values), None)
         if last is not None:
@@ -145,15 +145,15 @@ class Checks:
         return self._editor.make_builder(node)
 
 
-def _sizes(builder: Any, data: ir.Value) -> ir.Value:
+def _make_shape(builder: Any, data: ir.Value) -> ir.Value:
     if isinstance(builder, OpenVINOOpBuilder):
         return builder.sizes(data)
     made: ir.Value = builder.op("Shape", [data])
     return made
 
 
-def _as_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
-    """Return a value as a list of int64."""
+def _to_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
+    """Return a value as a 1-D int64 tensor."""
     if not is_list:
         value = builder.reshape(value, [-1], (UNKNOWN,))
     if type_of(value) is _INT64:
@@ -166,8 +166,8 @@ def _as_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
     return made
 
 
-def _lengths_input(split_node: SplitNode) -> int | None:
-    """Return the position of the input of the lengths of a split, or None if it has none."""
+def _find_lengths_input(split_node: SplitNode) -> int | None:
+    """Return the position of the lengths input of a split, or None if it has none."""
     for source in split_node.schema.lengths:
         if source.kind is SourceKind.INPUT:
             index = split_node.schema.input_index(source.name)
@@ -175,12 +175,12 @@ def _lengths_input(split_node: SplitNode) -> int | None:
     return None
 
 
-def _bound_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
-    """Let the graph compute what a length of -1 is, at least 0, and replace other negative lengths by 0.
+def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
+    """Compute the length for a -1 in the graph, at least 0, and replace other negative lengths by 0.
 
-    If lengths do not add up then, every runtime rejects them.
+    Every runtime rejects these lengths if they do not add up.
     """
-    at, binding, data = _lengths_input(split_node), split_node.bind(), node.inputs[0]
+    at, binding, data = _find_lengths_input(split_node), split_node.bind(), node.inputs[0]
     if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:
         return
     lengths = node.inputs[at]
@@ -197,12 +197,12 @@ def _bound_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
 
 
 def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
-    """Return lengths with what they leave of an axis in the place of a -1."""
+    """Return the lengths with -1 replaced by the rest of the axis."""
 
     def op(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
         return builder.annotate_outputs(builder.multi(operator, inputs, data), kind, (UNKNOWN,))[0]
 
-    lengths = _as_list(builder, lengths, is_list=True)
+    lengths = _to_list(builder, lengths, is_list=True)
     minus_one, zero = builder.constant(np.array([-1])), builder.constant(np.array([0]))
     size = builder.gather(builder.sizes(data), [axis], 0)
     total = op("ReduceSum", lengths, zero, keep_dims="true")
@@ -211,10 +211,10 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
     return op("Select", is_rest, op("Maximum", rest, zero), lengths, auto_broadcast="numpy")
 
 
-def _last_element_read(node: ir.Node, split_node: SplitNode) -> int:
-    """Return the number of elements that a sequence must have for all that read elements of it.
+def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
+    """Return the minimum length of a sequence for all reads of its elements.
 
-    A form that reads parts of the data in their place returns values even if there is no such element.
+    A form that reads parts of the data instead would return values even if an element does not exist.
 
     Raises:
         ModelError: a position is computed.
@@ -224,13 +224,15 @@ def _last_element_read(node: ir.Node, split_node: SplitNode) -> int:
         if is_operator(reader, "SequenceAt") and reader.inputs[1] is not None:
             position = constant_array(reader.inputs[1])
             if position is None:
-                raise ModelError("a computed position in a sequence cannot be checked", split_node.where)
+                raise ModelError(
+                    "the position in a sequence is computed, and cannot be checked", split_node.where
+                )
             count = max(count, int(position.item()) + 1, -int(position.item()))
     return count
 
 
 def _is_valid(split_node: SplitNode, lengths: int | None, elements: int, numbers: Numbers) -> bool:
-    """Return whether a split is valid for the numbers of a run: the shape of its data, computed lengths."""
+    """Return whether a split is valid for the numbers of a run: the shape of the data and the lengths."""
     data, facts = split_node.bind().data, list(split_node.facts)
     assert data.shape is not None
     shape = tuple(islice(numbers, len(data.shape)))

@@ -20,22 +20,22 @@ from splitops.spec.sizes.dims import Dim
 CRASHING: Final = frozenset(
     ["ConvTranspose", "Einsum", "GRU", "InstanceNormalization", "LSTM", "STFT", "Unique"]
 )
-"""All of them: ``dev/tools/empties.py`` runs every operator."""
+"""The complete list: ``dev/tools/empties.py`` tries every operator."""
 
 
 def has_crashing_op(model: ModelProto) -> bool:
-    """Return whether a model has one of these operators."""
+    """Return whether a model has an operator in :data:`CRASHING`."""
     return any(node.op_type in CRASHING and not canonical(node.domain) for node in nodes_of(model))
 
 
 @dataclass(frozen=True, slots=True)
 class CrashRisk:
-    """Whether these operators read an empty tensor if no input of the model is empty.
+    """Crashing operators of a model, given that no input of the model is empty.
 
     Attributes:
-        operators: those that the model has.
-        certain: those that do in every run.
-        possible: whether one may in some run.
+        operators: the operators in :data:`CRASHING` that the model has.
+        certain: those that read an empty tensor in every run.
+        possible: whether one may read an empty tensor in some run.
     """
 
     operators: tuple[str, ...]
@@ -44,8 +44,8 @@ class CrashRisk:
 
 
 def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
-    """Return what inference knows of the inputs of these operators."""
-    full: set[str | None] = set()  # the names of sizes that are those of inputs
+    """Infer whether operators in :data:`CRASHING` read empty tensors."""
+    full: set[str | None] = set()  # names of input sizes, which are not 0
     sized: dict[ir.Value, AbstractValue] = {}
     for value in model.graph.inputs:
         known = declared(value)
@@ -61,10 +61,10 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
     crashing = [node for node in nodes if node.op_type in CRASHING and not canonical(node.domain)]
 
     def is_full(value: ir.Value | None) -> bool:
-        return value is None or _is_known(found.values.get(value), full)
+        return value is None or _is_known_nonempty(found.values.get(value), full)
 
     def may_empty(node: ir.Node) -> bool:
-        """Return whether a node may return an empty tensor although it reads none."""
+        """Return whether a node may return an empty tensor from non-empty inputs."""
         shapes = [getattr(found.values.get(value), "shape", None) for value in node.outputs]
         if node.op_type == "Split" and not canonical(node.domain):
             axis = node.attributes.get_int("axis", 0)
@@ -91,11 +91,11 @@ _MAKERS: Final = frozenset(
         "StringSplit", "Tile", "TopK", "Upsample",
     ]
 )  # fmt: skip
-"""What may give an empty tensor of others that are not: sizes, positions or conditions are inputs of it."""
+"""Operators that may return an empty tensor from non-empty ones: sizes or conditions are inputs."""
 
 
-def _is_known(kind: Any, names: Collection[str | None]) -> bool:
-    """Return whether inference knows that a value is not empty."""
+def _is_known_nonempty(kind: Any, names: Collection[str | None]) -> bool:
+    """Return whether a value is certainly not empty."""
     shape = kind.shape if isinstance(kind, AbstractTensor) else None
     return shape is not None and all(_is_full(size, names) for size in shape)
 

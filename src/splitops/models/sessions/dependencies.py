@@ -1,4 +1,4 @@
-"""The part of an ONNX model that its splits depend on: all that deciding about them needs to look at."""
+"""Extract the part of an ONNX model that determines how a runtime executes the splits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from splitops.spec.operators.schemas import SourceKind
 
 _ROWS: Final = [schema for schema in SCHEMAS if schema.domain == ""]
 _COUNTING: Final = frozenset(schema.count_attribute for schema in _ROWS)
-"""The attributes that tell by how many parts a split divides its data."""
+"""Attributes with the number of parts."""
 _LENGTHS: Final = frozenset(
     one.name for schema in _ROWS for one in schema.lengths if one.kind is SourceKind.ATTRIBUTE
 )
 _MAKING_SEQUENCES: Final = frozenset(schema.name for schema in _ROWS if schema.gives_sequence)
 _LARGE: Final = 1 << 12
-"""Initializers of more bytes are not lengths: they stand as inputs of their type."""
+"""Initializers of more bytes are not lengths: they become inputs."""
 _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
-"""What shapes are computed in: their numbers may matter."""
+"""Element types of shape computations."""
 
 
 def is_split_node(node: NodeProto) -> bool:
@@ -34,11 +34,10 @@ def is_split_node(node: NodeProto) -> bool:
 
 
 def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
-    """Return the part of a model that what a runtime does with its splits depends on; None without splits.
+    """Return the submodel that determines how a runtime executes the splits, or None without splits.
 
-    The lengths of a split count, and where it divides its data by a number or makes a sequence, the data; of
-    all splits where ``sizes`` asks for it. What makes a value of which the model declares type and shape does
-    not count.
+    It computes the lengths of every split. It also computes the data of splits into equal parts or sequences,
+    or, with ``sizes``, of every split. Values with a declared type and shape become inputs.
     """
     sites = [node for node in nodes_of(model) if is_split_node(node)]
     if not sites:
@@ -50,7 +49,7 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
         return any(is_split_node(one) or function_key(one) in holding for one in nodes_inside([node]))
 
     holding.update(key for key in callees_first(functions) if any(map(holds_site, functions[key].node)))
-    # Of splits that may be taken for one another, it matters how their data is computed.
+    # Splits without lengths may be merged by CSE, depending on how their data is computed.
     compared = len({len(node.output) for node in sites if not _has_lengths(node)}) > 1
     whole = (
         set() if compared or sizes else {value.name for value in model.graph.value_info if _is_whole(value)}
@@ -61,7 +60,7 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
         holds = holds_site(node)
         if holds or not needed.isdisjoint(node.output):
             kept.append(node)
-            by_lengths = is_split_node(node) and not (sizes or compared or _goes_by_data(node))
+            by_lengths = is_split_node(node) and not (sizes or compared or _depends_on_data(node))
             needed.update({*(node.input[1:] if by_lengths else reads(node))} - whole)
     return extract_submodel(model, kept[::-1])
 
@@ -70,12 +69,12 @@ def _has_lengths(node: NodeProto) -> bool:
     return any(node.input[1:]) or any(one.name in _LENGTHS for one in node.attribute)
 
 
-def _goes_by_data(node: NodeProto) -> bool:
+def _depends_on_data(node: NodeProto) -> bool:
     return node.op_type in _MAKING_SEQUENCES or any(one.name in _COUNTING for one in node.attribute)
 
 
 def _is_whole(value: ValueInfoProto) -> bool:
-    """Return whether a model declares type and shape of a value that is not a number of a shape."""
+    """Return whether a value has a declared type and shape and is not part of a shape computation."""
     tensor = value.type.tensor_type
     if tensor.elem_type in _NUMBERS or not tensor.elem_type or not tensor.HasField("shape"):
         return False
@@ -83,7 +82,7 @@ def _is_whole(value: ValueInfoProto) -> bool:
 
 
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Return a model of nodes of the main graph: what none of them makes is an input, and so are weights."""
+    """Return a model of ``nodes`` of the main graph. Large weights and missing values become inputs."""
     source = model.graph
     made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     graph = made.graph

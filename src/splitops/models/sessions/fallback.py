@@ -1,7 +1,6 @@
-"""Why an engine is not given a model: limits that its splits meet, and loops and functions without end.
+"""Decide whether an engine can run a model as specified: limits that its splits meet, and endless loops.
 
-What is left over here, after the rewrites of :mod:`splitops.models.fix`, sends the whole model to the next
-engine.
+If a reason is left after the rewrites of :mod:`splitops.models.fix`, the reference runs the whole model.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 _ROUNDED: Final = 1 << 24
 _MAX_OUTPUTS: Final = 1 << 12
-"""Outputs of a split that a runtime is given: onnxruntime and OpenVINO plan them in quadratic time."""
+"""Maximum number of outputs of a split: onnxruntime and OpenVINO plan them in quadratic time."""
 _ANY_SIZE: Final = 1 << 62
 INT32_MAX: Final = (1 << 31) - 1
 REPEATING: Final = frozenset({"Loop", "Scan", "SequenceMap", "TensorIterator"})
@@ -53,14 +52,14 @@ NodeKey = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What a runtime would do with the splits of a model.
+    """How a runtime would execute the splits of a model.
 
     Attributes:
         split_nodes: the splits, with their inferred facts.
-        reasons: why some of them prevent the engine from running the model as specified.
-        unchecked: splits that may be invalid in a run, without the runtime finding out.
+        reasons: the reason for each split that the engine would not run as specified.
+        unchecked: splits that may be invalid in a run without an error of the runtime.
         doubtful: splits that may be invalid in a run.
-        fused: the nodes that the runtime would fuse wrongly, with a description.
+        fused: a description of each node that the runtime would fuse wrongly.
     """
 
     split_nodes: tuple[SplitNode, ...] = ()
@@ -71,16 +70,16 @@ class Analysis:
 
     @property
     def first_reason(self) -> tuple[str | None, str] | None:
-        """The first node that prevents the engine, and why."""
+        """The first node that the engine would not run as specified, and the reason."""
         return next(((key[1], text) for key, text in {**self.reasons, **self.fused}.items()), None)
 
 
 def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> Analysis:
-    """Analyse the splits of a model for an engine, or without one only read them."""
+    """Analyse the splits of a model for an engine. Without an engine, only find them."""
     targets = () if engine is None else (Target.load(engine.name),)
     fuses = any(target.by_quirk for target in targets)
     whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
-    # What onnxruntime does with some splits depends on no other ones.
+    # The sizes matter unless the runtime itself checks and divides them exactly.
     sizes = engine is not None and not all(
         target.checks_in(engine.version, what) for target in targets for what in ("divides", "sizes")
     )
@@ -94,14 +93,15 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     if engine is None:
         return Analysis(split_nodes)
     visited: list[SplitNode] = []
-    # What a split implies for its own input is not known before it has run.
+    # Forward inference: the size that a split implies for its own input may be wrong before it has run.
     found = ForwardInterpreter(graph, where, visited.append).run()
     editor = None
     if whole:
         found.annotate()
         editor = OnnxEditor(graph, where) if may_be_in(graph) else None
     return replace(
-        analyse_splits(visited, ModelContext.of(graph), editor, engine, traced=False), split_nodes=split_nodes
+        analyse_splits(visited, ModelContext.from_model(graph), editor, engine, traced=False),
+        split_nodes=split_nodes,
     )
 
 
@@ -113,18 +113,22 @@ def analyse_splits(
     *,
     traced: bool = True,
 ) -> Analysis:
-    """Analyse splits for a runtime; there is a site for every call of a function around a split.
+    """Analyse splits for a runtime.
 
-    The editor is None if the runtime fuses nothing wrongly. ``traced`` says that the nodes before the splits
-    are those of the model.
+    Args:
+        split_nodes: the splits; a split in a function appears once per call.
+        context: facts about the model.
+        editor: editor of the model, or None if no node can be part of a quirk.
+        engine: the runtime.
+        traced: whether the nodes before the splits are complete, so that their data can be traced to inputs.
     """
     target = Target.load(engine.name)
     reasons: dict[NodeKey, str] = {}
     unchecked: dict[NodeKey, None] = {}
     doubtful: dict[NodeKey, None] = {}
     for split_node in split_nodes:
-        key = key_of(split_node)
-        reason = _limit_of(split_node, context, engine, traced=traced) or _unanswerable(
+        key = make_key(split_node)
+        reason = _find_limit(split_node, context, engine, traced=traced) or _find_uncheckable(
             split_node, target, engine
         )
         if reason is not None:
@@ -142,7 +146,7 @@ def analyse_splits(
 
 
 def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
-    """Remove the shapes that a model declares of computed values, which may be wrong, and return them."""
+    """Remove the declared shapes of computed values, which may be wrong, and return them."""
     found: dict[ir.Value, ir.Shape] = {}
     bodies = (graph for path, graph in all_graphs(model) if path is not None)
     outputs = (node.outputs for node in all_nodes(model))
@@ -158,19 +162,19 @@ def _may_end_a_pattern(node: NodeProto) -> bool:
     return may_end_a_pattern(node.op_type, drops_axes=drops_axes)
 
 
-def key_of(split_node: SplitNode | SplitReport) -> NodeKey:
+def make_key(split_node: SplitNode | SplitReport) -> NodeKey:
     """Return the key of a split node."""
     return split_node.where.graph, split_node.where.node
 
 
-def _limit_of(split_node: SplitNode, model: ModelContext, engine: Engine, *, traced: bool) -> str | None:
-    """Return the limit of a runtime that concerns a split, or the rule that it breaks, in words."""
+def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, traced: bool) -> str | None:
+    """Describe the broken rule of a split or the first limit that it meets; None if there is none."""
     if split_node.error is not None:
         return f"it breaks a rule: {split_node.error.message}"
     if len(split_node.outputs) > _MAX_OUTPUTS:
         return f"it has more than {_MAX_OUTPUTS} outputs"
     for limit, certainty in find_limits(split_node, model, (Target.load(engine.name),)):
-        # onnxruntime names the split that it rejects in a run, which is repeated on the reference then.
+        # onnxruntime names the split that it rejects at run time; the reference repeats the run.
         late = limit.outcome is Outcome.ERROR and engine.name == "onnxruntime"
         if certainty is Certainty.MAYBE and (late or limit.code in _CHECKED_IN_GRAPH):
             continue
@@ -186,17 +190,17 @@ def _limit_of(split_node: SplitNode, model: ModelContext, engine: Engine, *, tra
 
 
 _CHECKED_IN_GRAPH: Final = ("openvino.negative-remainder",)
-"""Limits that a check excludes if they are only possible."""
+"""Limits that a check in the graph excludes if they are only possible."""
 _NARROWED: Final = "openvino.narrowed-values"
 _MOVING: Final = frozenset(
     ["Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "SplitToSequence"]
 ).union(["Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"])
-"""Operators that return elements of their first input; Concat of all."""
+"""Operators that return elements of their first input; Concat of all inputs."""
 _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
 def fits_like_inputs(split_node: SplitNode) -> bool:
-    """Return whether 64-bit data of a split fits 32 bits if the model's inputs do, which a run checks."""
+    """Return whether 64-bit data of a split fits 32 bits if the inputs do, which every run checks."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
     while stack:
@@ -211,7 +215,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
             continue
         node = value.producer()
         if node is None or node.op_type == "Parameter":
-            if split_node.where.graph is not None:  # it may be an input of a body
+            if split_node.where.graph is not None:  # it may be an input of the body
                 return False
         elif node.op_type in _MOVING:
             stack += node.inputs if node.op_type == "Concat" else node.inputs[:1]
@@ -226,7 +230,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
 
 
 def fits_32_bits(array: npt.NDArray[Any]) -> bool:
-    """Return whether the values of an array keep their bits in 32 bits."""
+    """Return whether a conversion to 32 bits keeps the values of an array."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
     if array.dtype.kind == "f":
@@ -235,36 +239,36 @@ def fits_32_bits(array: npt.NDArray[Any]) -> bool:
     return bool(array.min() >= -INT32_MAX and array.max() <= INT32_MAX)
 
 
-def _unanswerable(split_node: SplitNode, target: Target, engine: Engine) -> str | None:
-    """Return why no check can be written for a split that needs one."""
+def _find_uncheckable(split_node: SplitNode, target: Target, engine: Engine) -> str | None:
+    """Return the reason why a split that needs a check cannot be checked, or None."""
     if _is_rounded(split_node) and not target.checks_in(engine.version, "divides"):
-        return "num_outputs on an axis that may have more than 2^24 positions"
+        return "num_outputs divides an axis that may have more than 2^24 positions"
     if is_checked(split_node, target, engine):
         return None
     binding, lengths = split_node.binding, split_node.lengths
     assert binding is not None
     if binding.axis is None:
-        return "an axis that only a run knows"
+        return "its axis is known only at run time"
     if binding.division is None and (lengths is None or lengths.shape is None):
-        return "lengths whose rank only a run knows"
+        return "the rank of its lengths is known only at run time"
     return None
 
 
 def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
-    """Return whether a valid split is always valid, or the runtime itself finds out that it is not."""
+    """Return whether a split is valid in every run, or the runtime itself rejects invalid runs."""
     binding = split_node.binding
     if binding is None or _is_always_valid(split_node):
         return True
     if binding.division is not None:
         return target.checks_in(engine.version, "sizes")
-    # onnxruntime takes lengths without entries for no lengths, and of those of a sequence any rank.
+    # onnxruntime treats empty lengths as absent, and accepts lengths of any rank for sequences.
     shape = None if split_node.lengths is None else split_node.lengths.shape
     counted = shape is not None and len(shape) < 2 and all(isinstance(size, int) and size for size in shape)
     return counted and target.checks_in(engine.version, "lengths")
 
 
 def _is_rounded(split_node: SplitNode) -> bool:
-    """Return whether num_outputs may divide an axis that does not fit float32."""
+    """Return whether num_outputs may divide an axis whose size float32 cannot represent."""
     binding = split_node.binding
     division = None if binding is None else binding.division
     if binding is None or division is None or division.rule is not SizeRule.CEIL:
@@ -275,11 +279,8 @@ def _is_rounded(split_node: SplitNode) -> bool:
     return most is None or most > _ROUNDED
 
 
-def known_sizes(split_node: SplitNode) -> list[tuple[int, int]] | None:
-    """Return axis and size of each part, or None if only a run knows them.
-
-    Lengths that the model sets are known on an axis of any size: the split fails if they do not fit.
-    """
+def find_part_sizes(split_node: SplitNode) -> list[tuple[int, int]] | None:
+    """Return the axis and size of each part, or None if they are known only at run time."""
     binding, inference = split_node.binding, split_node.inference
     if binding is None or inference is None or binding.axis is None or inference.parts is None:
         return None
@@ -302,32 +303,32 @@ def _has_static_axis(split_node: SplitNode) -> bool:
 
 
 def _is_always_valid(split_node: SplitNode) -> bool:
-    """Return whether every run of a split is valid: no run has to check it."""
+    """Return whether a split is valid in every run, so that it needs no check."""
     binding = split_node.binding
     if binding is None or binding.axis is None or binding.data.shape is None:
         return False
     division, shape = binding.division, binding.data.shape
     if division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK):
-        return True  # they divide an axis of any size
+        return True  # valid for every axis size
     size = shape[binding.axis]
     if division is not None and division.rule is SizeRule.REMAINDER and not isinstance(size, int):
         return size.lo > sum(division.lengths)
-    return isinstance(size, int) and known_sizes(split_node) is not None
+    return isinstance(size, int) and find_part_sizes(split_node) is not None
 
 
 def needs_check(split_node: SplitNode, found: Analysis) -> bool:
-    """Return whether the runtime, or the form that a split is rewritten to, may not find it invalid."""
-    key = key_of(split_node)
+    """Return whether the runtime may run an invalid split, or its rewrite, without an error."""
+    key = make_key(split_node)
     if key not in found.reasons:
         return key in found.unchecked
     return key in found.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
 
 
 def raise_limit(left: Analysis, engine: Engine, where: Where) -> None:
-    """Raise the first limit that is left.
+    """Raise the first reason that is left after the rewrites.
 
     Raises:
-        EngineError: there is one.
+        EngineError: a reason is left.
     """
     if left.first_reason is not None:
         node, reason = left.first_reason
@@ -342,31 +343,31 @@ COUNTED: Final = "max_iterations counts on the reference only"
 
 
 def find_refusal(model: ir.Model) -> str | None:
-    """Return why no runtime is given a model, because of its loops."""
+    """Return the reason why no runtime may run the loops of a model, or None."""
     trips = _count_iterations(model.graph)
     if trips <= MAX_ITERATIONS:
         return None
-    number = "without end" if trips == math.inf else f"of {int(trips)} iterations"
+    number = "that do not end" if trips == math.inf else f"of {int(trips)} iterations"
     return f"the model has loops {number}, more than {MAX_ITERATIONS}"
 
 
 def _count_iterations(graph: Iterable[ir.Node]) -> float:
-    """Return how often the loops of a graph certainly iterate.
+    """Return the number of iterations of the loops of a graph that are certain.
 
-    A number of iterations that only a run knows counts as one. A loop that nothing ends counts as endless.
+    An unknown number of iterations counts as one. A loop that does not end counts as infinite.
     """
     count = 0.0
     for node in graph:
         bodies = [body for _, body in subgraphs(node)]
         inside, own = sum(map(_count_iterations, bodies)), 1.0
         if node.op_type == "Loop":
-            own = _trips_of(node, bodies)
+            own = _count_trips(node, bodies)
             count += own
         count += own * inside if inside else 0.0
     return count
 
 
-def _trips_of(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
+def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     limit = loop.inputs[0]
     trips = None if limit is None else constant_array(limit)
     if limit is not None and (trips is None or trips.size != 1):
@@ -377,7 +378,7 @@ def _trips_of(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
 
 
 def _never_ends(loop: ir.Node, body: ir.Graph) -> bool:
-    """Return whether the condition that a body returns is the one that it gets, or a constant."""
+    """Return whether the condition that a body returns is its input condition or a constant."""
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)
         inner = ports.body.by_id
@@ -393,10 +394,10 @@ def _never_ends(loop: ir.Node, body: ir.Graph) -> bool:
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
-    """Return whether a node is a loop that may have no iteration, of which a runtime returns wrong values.
+    """Return whether a node is a loop that may not iterate, so that a runtime returns wrong values.
 
-    onnxruntime infers the sizes of an empty result from the body alone. OpenVINO returns what the loop
-    stacked in the run before.
+    onnxruntime infers the sizes of an empty result from the body only. OpenVINO returns the result of the
+    previous run.
     """
     is_layer = type(loop) is LayerNode
     if loop.op_type != "Loop" or (not is_layer and canonical(loop.domain)):

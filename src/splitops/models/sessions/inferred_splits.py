@@ -1,4 +1,4 @@
-"""The splits of a model as inference knows them for some inputs."""
+"""Infer the splits of a model for given inputs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from splitops.spec.elements.types import element_type_of
 from splitops.splitting.planning import plan_request
 
 _MAX_LENGTHS: Final = 64
-"""Inputs with at most this many integers may be lengths."""
+"""Maximum number of integers of an input that may be lengths."""
 
 
 def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[SplitNode]:
-    """Infer the splits of a model for inputs of the shapes of some arrays."""
+    """Infer the splits of a model for the types and shapes of ``inputs``, and the elements of small ones."""
     split_nodes: list[SplitNode] = []
-    ShapeInterpreter(model, where, split_nodes.append, given=_abstract_inputs(model, inputs)).run()
+    ShapeInterpreter(model, where, split_nodes.append, given=_make_abstract_inputs(model, inputs)).run()
     return split_nodes
 
 
-def _abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:
-    """Return the types and shapes of arrays for the inputs of a model, with elements that may be lengths."""
+def _make_abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:
+    """Return the abstract values of inputs for arrays, with their elements if they may be lengths."""
     found: dict[ir.Value, AbstractValue] = {}
-    for names, value in _inputs_of(model):
+    for names, value in _iter_inputs(model):
         array = next((inputs[name] for name in names if name in inputs), None)
         if isinstance(array, np.ndarray):
             small = array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _MAX_LENGTHS
@@ -40,8 +40,8 @@ def _abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Valu
     return found
 
 
-def _inputs_of(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
-    """Yield the inputs of a model with their names."""
+def _iter_inputs(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
+    """Yield each input of a model with the names that it may be called by."""
     if not has_layers(model):
         yield from (((value.name or "",), value) for value in model.graph.inputs)
         return

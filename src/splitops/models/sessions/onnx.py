@@ -1,4 +1,4 @@
-"""ONNX models on an engine."""
+"""Prepare ONNX models for an engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.structure import located_graphs, nodes_of, too_many_inlined
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
 from splitops.models.formats.walk import INITIALIZERS_OF_THEIR_OWN, all_nodes
-from splitops.models.running.input_specs import onnx_inputs
+from splitops.models.running.input_specs import read_onnx_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.sessions.crashing_ops import find_crash_risk, has_crashing_op
@@ -38,13 +38,13 @@ from splitops.onnx.reference import node_label
 from splitops.spec.elements.types import from_onnx
 
 _INLINE: Final = 1024
-"""Initializers of fewer bytes are written into the model that an engine is given."""
+"""Initializers of at least this size in bytes are passed to the engine outside the model."""
 _IN_MEMORY: Final = "weights"
-"""The file that the model names for weights that an engine is given in memory."""
+"""The file name in the model for weights that are passed in memory."""
 
 
 class OnnxProgram(SessionProgram):
-    """An ONNX model that is ready to run."""
+    """A prepared ONNX model."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class OnnxProgram(SessionProgram):
         self._source = model
         self._allow_links = allow_links
         proto = self._read()
-        self.inputs = onnx_inputs(proto.graph)
+        self.inputs = read_onnx_inputs(proto.graph)
         found = analyse(proto, self._where, engine)
         self.splits = found.split_nodes
         reject_invalid(found.split_nodes, {value.name for value in proto.graph.input})
@@ -71,20 +71,20 @@ class OnnxProgram(SessionProgram):
         self._start()
         self._analysed = None
 
-    def _nodes(self) -> ir.Model:
+    def _make_nodes(self) -> ir.Model:
         return deserialize_model(self._read(), self._where)
 
-    def _on_reference(self) -> Model:
+    def _prepare_reference(self) -> Model:
         return Model(self._read(), self._where)
 
     def _read(self) -> ModelProto:
-        """Read the model; large weights in other files stay there."""
+        """Read the model without its large external weights."""
         proto, self._where = read_to_run(self._source, allow_links=self._allow_links)
         return proto
 
-    def _on_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+    def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
         proto, found = self._analysed or (proto := self._read(), analyse(proto, self._where, engine))
-        runner = self._in_own_process() if guarded else engine
+        runner = self._get_child() if guarded else engine
         repeats = any(node.op_type in REPEATING for node in nodes_of(proto))
         refusal, has_loops, whole = too_many_inlined(proto), False, proto
         if self._counts and (repeats or proto.functions):
@@ -95,13 +95,13 @@ class OnnxProgram(SessionProgram):
             refusal = find_refusal(nodes)
             has_loops = any(may_not_iterate(node, engine.name) for node in all_nodes(nodes))
         if refusal is not None:
-            raise EngineError(engine.name, f"is not given the model: {refusal}", self._where)
+            raise EngineError(engine.name, f"cannot run the model: {refusal}", self._where)
         if engine.name == "onnxruntime" and has_crashing_op(proto):
             risk = find_crash_risk(deserialize_model(proto, self._where), self._where)
             if risk.certain:
                 raise make_crash_error(risk.certain, self._where)
             self._preflight = partial(_reject_empty, risk.operators, self._where)
-            runner = self._in_own_process() if risk.possible else engine
+            runner = self._get_child() if risk.possible else engine
         rewritten, rules, outputs = proto, None, self.outputs
         if found.reasons or found.fused or found.unchecked or has_loops:
             whole = inline_functions(whole)
@@ -112,7 +112,7 @@ class OnnxProgram(SessionProgram):
             outputs = tuple(value.name for value in rewritten.graph.output)
         defaults: dict[str, Any] = {}
         if engine.name == "openvino" and proto.ir_version >= INITIALIZERS_OF_THEIR_OWN:
-            rewritten, defaults = _without_defaults(rewritten, self._where)
+            rewritten, defaults = _remove_defaults(rewritten, self._where)
         from_file = rewritten is proto and not self._allow_links
         if from_file and isinstance(self._source, str | os.PathLike):
             program = Program(Path(self._source), outputs, self._where)
@@ -123,7 +123,7 @@ class OnnxProgram(SessionProgram):
 
 
 def inline_functions(model: ModelProto) -> ModelProto:
-    """Return a model with its functions in the place of their calls."""
+    """Return a model with all calls of functions inlined."""
     if not model.functions:
         return model
     from onnx.inliner import inline_local_functions
@@ -132,14 +132,14 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input is empty, so that an operator may crash on it."""
+    """Return an error if an input is empty: an operator may crash on it."""
     if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
         return make_crash_error(operators, where)
     return None
 
 
-def _without_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:
-    """Return a model without defaults of inputs, which OpenVINO takes for constants, and the defaults."""
+def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:
+    """Return a model without defaults of inputs, which OpenVINO treats as constants, and the defaults."""
     inputs = {value.name for value in proto.graph.input}
     defaults = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name in inputs}
     if not defaults:
@@ -152,11 +152,11 @@ def _without_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict
     return made, {name: tensor_array(tensor, where) for name, tensor in defaults.items()}
 
 
-# What an engine is given of a model in memory
+# Serialise a model for an engine
 
 
 def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> Program:
-    """Return a model as an engine is given it: large weights stay where they are, in memory or in a file."""
+    """Make the program of a model. Large weights are not copied: they stay in memory or in their file."""
     made = ModelProto(ir_version=max(proto.ir_version, 8), opset_import=proto.opset_import)
     made.functions.extend(proto.functions)
     made.graph.name = proto.graph.name
@@ -172,20 +172,20 @@ def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> P
 
 
 def _name_nodes(nodes: Any) -> None:
-    """Name nodes as our messages name them, so that a runtime's messages do."""
+    """Name nodes as in messages of splitops, so that messages of runtimes contain these names."""
     for node in nodes:
         node.name = node_label(node)
 
 
 def _add_initializers(proto: ModelProto, made: ModelProto, where: Where) -> tuple[dict[str, Any], str | None]:
-    """Add initializers, large ones without their data; return these, and the folder of external ones."""
+    """Add the initializers to ``made``. Return the arrays of large ones, and the folder of external ones."""
     weights: dict[str, Any] = {}
     folder: str | None = None
     inputs = {value.name for value in proto.graph.input}
     for tensor in proto.graph.initializer:
         declared: TensorProto = made.graph.initializer.add()
         if is_external(tensor):
-            place = _file_of(tensor, where)
+            place = _find_file(tensor, where)
             if place is not None and folder in (None, place[0]):
                 folder, location = place
                 declared.CopyFrom(tensor)
@@ -206,8 +206,8 @@ def _add_initializers(proto: ModelProto, made: ModelProto, where: Where) -> tupl
     return weights, folder
 
 
-def _file_of(tensor: TensorProto, where: Where) -> tuple[str, str] | None:
-    """Return the folder of external data and its place there, or None if a link may lead out of it."""
+def _find_file(tensor: TensorProto, where: Where) -> tuple[str, str] | None:
+    """Return the folder of external data and the path in it, or None if links may leave the folder."""
     external_extent(tensor, where, None)
     location = next(entry.value for entry in tensor.external_data if entry.key == "location")
     folder, inner = folder_of(location)

@@ -1,4 +1,4 @@
-"""OpenVINO IR on OpenVINO."""
+"""Prepare OpenVINO IR for OpenVINO."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from splitops.models.formats.walk import all_nodes
 from splitops.models.graph.onnx import annotate
 from splitops.models.graph.split_nodes import is_split, iter_split_nodes
 from splitops.models.infer.layers import get_value_before
-from splitops.models.running.input_specs import openvino_inputs
+from splitops.models.running.input_specs import read_openvino_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model
-from splitops.models.sessions.fallback import COUNTED, REPEATING, find_refusal, key_of, known_sizes
+from splitops.models.sessions.fallback import COUNTED, REPEATING, find_part_sizes, find_refusal, make_key
 from splitops.models.sessions.program import Prepared, SessionProgram, reject_invalid
 
 
 class OpenVINOIRProgram(SessionProgram):
-    """A model of OpenVINO IR that is ready to run."""
+    """A prepared model of OpenVINO IR."""
 
     def __init__(
         self,
@@ -46,49 +46,49 @@ class OpenVINOIRProgram(SessionProgram):
         self._model = opened(model, allow_links=allow_links)
         self._where = Where(model=self._model.file)
         nodes = to_nodes(self._model)
-        inputs = _note_ends(nodes, self._where)
+        inputs = _annotate_sources(nodes, self._where)
         split_nodes = list(iter_split_nodes(nodes, self._where))
         needed = self._model.graph.needed
         reject_invalid(
             (split_node for split_node in split_nodes if layer_of(split_node.node).id in needed), inputs
         )
         self.splits = tuple(replace(split_node, node=None) for split_node in split_nodes)
-        self.inputs = openvino_inputs(self._model, self._where)
+        self.inputs = read_openvino_inputs(self._model, self._where)
         self.outputs = output_names(self._model)
         self._start()
 
-    def _nodes(self) -> ir.Model:
+    def _make_nodes(self) -> ir.Model:
         return to_nodes(self._model)
 
-    def _on_reference(self) -> Prepared:
+    def _prepare_reference(self) -> Prepared:
         source = self._model.with_graph(self._model.graph.without_unused())
         proto = convert_for_evaluator(source, self._where)
         named = [(f"input{at}", spec) for at, spec in enumerate(self.inputs)]
         return Model(proto, self._where, Inputs(named), self.outputs)
 
-    def _on_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+    def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
         source = self._model.with_graph(self._model.graph.without_unused())
         nodes = to_nodes(source)
         repeats = any(node.op_type in REPEATING for node in all_nodes(nodes))
         refusal = COUNTED if self._counts and repeats else find_refusal(nodes)
         for layer in (layer for _, graph in source.graphs() for layer in graph.layers):
             if layer.type == "TensorIterator" and not _reads_parts(layer):
-                refusal = f"{layer} reads no part of what it slices, and OpenVINO would run it once"
+                refusal = f"{layer} does not read its sliced inputs, and OpenVINO would run it only once"
             if layer.type == "Parameter" and layer.takes_any_type:
                 refusal = f"{layer} has no element type"
             if is_misspelt(layer):
-                refusal = f"{layer} is a split only to OpenVINO, which would run it unchecked"
+                refusal = f"{layer} has a misspelt type that only OpenVINO accepts, without checks"
         if refusal is not None:
-            raise EngineError(engine.name, f"is not given the model: {refusal}", self._where)
+            raise EngineError(engine.name, f"cannot run the model: {refusal}", self._where)
         checks, split_nodes = self._rewrite(nodes, engine)
         given = from_nodes(nodes)
-        document, weights = to_bytes(_with_result(given, checks.numbers))
+        document, weights = to_bytes(_add_result(given, checks.numbers))
         needed = {path: graph.needed for path, graph in given.graphs()}
         settled = [
-            (key_of(split_node)[1] or "", sizes)
+            (make_key(split_node)[1] or "", sizes)
             for split_node in split_nodes
             if layer_of(split_node.node).id in needed[split_node.where.graph]
-            and (sizes := known_sizes(split_node))
+            and (sizes := find_part_sizes(split_node))
         ]
         program = Program(
             document,
@@ -98,7 +98,7 @@ class OpenVINOIRProgram(SessionProgram):
             sizes=settled,
             guarded=guarded,
         )
-        runner = self._in_own_process() if guarded else engine
+        runner = self._get_child() if guarded else engine
         return self._compile(runner, program, Inputs(list(enumerate(self.inputs))), checks.rules)
 
 
@@ -108,8 +108,8 @@ def _reads_parts(iterator: Layer) -> bool:
     return any(edge.source.layer in sliced for edge in ports.body.edges)
 
 
-def _note_ends(model: ir.Model, where: Where) -> set[str]:
-    """Note at what splits read of Parameters and Consts what these say; return the Parameters' names."""
+def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
+    """Annotate the Parameters and Consts that splits read. Return the names of the Parameters."""
     parameters: set[str] = set()
     for node in model.graph:
         if node.op_type in ("Parameter", "Const"):
@@ -120,11 +120,8 @@ def _note_ends(model: ir.Model, where: Where) -> set[str]:
     return parameters
 
 
-def _with_result(model: OpenVINOModel, numbers: ir.Value | None) -> OpenVINOModel:
-    """Return a model that also returns a value, after its own outputs; no tensor has a name.
-
-    The names of tensors may repeat.
-    """
+def _add_result(model: OpenVINOModel, numbers: ir.Value | None) -> OpenVINOModel:
+    """Return a model without tensor names, which may repeat, and with ``numbers`` as its last output."""
     graph, layers, edges = model.graph, [*map(anonymous, model.graph.layers)], [*model.graph.edges]
     node = None if numbers is None else numbers.producer()
     if numbers is not None and node is not None:

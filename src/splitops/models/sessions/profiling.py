@@ -1,4 +1,4 @@
-"""Where the time of a model goes: by operator, in splits and data movers, and what simplification saves."""
+"""Profiles: the time of a model by operator, and the share of splits and data movement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOVERS: Final = frozenset(
         *("SequenceAt", "SequenceConstruct", "StridedSlice", "Tile"),
     }
 )
-"""Operators that move data and compute nothing, as the engines name them."""
+"""Operators that only move data, by the engines' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Operator:
     """All nodes of one operator that one engine ran.
 
     Attributes:
-        name: the operator, as the engine names it: fused ones have names of their own.
-        engine: who ran them.
-        calls: how many ran in one run of the model.
-        seconds: what they took in one run, together.
+        name: the engine's name of the operator; fused operators have their own names.
+        engine: the engine that ran them.
+        calls: number of executions per run of the model.
+        seconds: total time per run of the model.
     """
 
     name: str = field(metadata={"json": "operator"})
@@ -49,17 +49,13 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The operators of some runs of a model, those that took longest first.
-
-    Attributes:
-        operators: the operators.
-    """
+    """The operators of a model, with the longest total time first."""
 
     operators: tuple[Operator, ...]
 
     @classmethod
     def of(cls, events: Iterable[Event], runs: int) -> Profile:
-        """Sum up what was recorded of a number of runs.
+        """Aggregate the events of ``runs`` runs.
 
         Examples:
             >>> events = [Event("Conv", "c", "onnxruntime", 0.0, 0.3)]
@@ -78,17 +74,17 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """What all operators took in one run."""
+        """Total time of all operators per run."""
         return sum(row.seconds for row in self.operators)
 
     @property
     def share_of_splits(self) -> float:
-        """The share of the splits in the time."""
+        """Share of the splits in the total time."""
         return self._share(_SPLITS)
 
     @property
     def data_movement_share(self) -> float:
-        """The share of the other operators that only move data."""
+        """Share of the other operators that only move data in the total time."""
         return self._share(_MOVERS)
 
     def _share(self, names: frozenset[str]) -> float:
@@ -97,7 +93,7 @@ class Profile:
 
 
 def chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
-    """Return events in the form of Chrome's and Perfetto's traces, a line for each engine.
+    """Convert events to a trace for Chrome and Perfetto, with one row per engine.
 
     Examples:
         >>> chrome_trace([Event("Split", "cut", "splitops", 5.0, 0.25)])["traceEvents"][0]["dur"]
@@ -124,7 +120,7 @@ def chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def seconds_of(run: Callable[[], object], times: int) -> list[float]:
-    """Return what each of some runs took."""
+    """Call ``run`` and return the seconds of each call."""
     found = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -134,7 +130,7 @@ def seconds_of(run: Callable[[], object], times: int) -> list[float]:
 
 
 def time_interleaved(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """Return the median of what each took, one after the other, so that all see the same machine."""
+    """Return the median seconds of each function. Calls are interleaved, so that all see the same load."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()

@@ -1,4 +1,4 @@
-"""A model that is ready to run: whole on one engine, and on the reference whatever that engine cannot run."""
+"""Run a model on an engine, and fall back to the reference for runs that the engine cannot do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from splitops.models.sessions.fallback import (
     analyse_splits,
     fits_32_bits,
     forget_shapes,
-    key_of,
+    make_key,
     may_not_iterate,
     needs_check,
     raise_limit,
@@ -44,21 +44,21 @@ from splitops.splitting.binding import Fact
 
 
 class CheckError(EngineError):
-    """A check in the graph is false: the results of the engine do not count."""
+    """A check failed: the results of the engine are discarded."""
 
 
 class _LastRun(threading.local):
     """The last run of each thread.
 
     Attributes:
-        failure: why the engine did not run it, so that the reference did.
+        failure: the error of the engine if the reference ran the model.
     """
 
     failure: EngineError | None = None
 
 
 class Prepared(Protocol):
-    """A model that can be run."""
+    """A model that is ready to run."""
 
     def run(self, inputs: Mapping[str, Any], *, max_iterations: int) -> dict[str, Any]:
         """Run the model."""
@@ -66,16 +66,16 @@ class Prepared(Protocol):
 
 @dataclass(frozen=True)
 class EngineModel:
-    """A whole model on an engine.
+    """A model that an engine has compiled.
 
     Attributes:
-        inputs: the inputs, by what the engine knows them by.
-        outputs: the names of the outputs; the engine returns the numbers of the checks after them.
-        compiled: the model on the engine.
-        where: the place of the model.
-        engine: the name of the engine.
-        defaults: values of inputs that the caller may leave out, if the engine has no defaults.
-        rules: what is checked after each run, if anything is.
+        inputs: the inputs, with their name or position in the engine.
+        outputs: names of the outputs; the engine returns the numbers for ``rules`` after them.
+        compiled: the compiled program.
+        where: the model, for errors.
+        engine: name of the engine.
+        defaults: values of optional inputs, if the engine does not support defaults.
+        rules: the checks after each run, or None.
     """
 
     inputs: Inputs[Any]
@@ -113,11 +113,11 @@ class SessionProgram(ABC):
     """A model that is ready to run on an engine, or on the reference.
 
     Attributes:
-        engine: the engine; None is the reference.
-        rejection: why the requested engine does not run the model.
+        engine: the engine, or None for the reference.
+        rejection: the error of the requested engine if it cannot run the model.
         last: the last run of a thread.
-        inputs, outputs, splits: what the model declares.
-        rewritten: the splits that the engine is given in another form.
+        inputs, outputs, splits: the declared inputs, the names of the outputs, and the splits.
+        rewritten: the splits that are rewritten for the engine.
     """
 
     inputs: Sequence[InputSpec]
@@ -146,7 +146,7 @@ class SessionProgram(ABC):
         self._lock = threading.Lock()
         self._reference: Prepared | None = None
         self._in_child: Prepared | EngineError | None = None
-        self._constants: AbstractSet[str] = frozenset()  # inputs that the engine takes for constants
+        self._constants: AbstractSet[str] = frozenset()  # inputs that the engine treats as constants
         self._preflight: Callable[[Mapping[str, Any]], EngineError | None] | None = None
 
     def _start(self) -> None:
@@ -157,32 +157,32 @@ class SessionProgram(ABC):
             except EngineError as error:
                 if not (self._fallback or isinstance(error, EmptyTensorError)):
                     problem = error.message.removeprefix(f"{error.engine} ")
-                    hint = f"{problem[:300]}; engine='auto' uses another engine"
+                    hint = f"{problem[:300]}: use engine='auto' for another engine"
                     raise EngineError(
                         error.engine, hint, error.where, node=error.node, operator=error.operator
                     ) from error
                 self.rejection, self.engine = error, None
         if self.engine is None:
-            self._prepared = self._reference = self._on_reference()
+            self._prepared = self._reference = self._prepare_reference()
 
     def _prepare(self, engine: Engine, *, guarded: bool = False) -> Prepared:
         try:
-            return self._on_engine(engine, guarded=guarded)
+            return self._prepare_engine(engine, guarded=guarded)
         except EngineError:
             raise
         except SplitError as error:
-            problem = f"is not given the model: {error.message}"
+            problem = f"cannot run the model: {error.message}"
             raise EngineError(engine.name, problem, self._where, node=error.where.node) from error
 
     def _rewrite(self, nodes: ir.Model, engine: Engine) -> tuple[Checks, list[SplitNode]]:
         """Rewrite the splits of a model for an engine, and add the checks.
 
         Returns:
-            The checks, and the splits as they are now.
+            The checks, and the rewritten splits.
 
         Raises:
-            EngineError: a limit is left.
-            ModelError: what has to be checked is in a body.
+            EngineError: a split still meets a limit.
+            ModelError: a split that needs a check is in a body.
         """
         target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in all_nodes(nodes) if may_not_iterate(node, engine.name)]
@@ -193,7 +193,7 @@ class SessionProgram(ABC):
         found = _analyse(first, nodes, engine)
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
         for node, (split_node, *_) in first.calls.items():
-            rewritten = key_of(split_node) in found.reasons
+            rewritten = make_key(split_node) in found.reasons
             if (
                 split_node.binding is not None
                 and split_node.binding.axis is not None
@@ -201,7 +201,7 @@ class SessionProgram(ABC):
             ):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
-            if may_not_iterate(loop, engine.name):  # with all that is known of its inputs
+            if may_not_iterate(loop, engine.name):  # again, with the inferred inputs
                 checks.add_loop(loop, endless=is_ir)
         checks.join()
         looks = chain([first], iter(look, None))
@@ -209,7 +209,7 @@ class SessionProgram(ABC):
         left = _analyse(last, nodes, engine)
         raise_limit(left, engine, self._where)
         for value, shape in declared.items():
-            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs those of bodies
+            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs shapes of bodies
                 value.shape = shape
         self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
         return checks, list(left.split_nodes)
@@ -231,7 +231,7 @@ class SessionProgram(ABC):
         self.last.failure = None
         replaced = isinstance(inputs, Mapping) and not self._constants.isdisjoint(inputs)
         if self.engine is None or replaced:
-            return self._by_reference().run(inputs, max_iterations=self._limit)
+            return self._get_reference().run(inputs, max_iterations=self._limit)
         early = None if self._preflight is None else self._preflight(inputs)
         if early is not None:
             return self._fall_back(inputs, early)
@@ -241,15 +241,15 @@ class SessionProgram(ABC):
             if not (isinstance(error, EmptyTensorError) and error.unresolved):
                 return self._fall_back(inputs, error)
         try:
-            return self._guarded().run(inputs, max_iterations=self._limit)
+            return self._get_guarded().run(inputs, max_iterations=self._limit)
         except EngineError as error:
             return self._fall_back(inputs, error)
 
-    def _guarded(self) -> Prepared:
-        """Return the model in a process of its own, prepared once.
+    def _get_guarded(self) -> Prepared:
+        """Return the model in a separate process, prepared once, with checks for empty tensors.
 
         Raises:
-            EngineError: the engine is not given the model.
+            EngineError: the engine cannot run the model.
         """
         with self._lock:
             if self._in_child is None:
@@ -263,15 +263,15 @@ class SessionProgram(ABC):
         return self._in_child
 
     def _fall_back(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
-        """Run on the reference what an engine fails at: it knows which rule is broken, or the right result.
+        """Run the model on the reference after the engine failed, for the broken rule or the right result.
 
-        The error is raised if the reference fails too, or if a named engine does not fail at a split.
+        Raises ``error`` if the reference fails, too, or if a requested engine failed at another node.
         """
         of_split = isinstance(error, EmptyTensorError | CheckError) or error.operator in FAMILY[""]
         if not (self._fallback or of_split or self._is_child(error)):
             raise error
         try:
-            found = self._by_reference().run(inputs, max_iterations=self._limit)
+            found = self._get_reference().run(inputs, max_iterations=self._limit)
         except RuleError:
             raise
         except SplitError:
@@ -280,27 +280,27 @@ class SessionProgram(ABC):
         return found
 
     def _is_child(self, error: EngineError) -> bool:
-        """Return whether a model ended the process that it was given since it might."""
+        """Return whether the model crashed the child process of :meth:`_get_child`."""
         return self._child is not None and "has ended its process" in error.message
 
-    def _by_reference(self) -> Prepared:
+    def _get_reference(self) -> Prepared:
         with self._lock:
-            self._reference = self._reference or self._on_reference()
+            self._reference = self._reference or self._prepare_reference()
             return self._reference
 
-    def _in_own_process(self) -> Engine:
-        """Return the engine in a process of its own, which a model may end."""
+    def _get_child(self) -> Engine:
+        """Return the engine in a child process, which a model may crash."""
         if self._child is None:
             self._child = self._isolated()
         return self._child
 
     def infer_engine_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
-        """Yield the inferred splits that the engine runs, for some inputs."""
+        """Yield the splits that the engine executes, inferred from ``inputs``."""
         if self.engine is not None and self.last.failure is None:
-            yield from infer_splits(self._nodes(), self._where, inputs)
+            yield from infer_splits(self._make_nodes(), self._where, inputs)
 
     def close(self) -> None:
-        """Close what the engine has compiled."""
+        """Close all compiled programs."""
         for program in self.programs:
             program.close()
         self.programs.clear()
@@ -310,19 +310,22 @@ class SessionProgram(ABC):
     # What depends on the format
 
     @abstractmethod
-    def _on_reference(self) -> Prepared:
+    def _prepare_reference(self) -> Prepared:
         """Prepare the model for the reference."""
 
     @abstractmethod
-    def _on_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
-        """Prepare the model for an engine; a :class:`SplitError` says why it is not given the model.
+    def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
+        """Prepare the model for an engine.
 
-        If it is guarded, it runs in a process of its own, with the sizes of what values may make empty.
+        ``guarded`` runs it in a child process, with checks of tensors that are empty depending on values.
+
+        Raises:
+            SplitError: the engine cannot run the model.
         """
 
     @abstractmethod
-    def _nodes(self) -> ir.Model:
-        """Return the model as nodes, for reading."""
+    def _make_nodes(self) -> ir.Model:
+        """Return the model as nodes, which must not be changed."""
 
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
@@ -332,22 +335,23 @@ def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
 
 
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
-    """Raise the rule that a split of the main graph breaks whatever the run brings.
+    """Raise the error of a split in the main graph that is invalid in every run.
 
-    Constants hold in every run, and so does what the model declares of its inputs, by these names: they are
-    checked. What it claims of other values may be wrong.
+    Only constants and the declared types and shapes of ``inputs`` count, as every run checks these. Other
+    declarations may be wrong.
     """
     for split_node in split_nodes:
         if split_node.where.graph is None:
             facts = zip(split_node.facts, split_node.inputs, split_node.origins, strict=True)
             held = replace(
-                split_node, facts=tuple(_certain(known, name in inputs, at) for known, name, at in facts)
+                split_node,
+                facts=tuple(_drop_uncertain(known, name in inputs, at) for known, name, at in facts),
             )
             if held.error is not None:
                 raise held.error.with_traceback(None)
 
 
-def _certain(known: Fact | None, is_input: bool, origin: Origin) -> Fact | None:
+def _drop_uncertain(known: Fact | None, is_input: bool, origin: Origin) -> Fact | None:
     if known is None or origin is Origin.MODEL:
         return known
     return replace(known, value=None) if is_input else Fact()

@@ -1,4 +1,4 @@
-"""Simplification of models: what a split makes needlessly hard."""
+"""Simplification of models: rewrites of splits and of the nodes around them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from splitops.errors import ModelError, shown
 from splitops.models.graph.applied import Applied
-from splitops.models.simplify.registry import ALLOWANCES, REWRITES, Rewriting, allowed, chosen
+from splitops.models.simplify.registry import ALLOWANCES, REWRITES, Rewriting, check_allowed, select_rewrites
 from splitops.models.simplify.report import Simplification
 
 if TYPE_CHECKING:
@@ -57,32 +57,33 @@ def simplify(
     limit: int | None = None,
     allow_links: bool = False,
 ) -> ModelInMemory:
-    """Simplify the splits of a model without changing a value, an element type or a shape, if not allowed to.
+    """Simplify the splits of a model. Values, element types and shapes stay the same unless ``allow`` is set.
 
-    On every input that fits the declared types and shapes, the simplified model gives what the model gives,
-    and fails where the model fails: a split that could fail, such as one by fixed lengths of a dynamic axis,
-    is never removed. What is invalid, or known too little before the model runs, stays as it is. The rewrites
-    run until none applies any more, in the main graph, in subgraphs and in model-local functions. Inputs and
-    outputs keep their names, order, types and shapes. Nodes that have nothing to do with a split are left to
-    general simplifiers, such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
+    On every input that matches the declared types and shapes, the simplified model returns the same outputs
+    and fails if the model fails. A split that could fail, such as one by fixed lengths of a dynamic axis, is
+    never removed. A node that is invalid or depends on too much that is known only at run time is unchanged.
+    The rewrites run until none applies, in the main graph, in subgraphs and in model-local functions. Inputs
+    and outputs keep their names, order, types and shapes. Nodes unrelated to a split are left to general
+    simplifiers, such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
 
-    A model that :func:`splitops.fix` has written says so in its metadata. The rewrites that could undo the
-    fix are then not on by default.
+    :func:`splitops.fix` records in the metadata that it has changed a model. Rewrites that could undo the fix
+    are then off by default.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        rewrites: names of rewrites, of :data:`REWRITES`; None is all that are on by default.
-        allow: what may change: ``"numerics"``, the last bits of floats, for which ``split-weights`` needs it.
-        limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+        rewrites: names from :data:`REWRITES`; None is all rewrites that are on by default.
+        allow: permitted changes: ``"numerics"``, the last bits of floats, required by ``split-weights``.
+        limit: maximum size of a constant that ``fold-constants`` creates, in bytes; None is 65536.
+        allow_links: whether links to the other files of a model file may lead out of its folder, as in
             :func:`splitops.load`.
 
     Returns:
-        The simplified model, of the kind that was given; of a path, what :func:`splitops.load` returns.
+        The simplified model, with the type of ``model``, or the result type of :func:`splitops.load` for a
+        path.
 
     Raises:
-        ModelError: the model is not well formed, or there is no rewrite or allowance of a name.
+        ModelError: the model is not well formed, or the name of a rewrite or allowance is unknown.
 
     Examples:
         >>> import onnx.parser
@@ -108,7 +109,7 @@ def simplify_with_report(
     limit: int | None = None,
     allow_links: bool = False,
 ) -> Simplification:
-    """Simplify a model as :func:`simplify` does, and report each rewrite.
+    """Simplify a model like :func:`simplify`, and report each rewrite.
 
     Args:
         model: as in :func:`simplify`.
@@ -118,7 +119,7 @@ def simplify_with_report(
         allow_links: as in :func:`simplify`.
 
     Returns:
-        What was rewritten, where and why; its ``model`` is the simplified model.
+        The applied rewrites with their reasons, and the simplified model as ``model``.
 
     Examples:
         >>> import onnx.parser
@@ -134,18 +135,18 @@ all parts of a split are in their order
     from splitops.models.graph.provenance import runtimes_fixed_for
     from splitops.models.simplify.driver import simplify_copy
 
-    chosen(rewrites)  # names are wrong before a model is
+    select_rewrites(rewrites)  # wrong names are reported before a wrong model
     if limit is not None and not isinstance(limit, int):
-        raise ModelError(f"limit = {shown(limit)} is not a number of bytes")
-    options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
+        raise ModelError(f"limit = {shown(limit)} is not an integer: pass a number of bytes")
+    options: dict[str, Any] = {"allow": check_allowed(allow)} | ({} if limit is None else {"limit": limit})
     checked = CheckedModel.read(model, allow_links=allow_links)
     edited = checked.copy()
     kept = runtimes_fixed_for(edited) if rewrites is None else ()
-    return simplify_copy(checked, edited, chosen(rewrites, keep_fixes=bool(kept)), options, kept)
+    return simplify_copy(checked, edited, select_rewrites(rewrites, keep_fixes=bool(kept)), options, kept)
 
 
 def infer_first() -> ir.passes.InPlacePass:
-    """Return a pass that infers the model, so that later rewrites know more than the model declares."""
+    """Return a pass that annotates values with inferred types and shapes, for the rewrites that follow it."""
     from splitops.models.simplify.driver import AnnotateInferredPass
 
     return AnnotateInferredPass()

@@ -1,4 +1,4 @@
-"""Rewrites of Split and Concat that undo each other, and of Concats in one another."""
+"""Rewrites of Split and Concat that undo each other, and of nested Concats."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from splitops.models.graph.onnx import get_abstract_value, has_consumers, shape_
 from splitops.models.graph.op_builder import annotate_like
 from splitops.models.split_nodes.static_facts import (
     SplitFacts,
-    filled,
-    grouped,
-    joined,
-    runs,
-    same_size,
-    whole,
+    find_nonempty_parts,
+    find_runs,
+    group_pieces,
+    is_same_size,
+    is_whole,
+    sum_groups,
 )
 from splitops.spec.sizes.dims import Dim
 
 Item = tuple[ir.Node, int] | None
-"""What a Concat reads: a split of its axis and the position of the part; None is something else."""
+"""An input of a Concat that is a part: its split, on the same axis, and its index. None for other inputs."""
 
 
 def split_concat(node: ir.Node, editor: Editor) -> None:
-    """Parts that are concatenated again in their order are not split.
+    """Remove the split of parts that are concatenated again in their order.
 
-    All parts of a Split are its data. Some neighbouring parts that nothing else reads become one part.
+    All parts of a Split are replaced by its data, neighbouring parts without other uses by one part.
     """
-    items = _items(node, editor)
-    if any(items) and not _wholes(node, items, editor):
-        _runs(node, editor)
+    items = _read_items(node, editor)
+    if any(items) and not _replace_whole_splits(node, items, editor):
+        _merge_runs(node, editor)
 
 
-def _items(node: ir.Node, editor: Editor) -> list[Item]:
-    """Return what a Concat reads; nothing where an input is absent."""
+def _read_items(node: ir.Node, editor: Editor) -> list[Item]:
+    """Return an item for each input of a Concat; an empty list if an input is absent."""
     inputs = [value for value in node.inputs if value is not None]
-    return [_item(node, value, editor) for value in inputs] if len(inputs) == len(node.inputs) else []
+    return [_read_item(node, value, editor) for value in inputs] if len(inputs) == len(node.inputs) else []
 
 
-def _item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
+def _read_item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
     origin = editor.part_of(value)
     cut = None if origin is None else editor.read_split_facts(origin[0])
     return origin if cut is not None and cut.axis == editor.concat_axis(node, cut.rank) else None
 
 
-def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
-    """Read the data of Splits of which all parts stand here; return whether there was one."""
+def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
+    """Replace all parts of a Split by its data, for each such Split; return whether there was one."""
     inputs, values = list(node.inputs), list[ir.Value | None]()
     begin = 0
     splits: list[ir.Node] = []
@@ -57,14 +57,14 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
         item = items[begin]
         end = begin + 1
         if item is not None:
-            while end < len(items) and _follows(items[end - 1], items[end]):
+            while end < len(items) and _is_later_part(items[end - 1], items[end]):
                 end += 1
             cut, data = editor.read_split_facts(item[0]), item[0].inputs[0]
             order = [found[1] for found in items[begin:end] if found is not None]
             if cut is not None and item[0] not in needed:
-                needed[item[0]] = filled(cut.parts) if cut.removable and cut.complete else None
-            asked = needed.get(item[0])
-            if cut is not None and data is not None and asked is not None and whole(cut.parts, order, asked):
+                needed[item[0]] = find_nonempty_parts(cut.parts) if cut.removable and cut.complete else None
+            used = needed.get(item[0])
+            if cut is not None and data is not None and used is not None and is_whole(cut.parts, order, used):
                 splits.append(item[0])
                 values.append(data)
                 begin = end
@@ -83,35 +83,35 @@ def _wholes(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
         editor.set_inputs(node, values)
         after = f"Concat of {len(values)} inputs instead of {len(inputs)}"
     for split in splits:
-        # Each is removed here: alone, this pass shall not leave more than it needs.
+        # Other passes may not run, so this one removes the Splits that it leaves unused.
         if not any(map(has_consumers, split.outputs)):
             editor.remove(split)
     editor.applied(where, before, after, "all parts of a split are in their order")
     return True
 
 
-def _runs(node: ir.Node, editor: Editor) -> None:
-    """Make one part of each run of neighbouring parts of a split that only a Concat reads.
+def _merge_runs(node: ir.Node, editor: Editor) -> None:
+    """Merge each run of neighbouring parts that only a Concat uses into one part of its split.
 
-    All Concats of the split are rewritten at once: the work grows with the number of its parts.
+    All Concats of a split are rewritten at once, so that the work is linear in its number of parts.
     """
-    for split, own in _spans(node, editor).items():
+    for split, own in _find_runs(node, editor).items():
         cut = editor.read_split_facts(split)
         sizes = None if cut is None else cut.sizes
-        if cut is None or sizes is None or not _complete(cut, sizes) or editor.has_fixed_outputs(split):
+        if cut is None or sizes is None or not _is_complete(cut, sizes) or editor.has_fixed_outputs(split):
             continue
         found = {node: own}
         for reader in dict.fromkeys(map(editor.find_sole_consumer, split.outputs)):
             if reader is not None and reader not in found and editor.role(reader) is Role.CONCAT:
-                found[reader] = _spans(reader, editor).get(split, [])
-        _merge({concat: spans for concat, spans in found.items() if spans}, split, cut, sizes, editor)
-        return  # the node is looked at again, with what it reads now
+                found[reader] = _find_runs(reader, editor).get(split, [])
+        _merge_parts({concat: spans for concat, spans in found.items() if spans}, split, cut, sizes, editor)
+        return  # the node is visited again with its new inputs
 
 
-def _spans(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
-    """Return the runs of neighbouring parts that only a Concat reads, by their split."""
-    items, found = _items(node, editor), dict[ir.Node, list[range]]()
-    for run in runs(items):
+def _find_runs(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
+    """Return the index ranges of neighbouring parts that only this Concat uses, by their split."""
+    items, found = _read_items(node, editor), dict[ir.Node, list[range]]()
+    for run in find_runs(items):
         item = items[run.start]
         assert item is not None
         split, span = item[0], range(item[1], item[1] + len(run))
@@ -121,7 +121,7 @@ def _spans(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
     return found
 
 
-def _merge(
+def _merge_parts(
     concats: Mapping[ir.Node, Sequence[range]],
     split: ir.Node,
     cut: SplitFacts,
@@ -137,7 +137,7 @@ def _merge(
     while position < len(sizes):
         groups.append(starts.get(position, range(position, position + 1)))
         position = groups[-1].stop
-    parts = editor.make_builder(split).split(source, cut.axis, cut.size, joined(sizes, groups))
+    parts = editor.make_builder(split).split(source, cut.axis, cut.size, sum_groups(sizes, groups))
     values: list[ir.Value | None] = [None] * len(sizes)
     merged: dict[ir.Value, ir.Value | None] = {}
     for group, part in zip(groups, parts, strict=True):
@@ -159,19 +159,19 @@ def _merge(
     editor.applied(where, before, after, "neighbouring parts are concatenated, and nothing else reads them")
 
 
-def _follows(before: Item, item: Item) -> bool:
+def _is_later_part(before: Item, item: Item) -> bool:
     return before is not None and item is not None and item[0] is before[0] and item[1] > before[1]
 
 
-def _complete(cut: SplitFacts, sizes: tuple[int, ...]) -> bool:
+def _is_complete(cut: SplitFacts, sizes: tuple[int, ...]) -> bool:
     return not isinstance(cut.size, int) or sum(sizes) == cut.size
 
 
 def concat_split(node: ir.Node, editor: Editor) -> None:
-    """What is split at the boundaries at which it was concatenated is neither.
+    """Replace the parts of a split Concat by its inputs, if they have the same boundaries.
 
-    Where nothing else reads the concatenation, parts of several inputs become Concats of their own, if that
-    takes no more nodes.
+    If the Concat has no other use, a part that consists of several inputs becomes a Concat of them, unless
+    that needs more nodes.
     """
     cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None:
@@ -188,9 +188,9 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     ]
     if any(map(editor.has_fixed_name, node.outputs)):
         return
-    if dead and not _always_fit(tensors, cut.axis, cut.rank):
-        return  # the Concat goes as well, and it must not be one that could fail
-    groups = _groups(cut, tensors)
+    if dead and not _can_always_concatenate(tensors, cut.axis, cut.rank):
+        return  # the Concat would be removed with the split, although it could fail
+    groups = _match_inputs(cut, tensors)
     if groups is None:
         return
     several = [group for group in groups if len(group) > 1]
@@ -213,46 +213,46 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     if dead and not has_consumers(concat.outputs[0]):
         editor.remove(concat)
     names = ", ".join(value.name or "?" for value in values[:8] if value is not None)
-    editor.applied(where, before, names, "the parts are what was concatenated")
+    editor.applied(where, before, names, "the parts are the concatenated values")
 
 
-def _groups(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
-    pieces = [_size(tensor, cut.axis, cut.rank) for tensor in tensors]
+def _match_inputs(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
+    pieces = [_get_size(tensor, cut.axis, cut.rank) for tensor in tensors]
     found = [piece for piece in pieces if piece is not None]
     if len(found) != len(pieces):
         return None
-    if len(found) == len(cut.parts) and all(map(same_size, found, cut.parts)):
-        # Then they add up to the axis, whatever it is, and the split cannot fail.
+    if len(found) == len(cut.parts) and all(map(is_same_size, found, cut.parts)):
+        # The sizes then sum to that of the axis, so the split cannot fail.
         return [range(index, index + 1) for index in range(len(found))]
     exact = [piece for piece in found if isinstance(piece, int)]
     if len(exact) != len(found) or cut.sizes is None or not cut.removable:
         return None
-    return grouped(exact, cut.sizes)
+    return group_pieces(exact, cut.sizes)
 
 
 def remove_single_concat(node: ir.Node, editor: Editor) -> None:
-    """A Concat of one value is the value."""
-    data, whole = node.inputs[0], node.outputs[0]
+    """Replace a Concat of one value by the value."""
+    data, output = node.inputs[0], node.outputs[0]
     rank = None if data is None else shape_of(data)
-    if len(node.inputs) != 1 or data is None or rank is None or editor.has_fixed_name(whole):
+    if len(node.inputs) != 1 or data is None or rank is None or editor.has_fixed_name(output):
         return
     if editor.concat_axis(node, len(rank)) is None:
         return
     before, where = editor.describe(node), editor.where(node)
-    editor.replace(whole, data)
+    editor.replace(output, data)
     editor.remove(node)
     editor.applied(where, before, data.name or "its input", "it concatenates one value")
 
 
 def merge_concats(node: ir.Node, editor: Editor) -> None:
-    """A Concat that only another one on the same axis reads becomes part of it.
+    """Merge a Concat into the only node that uses it, if that is a Concat on the same axis.
 
-    All that are nested in one another are joined at once: the work grows with their number.
+    A tree of nested Concats is merged at once, so that the work is linear in its size.
     """
     outer = node
-    while (above := _outer(outer, editor)) is not None:
+    while (above := _find_outer(outer, editor)) is not None:
         outer = above
-    inner, leaves = _tree(outer, editor)
+    inner, leaves = _collect_tree(outer, editor)
     axis = editor.axis(outer)
     if not inner or axis is None:
         return
@@ -264,8 +264,8 @@ def merge_concats(node: ir.Node, editor: Editor) -> None:
     editor.applied(where, before, after, "they concatenate on the same axis, and nothing else reads them")
 
 
-def _outer(node: ir.Node, editor: Editor) -> ir.Node | None:
-    """Return the Concat that a Concat can become part of."""
+def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
+    """Return the Concat that a Concat can be merged into, or None."""
     reader = editor.find_sole_consumer(node.outputs[0])
     if reader is None or editor.role(reader) is not Role.CONCAT or reader.graph is not node.graph:
         return None
@@ -278,19 +278,19 @@ def _outer(node: ir.Node, editor: Editor) -> ir.Node | None:
     return reader if ranked else None
 
 
-def _tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]]:
-    """Return the Concats inside one, each behind the one that reads it, and what they all concatenate."""
+def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]]:
+    """Return the Concats nested in ``outer``, outer ones first, and the inputs of the merged Concat."""
     inner: list[ir.Node] = []
     leaves: list[ir.Value] = []
     pending = [(outer, iter(outer.inputs))]
     while pending:
-        reader, values = pending[-1]
+        user, values = pending[-1]
         value = next(values, None)
         if value is None:
             pending.pop()
             continue
         concat = editor.skip_identities(value).producer()
-        if concat is not None and editor.role(concat) is Role.CONCAT and _outer(concat, editor) is reader:
+        if concat is not None and editor.role(concat) is Role.CONCAT and _find_outer(concat, editor) is user:
             inner.append(concat)
             pending.append((concat, iter(concat.inputs)))
         else:
@@ -298,20 +298,20 @@ def _tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]
     return inner, leaves
 
 
-def _size(tensor: AbstractTensor | None, axis: int, rank: int) -> Dim | None:
+def _get_size(tensor: AbstractTensor | None, axis: int, rank: int) -> Dim | None:
     if tensor is None or tensor.shape is None or len(tensor.shape) != rank:
         return None
     return tensor.shape[axis]
 
 
-def _always_fit(tensors: Sequence[AbstractTensor | None], axis: int, rank: int) -> bool:
-    """Return whether tensors can be concatenated whatever their unknown sizes turn out to be."""
+def _can_always_concatenate(tensors: Sequence[AbstractTensor | None], axis: int, rank: int) -> bool:
+    """Return whether tensors can be concatenated for all values of their unknown sizes."""
     shapes = [None if tensor is None else tensor.shape for tensor in tensors]
     first = shapes[0]
     if first is None or any(shape is None or len(shape) != rank for shape in shapes):
         return False
     return all(
-        same_size(size, other)
+        is_same_size(size, other)
         for shape in shapes
         if shape is not None
         for index, (size, other) in enumerate(zip(first, shape, strict=True))

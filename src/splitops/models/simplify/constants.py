@@ -1,4 +1,4 @@
-"""Splits of what is known before the model runs: constants, shapes and initializers."""
+"""Rewrites of splits whose data is static: constants, inferred shapes and initializers."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import get_abstract_value, has_consumers
 from splitops.models.graph.op_builder import annotate_like
 from splitops.models.simplify.registry import DEFAULT_LIMIT
-from splitops.models.split_nodes.static_facts import SplitFacts, pieces
+from splitops.models.split_nodes.static_facts import SplitFacts, split_array
 from splitops.spec.elements.types import ElementType
 
 Content = tuple[npt.NDArray[Any], ElementType]
 
 
 def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) -> None:
-    """Parts that are known before the model runs become constants.
+    """Replace statically known parts, such as those of constants and shapes, by constants.
 
-    They are parts of constants, and of shapes as far as those are known. None of them has more bytes than the
-    limit.
+    A constant has at most ``limit`` bytes.
     """
     cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None:
         return
     before, where = editor.describe(node), editor.where(node)
     folded = 0
-    parts = _parts(editor.skip_identities(data), cut, editor, limit)
+    parts = _read_parts(editor.skip_identities(data), cut, editor, limit)
     for index, output in enumerate(node.outputs):
         if not has_consumers(output):
             continue
-        content = parts[index] if parts is not None and index < len(parts) else _annotate_constant(output)
-        if content is None or _bytes(content) > limit or not editor.has_type(content[1]):
+        content = parts[index] if parts is not None and index < len(parts) else _read_inferred(output)
+        if content is None or _count_bytes(content) > limit or not editor.has_type(content[1]):
             continue
         if not content[0].size and not editor.has_empty(content[1], node):
             continue
@@ -47,7 +46,7 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
         editor.applied(where, before, after, "the values are known before the model runs")
 
 
-def _parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
+def _read_parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
     sizes = cut.sizes
     if sizes is None or not cut.removable:
         return None
@@ -55,10 +54,10 @@ def _parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[
     if whole is None:
         return None
     array, element_type = whole
-    return [(piece, element_type) for piece in pieces(array, cut.axis, sizes)]
+    return [(piece, element_type) for piece in split_array(array, cut.axis, sizes)]
 
 
-def _annotate_constant(value: ir.Value) -> Content | None:
+def _read_inferred(value: ir.Value) -> Content | None:
     found = get_abstract_value(value)
     if (
         not isinstance(found, AbstractTensor)
@@ -70,7 +69,7 @@ def _annotate_constant(value: ir.Value) -> Content | None:
     return found.elements.astype(found.type.numpy), found.type
 
 
-def _bytes(content: Content) -> int:
+def _count_bytes(content: Content) -> int:
     array, element_type = content
     return (
         sum(map(len, map(str, array.flat)))
@@ -80,10 +79,10 @@ def _bytes(content: Content) -> int:
 
 
 def split_initializers(node: ir.Node, editor: Editor) -> None:
-    """A constant that only a split reads becomes a constant for each part.
+    """Replace a constant that only a split uses by one constant per part.
 
-    The weights of a fused QKV projection become three. Together they have the bytes that the one had. Data in
-    another file stays there where each part lies in one piece.
+    The weights of a fused QKV projection become three with the same total size. External data is not copied
+    if each part is contiguous in its file.
     """
     cut, data = editor.read_split_facts(node), node.inputs[0]
     sizes = None if cut is None else cut.sizes
@@ -106,5 +105,5 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
         editor.use_split_constant(part, output, node)
         made.append(part.name or "")
     editor.remove(node)
-    after, reason = f"initializers {', '.join(made[:8])}", f"only it reads {data.name}"
+    after, reason = f"initializers {', '.join(made[:8])}", f"{data.name} has no other use"
     editor.applied(where, before, after, reason)

@@ -1,4 +1,4 @@
-"""The rounds in which rewrites are applied to a model, and what is noted of its values before each."""
+"""The driver of a simplification: infer the model and apply the rewrites, until none applies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
 
 _MAX_ROUNDS: Final = 64
-"""Two are the rule."""
+"""Maximum number of passes. Two are usual."""
 _ENDS: Final = frozenset({"Parameter", "Result", "Const"})
-"""Layers of IR that do nothing."""
+"""Layer types of OpenVINO IR that are not counted as nodes."""
 
 
 def simplify_copy(
@@ -32,7 +32,7 @@ def simplify_copy(
     options: Mapping[str, Any],
     kept_for: tuple[str, ...] = (),
 ) -> Simplification:
-    """Apply rewrites to the copy of a model, and write it."""
+    """Apply rewrites to ``edited``, a copy of a model, and return the report with the written model."""
     before = count_nodes(edited)
     annotate_model(edited, model.where)
     changes = rewrite(edited, rewrites, options, model.where)
@@ -40,8 +40,8 @@ def simplify_copy(
     return Simplification(result, changes, before, count_nodes(edited), kept_for)
 
 
-def with_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOModel) -> Simplification:
-    """Return a report with a model that was made of the simplified one, such as one that was fixed."""
+def replace_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOModel) -> Simplification:
+    """Return a report whose model, and count of nodes, is a later version of the simplified model."""
     nodes = count_nodes(CheckedModel.read(model, weights=False).nodes)
     return replace(found, model=model, nodes_after=nodes)
 
@@ -49,7 +49,7 @@ def with_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOMod
 def rewrite(
     model: ir.Model, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where
 ) -> tuple[Applied, ...]:
-    """Apply rewrites to nodes until none applies, and return what was rewritten."""
+    """Apply rewrites to a model in place until none applies, and return the changes."""
     stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
     changes: list[Applied] = []
     first = stage = 0 if stages[0] else 1
@@ -71,26 +71,24 @@ def rewrite(
 
 
 def annotate_model(model: ir.Model, where: Where = NOWHERE) -> None:
-    """Note at every value of a well-formed model what is known of it."""
+    """Annotate every value of a well-formed model with its inferred type, shape and elements."""
     ForwardInterpreter(model, where, lambda site: None).run().annotate()
 
 
 class AnnotateInferredPass(ir.passes.InPlacePass):
-    """Infers the model and notes what is known of its values, so that the passes behind it can do more.
+    """Annotates the values of a model with inferred types, shapes and elements, for the passes that follow.
 
-    Without it, a pass knows what the model declares: types, shapes and constants. Nothing of what is noted is
-    written with the model.
-
-    Precondition: the model is well formed. Postcondition: the model is as it was.
+    Without it, a pass uses only declared types and shapes, and constants. The annotations are not saved with
+    the model, and nothing else is changed. The model must be well formed.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Note what is known."""
+        """Annotate the values. The result is marked as not modified."""
         annotate_model(model)
         return ir.passes.PassResult(model, modified=False)
 
 
 def count_nodes(model: ir.Model) -> int:
-    """Return the number of nodes in all graphs of a model."""
+    """Return the number of nodes in all graphs of a model, without inputs, results and constants of IR."""
     ends: frozenset[str] = frozenset() if not has_layers(model) else _ENDS
     return sum(node.op_type not in ends for graph in model.graphs() for node in graph)

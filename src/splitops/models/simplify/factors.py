@@ -1,4 +1,4 @@
-"""Where Reshapes and Transposes move data, decided on sizes alone: axes as products of factors."""
+"""The effect of Reshapes and Transposes on axes, computed from sizes: axes are products of factors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitops.models.split_nodes.static_facts import same_size
+from splitops.models.split_nodes.static_facts import is_same_size
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """A factor of the size of an axis: what a Reshape may take apart, and a Transpose move."""
+    """A factor of the size of an axis. A Reshape regroups factors, a Transpose reorders them."""
 
     size: Dim
 
@@ -23,7 +23,7 @@ Axis = list[Factor]
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """A Reshape; in its pattern, 0 keeps the axis of the same position, -1 is what is left."""
+    """A Reshape. In its pattern, 0 keeps the axis of the same index, and -1 is the remaining size."""
 
     pattern: tuple[int, ...]
     shape: Shape
@@ -31,7 +31,7 @@ class Regroup:
 
 @dataclass(frozen=True, slots=True)
 class Permute:
-    """A Transpose: the axis of the data that each axis of the result is."""
+    """A Transpose: for each axis of the output, its axis in the data."""
 
     order: tuple[int, ...]
 
@@ -40,33 +40,33 @@ Move = Regroup | Permute
 
 
 class Factored:
-    """A tensor behind Reshapes and Transposes, as the factors of its source in another order."""
+    """A tensor after Reshapes and Transposes: the factors of the axes of its source, in another order."""
 
     def __init__(self, shape: Shape) -> None:
         self.source: list[Axis] = [[] if size == 1 else [Factor(size)] for size in shape]
         self.axes: list[Axis] = [list(axis) for axis in self.source]
 
     def permute(self, order: Sequence[int]) -> bool:
-        """Go through a Transpose; return whether there are such axes."""
+        """Apply a Transpose; return False if ``order`` is not a permutation of the axes."""
         if sorted(order) != list(range(len(self.axes))):
             return False
         self.axes = [self.axes[axis] for axis in order]
         return True
 
-    def regroup(self, shape: Shape) -> bool:
-        """Go through a Reshape to some shape; return whether its boundaries lie between factors.
+    def reshape(self, shape: Shape) -> bool:
+        """Apply a Reshape; return False if an axis of ``shape`` is not a product of consecutive factors.
 
         Examples:
             >>> factored = Factored((4, 6))
-            >>> factored.regroup((2, 2, 6)), factored.permute([1, 0, 2]), factored.regroup((2, 12))
+            >>> factored.reshape((2, 2, 6)), factored.permute([1, 0, 2]), factored.reshape((2, 12))
             (True, True, True)
-            >>> [[factor.size for factor in axis] for axis in factored.axes], factored.regroup((5, 5))
+            >>> [[factor.size for factor in axis] for axis in factored.axes], factored.reshape((5, 5))
             ([[2], [2, 6]], False)
         """
         left = [factor for axis in self.axes for factor in axis]
         axes: list[Axis] = []
         for size in shape:
-            taken = self._taken(left, size)
+            taken = self._pop_factors(left, size)
             if taken is None:
                 return False
             axes.append(taken)
@@ -75,10 +75,10 @@ class Factored:
         self.axes = axes
         return True
 
-    def _taken(self, left: list[Factor], size: Dim) -> Axis | None:
-        """Take the first factors that make a size, the last one divided where need be; None: none do."""
+    def _pop_factors(self, left: list[Factor], size: Dim) -> Axis | None:
+        """Remove the first factors, with product ``size``, and return them. The last one may be divided."""
         if not isinstance(size, int):
-            return [left.pop(0)] if left and same_size(left[0].size, size) else None
+            return [left.pop(0)] if left and is_same_size(left[0].size, size) else None
         taken: Axis = []
         while size != 1:
             first = left.pop(0) if left else Factor(0)
@@ -86,51 +86,51 @@ class Factored:
             if not isinstance(exact, int) or not size or not exact or (size % exact and exact % size):
                 return None
             if exact > size:
-                first, rest = self._divided(first, size)
+                first, rest = self._split_factor(first, size)
                 left.insert(0, rest)
             taken.append(first)
             size //= min(exact, size)
         return taken
 
-    def leading(self, axis: int, size: int) -> Factor | None:
-        """Return the outermost factor of an axis, of some size, if it is that of a source axis too."""
+    def find_leading(self, axis: int, size: int) -> Factor | None:
+        """Return the outermost factor of an axis, with a given size, if a source axis begins with it."""
         factors = self.axes[axis]
         first = factors[0] if factors else None
         if first is None or not isinstance(first.size, int) or size < 2 or first.size % size:
             return None
         if first.size > size:
-            first, _ = self._divided(first, size)
+            first, _ = self._split_factor(first, size)
         return first if any(source[:1] == [first] for source in self.source) else None
 
-    def part(self, factor: Factor, size: int, without: int | None = None) -> Factored:
-        """Return the factors of a part: with another size of a factor, and perhaps without an axis of it."""
+    def make_part(self, factor: Factor, size: int, without: int | None = None) -> Factored:
+        """Return the factors of a part, with another size of ``factor`` and without axis ``without``."""
         own = [] if size == 1 else [Factor(size)]
         found = Factored(())
-        found.source = [_with(axis, factor, own) for axis in self.source]
-        found.axes = [_with(axis, factor, own) for index, axis in enumerate(self.axes) if index != without]
+        found.source = [_replace(axis, factor, own) for axis in self.source]
+        found.axes = [_replace(axis, factor, own) for index, axis in enumerate(self.axes) if index != without]
         return found
 
-    def _divided(self, factor: Factor, outer: int) -> tuple[Factor, Factor]:
-        """Divide a factor into two wherever it is."""
+    def _split_factor(self, factor: Factor, outer: int) -> tuple[Factor, Factor]:
+        """Divide a factor into one of size ``outer`` and the rest, in all axes."""
         assert isinstance(factor.size, int)
         pair = [Factor(outer), Factor(factor.size // outer)]
-        self.source = [_with(axis, factor, pair) for axis in self.source]
-        self.axes = [_with(axis, factor, pair) for axis in self.axes]
+        self.source = [_replace(axis, factor, pair) for axis in self.source]
+        self.axes = [_replace(axis, factor, pair) for axis in self.axes]
         return pair[0], pair[1]
 
 
-def _with(axis: Axis, factor: Factor, others: Sequence[Factor]) -> Axis:
+def _replace(axis: Axis, factor: Factor, others: Sequence[Factor]) -> Axis:
     return [new for one in axis for new in (others if one is factor else [one])]
 
 
-def moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return few Reshapes and Transposes from one order of factors to another; None: no Reshape declares it.
+def find_moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
+    """Return the fewest moves from ``source`` to ``target``, or None if no Reshape can set the shape.
 
     Examples:
         >>> factored = Factored((5, 24))
-        >>> factored.regroup((5, 2, 12)), factored.permute((1, 0, 2)), factored.regroup((2, 5, 3, 4))
+        >>> factored.reshape((5, 2, 12)), factored.permute((1, 0, 2)), factored.reshape((2, 5, 3, 4))
         (True, True, True)
-        >>> for move in moves(factored.source, factored.axes):
+        >>> for move in find_moves(factored.source, factored.axes):
         ...     print(move)
         Regroup(pattern=(5, 2, 3, 4), shape=(5, 2, 3, 4))
         Permute(order=(1, 0, 2, 3))
@@ -138,17 +138,17 @@ def moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
     order = [factor for axis in source for factor in axis]
     wanted = [factor for axis in target for factor in axis]
     if order == wanted:
-        return _regrouped(source, target)
+        return _find_reshape(source, target)
     behind_source = front_of_target = None
     if all(_is_run(axis, wanted) for axis in source):
-        permuted, found = _permuted(source, target, wanted)
-        behind = _regrouped(permuted, target)
+        permuted, found = _permute_axes(source, target, wanted)
+        behind = _find_reshape(permuted, target)
         behind_source = None if behind is None else [found, *behind]
     if all(_is_run(axis, order) for axis in target):
         between = sorted(target, key=lambda axis: order.index(axis[0]) if axis else -1)
-        front = _regrouped(source, between)
-        front_of_target = None if front is None else [*front, _permuted(between, target, wanted)[1]]
-    # Runtimes see a Transpose better where it is the last one: many multiply matrices that are turned.
+        front = _find_reshape(source, between)
+        front_of_target = None if front is None else [*front, _permute_axes(between, target, wanted)[1]]
+    # A last Transpose is best: many runtimes fuse it into a matrix product.
     found_two = [one for one in (front_of_target, behind_source) if one is not None]
     if found_two:
         return min(found_two, key=len)
@@ -158,21 +158,21 @@ def moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
             blocks[-1].append(factor)
         else:
             blocks.append([factor])
-    permuted, found = _permuted(blocks, target, wanted)
-    front, behind = _regrouped(source, blocks), _regrouped(permuted, target)
+    permuted, found = _permute_axes(blocks, target, wanted)
+    front, behind = _find_reshape(source, blocks), _find_reshape(permuted, target)
     return None if front is None or behind is None else [*front, found, *behind]
 
 
 def _is_run(axis: Axis, order: Sequence[Factor]) -> bool:
-    """Return whether the factors of an axis stand one behind the other in some order."""
+    """Return whether the factors of an axis are consecutive in ``order``."""
     places = [order.index(factor) for factor in axis]
     return places == list(range(places[0], places[0] + len(places))) if places else True
 
 
-def _permuted(
+def _permute_axes(
     source: Sequence[Axis], target: Sequence[Axis], wanted: Sequence[Factor]
 ) -> tuple[list[Axis], Permute]:
-    """Return axes in the order in which factors are wanted, those of size 1 where the target has them."""
+    """Return the axes in the order of ``wanted``, those of size 1 as in ``target``, and the Transpose."""
     filled = sorted(
         (index for index, axis in enumerate(source) if axis), key=lambda index: wanted.index(source[index][0])
     )
@@ -186,24 +186,24 @@ def _permuted(
     return [source[index] for index in order], Permute(tuple(order))
 
 
-def _regrouped(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return the Reshape between two groupings of the same factors; nothing where they are the same."""
+def _find_reshape(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
+    """Return the Reshape between two groupings of factors: an empty list if equal, None if impossible."""
     if list(source) == list(target):
         return []
     pattern: list[int] = []
     shape: list[Dim] = []
     for index, axis in enumerate(target):
-        size = _size(axis)
+        size = _compute_size(axis)
         kept = index < len(source) and source[index] == axis
         pattern.append(size if isinstance(size, int) else 0 if kept else -1)
         shape.append(size)
-    # What is left can be told only where nothing else may be empty, and 0 is not a size in a pattern.
+    # A -1 is ambiguous if another axis may be empty, and a 0 in a pattern is not a size.
     if 0 in shape or (-1 in pattern and (pattern.count(-1) > 1 or 0 in pattern)):
         return None
     return [Regroup(tuple(pattern), tuple(shape))]
 
 
-def _size(axis: Axis) -> Dim:
+def _compute_size(axis: Axis) -> Dim:
     exact = [factor.size for factor in axis if isinstance(factor.size, int)]
     if len(exact) == len(axis):
         return math.prod(exact)

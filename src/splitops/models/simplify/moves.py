@@ -1,4 +1,4 @@
-"""Rewrites of Reshapes and Transposes: fewer in a row, and a split in front of those that keep its axis."""
+"""Rewrites of Reshapes and Transposes: shorter chains, and splits that are hoisted above them."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import has_consumers, shape_of
-from splitops.models.simplify.factors import Factored, Move, Permute, moves
-from splitops.models.simplify.slices import all_gathered
+from splitops.models.simplify.factors import Factored, Move, Permute, find_moves
+from splitops.models.simplify.slices import find_gathered_axis
 
 _MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
 _LONGEST: Final = 16
-"""No more nodes in a row are looked at together, so that the work grows with their number."""
+"""Maximum length of a chain that is rewritten at once: it keeps the work linear in the number of nodes."""
 
 
 def merge_reshapes(node: ir.Node, editor: Editor) -> None:
-    """Reshapes and Transposes in a row, which nothing else reads, are as few as move the same.
+    """Replace a chain of Reshapes and Transposes without other uses by the shortest equal chain.
 
-    Squeeze, Unsqueeze and Flatten are Reshapes here. A Reshape by a shape that the model computes is left,
-    unless its sizes are known by name.
+    Squeeze, Unsqueeze and Flatten count as Reshapes. A Reshape to a computed shape is unchanged, unless its
+    sizes are inferred.
     """
     data = node.inputs[0]
     shape = None if data is None else shape_of(data)
     if data is None or shape is None:
         return
     factored = Factored(shape)
-    if not _goes_through(factored, node, editor):
+    if not _apply_node(factored, node, editor):
         return
     row = [node, *_trace_moves(node.outputs[0], factored, editor)]
     end = row[-1].outputs[0]
-    fewer = moves(factored.source, factored.axes)
+    fewer = find_moves(factored.source, factored.axes)
     if fewer is None or len(fewer) >= len(row) or editor.has_fixed_name(end):
         return
     before, where = ", ".join(one.op_type for one in row), editor.where(row[-1])
     editor.replace(end, apply_moves(fewer, row[-1], data, editor))
     editor.remove(*row)
     after = ", ".join("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
-    editor.applied(where, before, after or data.name or "its input", "together they move the same")
+    editor.applied(where, before, after or data.name or "its input", "fewer nodes have the same effect")
 
 
 @dataclass(frozen=True, slots=True)
 class AxisPartition:
-    """Nodes that divide an axis of a value into parts, the first one of them first."""
+    """A partition of an axis of a value: the parts, and the nodes that produce them, in topological order."""
 
     nodes: Sequence[ir.Node]
     axis: int
@@ -58,22 +58,22 @@ class AxisPartition:
 
 @dataclass(frozen=True, slots=True)
 class HoistedPart:
-    """A part of what is in front, its size on the axis that is divided there, and what it becomes."""
+    """A part of the source of a chain, its size on the split axis, and the moves that are applied to it."""
 
     size: int
     end: ir.Value
     behind: Sequence[ir.Node]
-    """The nodes that led to it."""
+    """The present nodes from the part to ``end``."""
     moves: Sequence[Move]
-    """The ones that do now."""
+    """The new Reshapes and Transposes from the part to ``end``."""
 
 
 def hoist_splits(node: ir.Node, editor: Editor) -> None:
-    """A split behind Reshapes and Transposes that keep its axis is in front of them, with fewer nodes.
+    """Hoist a split above Reshapes and Transposes that keep its axis, if that needs fewer nodes.
 
-    Gathers of every single position of an axis are such a split too. What has moved the whole, and what moved
-    each part behind it, becomes one for each part: PyTorch's packed projection of attention, divided by
-    Reshape, Unsqueeze, Transpose, Squeeze and three Gathers, is one Split.
+    Gathers of every position of an axis count as a split. For each part, the nodes before the split are
+    merged with those after the part. The packed projection of PyTorch's attention, which is divided by
+    Reshape, Unsqueeze, Transpose, Squeeze and three Gathers, becomes one Split.
     """
     data = node.inputs[0]
     if data is None or node.graph is None or data.is_graph_output():
@@ -91,7 +91,7 @@ def hoist_splits(node: ir.Node, editor: Editor) -> None:
 
 
 def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
-    """Move a split in front of nodes; return whether it could be, with fewer nodes."""
+    """Hoist a split above nodes; return False, without a change, if it is impossible or saves no nodes."""
     source, found = above[0].inputs[0], plan_hoist(above, cover, editor)
     if source is None or found is None:
         return False
@@ -108,13 +108,13 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
             editor.replace(part.end, apply_moves(part.moves, first, value, editor))
         editor.remove(*part.behind)
     editor.remove(*above, *cover.nodes)
-    reason = "what moves the whole keeps the axis"
+    reason = "the nodes before it keep the axis"
     editor.applied(where, before, editor.describe_producer(made[0]), reason)
     return True
 
 
 def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartition | None:
-    """Return how a split, or Gathers of every position, divide a value; None where that is not known."""
+    """Return the partition by a split, or by Gathers of every position, or None if it is not static."""
     cut = editor.read_split_facts(node)
     if cut is not None:
         sizes = cut.sizes
@@ -122,7 +122,7 @@ def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartiti
             return None
         return AxisPartition([node], cut.axis, sizes, list(node.outputs), squeezed=False)
     shape = shape_of(data)
-    found = None if shape is None else all_gathered(node, data, shape, editor)
+    found = None if shape is None else find_gathered_axis(node, data, shape, editor)
     if found is None:
         return None
     axis, gathers = found
@@ -135,27 +135,27 @@ def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartiti
 def plan_hoist(
     movers: Sequence[ir.Node], cover: AxisPartition, editor: Editor
 ) -> tuple[int, list[HoistedPart]] | None:
-    """Return which axis of what movers read a split behind them divides, and the parts; None: none."""
+    """Return the axis and the parts of the equal split of the first input of ``movers``, or None."""
     source = movers[0].inputs[0]
     shape = None if source is None else shape_of(source)
     if shape is None:
         return None
     factored = Factored(shape)
-    if not all(_goes_through(factored, node, editor) for node in movers):
+    if not all(_apply_node(factored, node, editor) for node in movers):
         return None
     unit = math.gcd(*cover.sizes)
-    factor = factored.leading(cover.axis, sum(cover.sizes) // unit)
+    factor = factored.find_leading(cover.axis, sum(cover.sizes) // unit)
     if factor is None:
         return None
     axis = next(index for index, factors in enumerate(factored.source) if factors[:1] == [factor])
     size = shape[axis]
-    assert isinstance(size, int)  # as its factor is
+    assert isinstance(size, int)  # because its factor has a size
     parts = []
     for length, value in zip(cover.sizes, cover.parts, strict=True):
-        part = factored.part(factor, length // unit, cover.axis if cover.squeezed else None)
+        part = factored.make_part(factor, length // unit, cover.axis if cover.squeezed else None)
         behind = _trace_moves(value, part, editor)
         end = behind[-1].outputs[0] if behind else value
-        found = moves(part.source, part.axes) if has_consumers(end) else []
+        found = find_moves(part.source, part.axes) if has_consumers(end) else []
         if found is None or editor.has_fixed_name(end):
             return None
         parts.append(HoistedPart(length * size // sum(cover.sizes), end, behind, found))
@@ -163,7 +163,7 @@ def plan_hoist(
 
 
 def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
-    """Return the Reshapes and Transposes in front of a node, each only read by the next, the first first."""
+    """Return the chain of Reshapes and Transposes before a node, each used only by the next, in order."""
     row: list[ir.Node] = []
     while len(row) < _LONGEST:
         mover = value.producer()
@@ -178,7 +178,7 @@ def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list
 
 
 def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir.Node]:
-    """Take factors through the Reshapes and Transposes behind a value that nothing else reads."""
+    """Return the chain of Reshapes and Transposes that follows a value, after applying it to ``factored``."""
     row: list[ir.Node] = []
     producer = value.producer()
     while len(row) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
@@ -186,25 +186,25 @@ def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir
         same = producer is not None and mover.graph is producer.graph
         if not same or mover.inputs[0] is not value or any(map(editor.has_fixed_name, mover.outputs)):
             break
-        if not _goes_through(factored, mover, editor):
+        if not _apply_node(factored, mover, editor):
             break
         row.append(mover)
         value = mover.outputs[0]
     return row
 
 
-def _goes_through(factored: Factored, node: ir.Node, editor: Editor) -> bool:
-    """Take factors through a node; return whether it is a Reshape or Transpose that is known well enough."""
+def _apply_node(factored: Factored, node: ir.Node, editor: Editor) -> bool:
+    """Apply a Reshape or Transpose to ``factored``; return False for other nodes and unknown shapes."""
     role = editor.role(node)
     if role is Role.TRANSPOSE:
         order = editor.permutation(node, len(factored.axes))
         return order is not None and factored.permute(order)
     shape = shape_of(node.outputs[0]) if role is Role.RESHAPE and editor.is_fixed(node) else None
-    return shape is not None and factored.regroup(shape)
+    return shape is not None and factored.reshape(shape)
 
 
 def apply_moves(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
-    """Add Reshapes and Transposes in front of a node."""
+    """Add Reshapes and Transposes of ``value`` before a node, and return the last output."""
     builder = editor.make_builder(before)
     for move in found:
         if isinstance(move, Permute):

@@ -1,4 +1,4 @@
-"""Rewrites of one split by what it gives and what of it is read."""
+"""Rewrites of a split by its part sizes and by the parts that are used."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import get_abstract_value, has_consumers
 from splitops.models.quirks import RUNTIMES, find
-from splitops.models.split_nodes.static_facts import find_whole_part, joined, shortest, useful_groups
+from splitops.models.split_nodes.static_facts import find_shortest, find_whole_part, group_parts, sum_groups
 from splitops.spec.sizes.dims import Shape
 
 
 def remove_whole_part(node: ir.Node, editor: Editor) -> None:
-    """A Split into one part, or one part and empty ones that nobody reads, goes: the part is the data."""
+    """Remove a Split whose only non-empty part is the whole axis. Its empty parts must be unused."""
     cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None or not cut.removable or not cut.complete:
         return
@@ -31,10 +31,10 @@ def remove_whole_part(node: ir.Node, editor: Editor) -> None:
 
 
 def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
-    """Parts that nobody reads are not made.
+    """Remove unused parts.
 
-    Unused neighbours become one part, empty unused parts go. A Split of which nothing is read goes. One of
-    which a single part is read becomes a Slice.
+    Unused neighbours are merged into one part, empty unused parts are removed. A Split without used parts is
+    removed. A Split with one used part is replaced by a Slice.
     """
     cut, data = editor.read_split_facts(node), node.inputs[0]
     read = [has_consumers(output) for output in node.outputs]
@@ -48,10 +48,10 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
         return
     sizes = cut.sizes
     if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
-        return  # a Split of fewer outputs than parts: the rest is somebody's already
+        return  # fewer outputs than parts: the parts after the last output are not declared
     at = read.index(True)
     if sum(read) == 1 and sizes[at] == cut.size:
-        return  # that is remove-whole-part
+        return  # remove-whole-part handles this
     if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.has_fixed_outputs(node):
         begin = sum(sizes[:at])
         part = editor.make_builder(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
@@ -59,10 +59,10 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
         editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
         editor.applied(where, before, after, "one part is read")
         return
-    groups = useful_groups(sizes, read)
+    groups = group_parts(sizes, read)
     if len(groups) == len(sizes) or editor.has_fixed_outputs(node):
         return
-    parts = editor.make_builder(node).split(data, cut.axis, cut.size, joined(sizes, groups))
+    parts = editor.make_builder(node).split(data, cut.axis, cut.size, sum_groups(sizes, groups))
     values: list[ir.Value | None] = [None] * len(sizes)
     for group, part in zip(groups, parts, strict=True):
         if read[group.start]:
@@ -73,13 +73,13 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
 
 
 def empty_parts(node: ir.Node, editor: Editor) -> None:
-    """Empty parts of known shape that are read become constants."""
+    """Replace used empty parts of known shape by constants."""
     cut = editor.read_split_facts(node)
     if cut is None or len(cut.parts) == 1:
         return
     parts = list(zip(node.outputs, cut.parts, strict=True))
     if not cut.removable and not any(has_consumers(output) for output, size in parts if size != 0):
-        return  # the lengths prove the size of the axis, which nobody asks about a split that is not read
+        return  # an unused split may be removed, and with it its check of the size of the axis
     before, where = editor.describe(node), editor.where(node)
     for output, size in parts:
         found = get_abstract_value(output)
@@ -90,8 +90,8 @@ def empty_parts(node: ir.Node, editor: Editor) -> None:
             or found.type is None
         ):
             continue
-        shape = _exact(found.shape)
-        # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
+        shape = _to_empty_shape(found.shape)
+        # A constant needs all sizes, and NumPy has no dtype for strings.
         if shape is None or found.type.name == "string" or not editor.has_type(found.type):
             continue
         if not editor.has_empty(found.type, node):
@@ -101,7 +101,7 @@ def empty_parts(node: ir.Node, editor: Editor) -> None:
         editor.applied(where, before, after, f"part {output.index()} is empty")
 
 
-def _exact(shape: Shape | None) -> tuple[int, ...] | None:
+def _to_empty_shape(shape: Shape | None) -> tuple[int, ...] | None:
     if shape is None:
         return None
     sizes = tuple(size for size in shape if isinstance(size, int))
@@ -109,19 +109,19 @@ def _exact(shape: Shape | None) -> tuple[int, ...] | None:
 
 
 def merge_splits(node: ir.Node, editor: Editor) -> None:
-    """A split of a part that nothing else reads becomes part of the split that makes it, on the same axis.
+    """Merge a split into the split on the same axis that produces its data, if the data has no other use.
 
-    All that are nested in one another are joined at once: the work grows with their number.
+    A tree of nested splits is merged at once, so that the work is linear in its size.
     """
     root = node
-    while (above := _outer(root, editor)) is not None:
+    while (above := _find_outer(root, editor)) is not None:
         root = above[0]
     if root is node:
         return
     cut, source = editor.read_split_facts(root), root.inputs[0]
     assert cut is not None
     assert source is not None
-    inner, leaves = _tree(root, editor)
+    inner, leaves = _collect_tree(root, editor)
     what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
     before, where = f"{what} of {editor.describe(root)}", editor.where(node)
     parts = editor.make_builder(root).split(source, cut.axis, cut.size, list(leaves.values()))
@@ -131,9 +131,9 @@ def merge_splits(node: ir.Node, editor: Editor) -> None:
     editor.applied(where, before, editor.describe_producer(parts[0]), "both split the same axis")
 
 
-def _outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
-    """Return the split that a split can be joined with, and the position of the part that it divides."""
-    if editor.role(node) is not Role.SPLIT:  # a SplitToSequence gives no parts to put in place of others
+def _find_outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
+    """Return the split that a split can be merged into, and the index of the divided part, or None."""
+    if editor.role(node) is not Role.SPLIT:  # a SplitToSequence has no outputs for its parts
         return None
     data = node.inputs[0]
     origin = None if data is None else editor.part_of(data)
@@ -152,26 +152,26 @@ def _outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
     return origin if complete and editor.find_sole_consumer(outer.outputs[index]) is node else None
 
 
-def _tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
-    """Return the splits below one, each behind its outer one, and the sizes of the undivided parts."""
+def _collect_tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
+    """Return the splits nested in ``root``, outer ones first, and the sizes of the undivided parts."""
     inner: list[ir.Node] = []
     leaves: dict[ir.Value, int] = {}
-    pending = [iter(_parts(root, editor))]
+    pending = [iter(_list_parts(root, editor))]
     while pending:
         part, size = next(pending[-1], (None, 0))
         if part is None:
             pending.pop()
             continue
         reader = editor.find_sole_consumer(part)
-        if reader is not None and _outer(reader, editor) == (part.producer(), part.index()):
+        if reader is not None and _find_outer(reader, editor) == (part.producer(), part.index()):
             inner.append(reader)
-            pending.append(iter(_parts(reader, editor)))
+            pending.append(iter(_list_parts(reader, editor)))
         else:
             leaves[part] = size
     return inner, leaves
 
 
-def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
+def _list_parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
     cut = editor.read_split_facts(node)
     assert cut is not None
     assert cut.sizes is not None
@@ -179,15 +179,15 @@ def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
 
 
 def shorten_lengths(node: ir.Node, editor: Editor) -> None:
-    """Lengths that the opset can say as a number of equal parts are said so.
+    """Replace lengths by an equal number of parts if the opset has it.
 
-    Not where the optimiser of a runtime would then get it wrong.
+    The lengths are kept if the optimiser of a runtime would otherwise rewrite the split wrongly.
     """
     cut, data = editor.read_split_facts(node), node.inputs[0]
     sizes = None if cut is None else cut.sizes
     if cut is None or data is None or sizes is None or not cut.division.lengths:
         return
-    if shortest(editor.make_builder(node).rows, sizes, cut.size)[1].lengths:
+    if find_shortest(editor.make_builder(node).rows, sizes, cut.size)[1].lengths:
         return
     if node in editor.cached_analysis(_find_if_counted):
         return
@@ -198,7 +198,7 @@ def shorten_lengths(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_if_counted(editor: Editor) -> frozenset[ir.Node]:
-    """Return the splits that an optimiser would get wrong if they did not set their equal lengths."""
+    """Return the splits that an optimiser would rewrite wrongly if they did not set their equal lengths."""
     return frozenset(
         match.node for runtime in RUNTIMES for match in find(editor, runtime, equal_as_count=True)
     )

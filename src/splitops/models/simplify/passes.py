@@ -1,4 +1,4 @@
-"""The form of every rewrite: an onnx-ir pass that others can put into their own pipelines."""
+"""The onnx-ir pass that applies a rewrite, for use in any onnx-ir pipeline."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from splitops.models.graph.onnx_editor import OnnxEditor
 
 
 class SplitPass(ir.passes.InPlacePass):
-    """One rewrite, applied until it does not apply any more.
+    """A rewrite, applied until no node matches.
 
-    Preconditions, proved: the model's nodes are in the order in which they run, and every value that is
-    read is an input, an initializer or made by a node before. Postconditions: the same, proved; the graph has
-    the inputs and outputs that it had, with their names, types and shapes; on every input that fits them, the
-    outputs are bit for bit the same, and what failed fails.
+    The nodes must be in topological order: each input is an input of the graph, an initializer or the output
+    of an earlier node. This is checked before and after the rewrite. The inputs and outputs of the graph keep
+    their names, types and shapes. On every valid input the outputs are bit-identical, and a model that failed
+    still fails.
 
     Args:
-        name: the name of the rewrite.
-        roots: the nodes at which it begins.
-        rewrite: rewrites what begins at a node, or does nothing.
+        name: name of the rewrite.
+        roots: roles of the nodes that are passed to ``rewrite``.
+        rewrite: rewrites a node and the nodes around it if its pattern matches.
     """
 
     def __init__(self, name: str, roots: frozenset[Role], rewrite: Callable[[ir.Node, Editor], None]) -> None:
@@ -39,36 +39,40 @@ class SplitPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=bool(editor.changes))
 
     def requires(self, model: ir.Model) -> None:
-        """Prove the preconditions."""
-        problem = check_order(model)
+        """Raise a PreconditionError if the nodes are not in topological order."""
+        problem = find_order_error(model)
         if problem is not None:
             raise ir.passes.PreconditionError(problem)
 
     def ensures(self, model: ir.Model) -> None:
-        """Prove the postconditions that can be proved without running the model."""
-        problem = check_order(model)
+        """Raise a PostconditionError if the nodes are not in topological order."""
+        problem = find_order_error(model)
         if problem is not None:
             raise ir.passes.PostconditionError(problem)
 
 
-def check_order(model: ir.Model) -> str | None:
-    """Return what a node reads too early; None where all is in order."""
-    found = (_unordered(owner, set()) for owner in (model.graph, *model.functions.values()))
+def find_order_error(model: ir.Model) -> str | None:
+    """Return a message about the first node that uses a value before it is produced, or None."""
+    found = (_find_order_error(owner, set()) for owner in (model.graph, *model.functions.values()))
     return next(filter(None, found), None)
 
 
-def _unordered(graph: Any, made: set[ir.Value]) -> str | None:
-    # What a subgraph makes stays visible behind it: onnx-ir's values belong to one graph anyway.
+def _find_order_error(graph: Any, made: set[ir.Value]) -> str | None:
+    # Values of a subgraph may stay in the set: in onnx-ir, no other graph can use them.
     made.update(graph.inputs)
     if isinstance(graph, ir.Graph):
         made.update(graph.initializers.values())
     for node in graph:
         early = next((value for value in node.inputs if value is not None and value not in made), None)
         if early is not None:
-            return f"node {node.name!r} reads {early.name!r} before it is made"
+            return f"node {node.name!r} uses {early.name!r} before it is produced: sort the nodes"
         made.update(node.outputs)
         for _, inner in subgraphs(node):
-            if (problem := _unordered(inner, made)) is not None:
+            if (problem := _find_order_error(inner, made)) is not None:
                 return problem
     missing = next((value for value in graph.outputs if value not in made), None)
-    return None if missing is None else f"output {missing.name!r} is made by no node"
+    return (
+        None
+        if missing is None
+        else f"output {missing.name!r} has no producer: add a node or an initializer for it"
+    )

@@ -1,4 +1,4 @@
-"""Quirks of optimisers, cured: the other rewrites make fewer nodes, whose pattern one of them may know."""
+"""Rewrites that prevent wrong optimisations by runtimes, which the other rewrites may have made possible."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from splitops.models.quirks import RUNTIMES, Match, find
 
 
 def prevent_fusion(node: ir.Node, editor: Editor) -> None:
-    """What OpenVINO would fuse wrongly is written so that it does not."""
-    _cure(node, editor, "openvino", "OpenVINO fuses {} wrongly")
+    """Rewrite nodes that OpenVINO would fuse wrongly, so that their pattern no longer matches."""
+    _prevent_matches(node, editor, "openvino", "OpenVINO fuses {} wrongly")
 
 
 def set_equal_lengths(node: ir.Node, editor: Editor) -> None:
-    """Splits that onnxruntime takes for one another, as they state no lengths, state them."""
-    _cure(node, editor, "onnxruntime", "onnxruntime takes it for another split of the same data")
+    """Set the lengths of Splits that onnxruntime would merge because their inputs are equal without them."""
+    _prevent_matches(node, editor, "onnxruntime", "onnxruntime takes it for another split of the same data")
 
 
-def _cure(node: ir.Node, editor: Editor, runtime: str, reason: str) -> None:
-    # Once: a split may be visited again as the same node.
-    for match in editor.cached_analysis(_find_all).pop((runtime, node), ()):
+def _prevent_matches(node: ir.Node, editor: Editor, runtime: str, reason: str) -> None:
+    # Each match is handled once, although its node may be visited again.
+    for match in editor.cached_analysis(_find_matches).pop((runtime, node), ()):
         if any(other.graph is None for other in match.path):
-            continue  # the next round finds what is left of it
+            continue  # the next pass matches the nodes that replace it
         before, where = editor.describe(match.node), editor.where(match.node)
-        after = match.cure(editor)
+        after = match.rewrite(editor)
         if after is not None:
             editor.applied(where, before, after, reason.format(match.quirk.name))
 
 
-def _find_all(editor: Editor) -> dict[tuple[str, ir.Node], list[Match]]:
+def _find_matches(editor: Editor) -> dict[tuple[str, ir.Node], list[Match]]:
     found: dict[tuple[str, ir.Node], list[Match]] = {}
     for match in (match for runtime in RUNTIMES for match in find(editor, runtime)):
         found.setdefault((match.quirk.runtime, match.node), []).append(match)

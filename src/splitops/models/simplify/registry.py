@@ -1,4 +1,4 @@
-"""The rewrites by name, and the rounds in which they are applied."""
+"""The rewrites by name, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
-"""What a caller can allow beyond rewrites that keep every bit."""
+"""Changes that a caller can allow, by name. Other rewrites keep every bit."""
 
 DEFAULT_LIMIT: Final = 1 << 16
-"""Larger parts of constants, in bytes, are not written a second time beside the whole."""
+"""Maximum size of a part of a constant that is copied, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """One rewrite.
+    """A rewrite and the conditions of its use.
 
     Attributes:
-        name: its name.
-        summary: what it does, in one line.
-        module: the module of its function.
-        roots: the roles of the nodes at which it begins.
-        default: whether it is applied where no rewrites are named.
-        openvino: whether OpenVINO models have it too.
-        undoes_fixes: whether it may write a split in a form that a fix has left for the sake of a runtime.
-        final: whether it looks only at what no other rewrite changes any more.
-        options: what its function can be told.
+        name: name; its function has the same name with underscores.
+        summary: summary in one line.
+        module: module of its function, in :mod:`splitops.models.simplify`.
+        roots: roles of the nodes that its function is called with.
+        default: whether it is applied if the caller names no rewrites.
+        openvino: whether it applies to OpenVINO models.
+        undoes_fixes: whether it may restore a form of a split that ``fix`` has replaced for a runtime.
+        final: whether it is applied only after no other rewrite applies.
+        options: keyword arguments of its function.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Rewriting:
 
     @property
     def function(self) -> str:
-        """The name of its function."""
+        """The name of the function that implements it."""
         return self.name.replace("-", "_")
 
     def make_pass(self, **options: Any) -> SplitPass:
-        """Return the onnx-ir pass, with those of the options that it takes."""
+        """Return the onnx-ir pass. Options that the rewrite does not have are ignored."""
         from splitops.models.ops.operator import Role
         from splitops.models.simplify.passes import SplitPass
 
@@ -69,119 +69,119 @@ _SPLIT, _CONCAT, _SLICE, _GATHER = ("SPLIT",), ("CONCAT",), ("SLICE",), ("GATHER
 _DIVIDES: Final = ("SPLIT", "GATHER")
 
 _REWRITES: Final = (
-    Rewriting(
-        "remove-whole-part", "a split into one part, or one part and empty ones, is its data", "parts", _SPLIT
-    ),
+    Rewriting("remove-whole-part", "replace a split with one non-empty part by its data", "parts", _SPLIT),
     Rewriting(
         "fold-constants",
-        "parts of constants and of known shapes are constants",
+        "replace parts of constants and of known shapes by constants",
         "constants",
         _SPLIT,
         options=("limit",),
     ),
     Rewriting(
         "split-initializers",
-        "a constant that only a split reads becomes a constant for each part",
+        "replace a constant that only a split uses by one constant per part",
         "constants",
         _SPLIT,
     ),
-    Rewriting("empty-parts", "empty parts that are read are constants", "parts", _SPLIT),
+    Rewriting("empty-parts", "replace used empty parts by constants", "parts", _SPLIT),
     Rewriting(
         "sequence-reads",
-        "what reads the sequence of a SplitToSequence reads parts, or the data",
+        "replace uses of the sequence of a SplitToSequence by uses of its parts or data",
         "sequences",
         ("SEQUENCE",),
         openvino=False,
         undoes_fixes=True,
     ),
-    Rewriting("remove-whole-slice", "a Slice that takes whole axes is its data", "slices", _SLICE),
-    Rewriting("merge-slices", "a Slice that only Slices read becomes part of each of them", "slices", _SLICE),
+    Rewriting("remove-whole-slice", "replace a Slice of whole axes by its data", "slices", _SLICE),
+    Rewriting(
+        "merge-slices", "merge a Slice into the Slices that use it, if nothing else does", "slices", _SLICE
+    ),
     Rewriting(
         "strided-slices",
-        "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
+        "replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes",
         "slices",
         _SLICE,
         undoes_fixes=True,
     ),
     Rewriting(
         "slices",
-        "Slices that together are a whole axis are one Split",
+        "replace Slices that together are a whole axis by a Split",
         "slices",
         _SLICE,
         undoes_fixes=True,
     ),
     Rewriting(
         "gathers",
-        "Gathers of neighbouring positions that together are a whole axis are one Split",
+        "replace Gathers of neighbouring positions that together are a whole axis by a Split",
         "slices",
         _GATHER,
         undoes_fixes=True,
     ),
     Rewriting(
         "scalar-gathers",
-        "Gathers of each position of an axis are one Split and Squeezes: more nodes, not by default",
+        "replace Gathers of each position of an axis by a Split and Squeezes: more nodes, off by default",
         "slices",
         _GATHER,
         default=False,
         undoes_fixes=True,
     ),
-    Rewriting("remove-single-concat", "a Concat of one value is the value", "concat", _CONCAT),
+    Rewriting("remove-single-concat", "replace a Concat of one value by the value", "concat", _CONCAT),
     Rewriting(
         "merge-concats",
-        "a Concat that only another one on the same axis reads becomes part of it",
+        "merge a Concat into the Concat on the same axis that uses it, if nothing else does",
         "concat",
         _CONCAT,
     ),
     Rewriting(
         "concat-split",
-        "what is split at the boundaries where it was concatenated is neither",
+        "replace parts of a split Concat by its inputs, if they have the same boundaries",
         "concat",
         _SPLIT,
     ),
-    Rewriting("split-concat", "parts that are concatenated in their order are not split", "concat", _CONCAT),
+    Rewriting("split-concat", "remove splits of parts that are concatenated in order", "concat", _CONCAT),
     Rewriting(
         "merge-splits",
-        "a split of a part, on the same axis, becomes one with the split that makes it",
+        "merge a split of a part into the split that produces it, on the same axis",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
         "hoist-splits",
-        "a split behind Reshapes and Transposes is in front of them, where that is fewer nodes",
+        "hoist a split above Reshapes and Transposes, if that needs fewer nodes",
         "moves",
         _DIVIDES,
     ),
     Rewriting(
         "merge-reshapes",
-        "Reshapes and Transposes in a row are as few as move the same",
+        "replace a chain of Reshapes and Transposes by the shortest equal chain",
         "moves",
         ("RESHAPE", "TRANSPOSE"),
     ),
     Rewriting(
         "split-weights",
-        "a split of a product with constant weights is products by their parts; of floats if allowed",
+        "replace a split product by products with parts of the constant weights; floats only if allowed",
         "weights",
         _DIVIDES,
         options=("allow",),
     ),
     Rewriting(
         "remove-unused-parts",
-        "parts that nobody reads are not made; a single part that is read is a Slice",
+        "remove unused parts; replace a split with one used part by a Slice",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
         "shorten-lengths",
-        "lengths that follow from the number of parts are not stated",
+        "replace lengths by an equal number of parts",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
         "set-equal-lengths",
-        "splits that onnxruntime would take for one another state their lengths",
+        "set the lengths of splits that onnxruntime would merge wrongly",
         "prevent_fusion",
         _SPLIT,
         openvino=False,
@@ -189,7 +189,7 @@ _REWRITES: Final = (
     ),
     Rewriting(
         "prevent-fusion",
-        "what OpenVINO would fuse wrongly with a split is written so that it does not",
+        "rewrite nodes around a split that OpenVINO would fuse wrongly",
         "prevent_fusion",
         ("SPLIT", "SLICE", "TRANSPOSE"),
         final=True,
@@ -197,13 +197,13 @@ _REWRITES: Final = (
 )
 
 REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _REWRITES})
-"""Every rewrite by name, in the order in which they are tried at a node."""
+"""Every rewrite by name, in the order in which they are tried on a node."""
 
 
-def chosen(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:
-    """Return the rewrites of some names, in the order of the registry; None is those by default.
+def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:
+    """Return the named rewrites in the order of the registry; None is all that are on by default.
 
-    Those by default can ``keep_fixes``, and do not undo them.
+    With ``keep_fixes``, the defaults exclude rewrites that may undo a fix.
     """
     if names is None:
         rows = (row for row in REWRITES.values() if row.default)
@@ -212,8 +212,8 @@ def chosen(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Re
     return tuple(row for row in REWRITES.values() if row.name in wanted)
 
 
-def allowed(names: Iterable[str]) -> frozenset[str]:
-    """Return what some names, of :data:`ALLOWANCES`, allow."""
+def check_allowed(names: Iterable[str]) -> frozenset[str]:
+    """Return the names as a set, after checking that :data:`ALLOWANCES` has them."""
     return _check_names(names, ALLOWANCES, "allowance")
 
 
@@ -221,8 +221,8 @@ def _check_names(names: Iterable[str], rows: Mapping[str, object], what: str) ->
     try:
         wanted = frozenset([names] if isinstance(names, str) else names)
     except TypeError as error:
-        raise ModelError(f"{shown(names)} are not names of {what}s") from error
+        raise ModelError(f"{shown(names)} is not a list of {what} names: use {', '.join(rows)}") from error
     for name in sorted(map(str, wanted)):
         if name not in rows:
-            raise ModelError(f"there is no {what} {shown(name)}; the {what}s are {', '.join(rows)}")
+            raise ModelError(f"unknown {what} {shown(name)}: use {', '.join(rows)}")
     return wanted

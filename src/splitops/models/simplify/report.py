@@ -1,4 +1,4 @@
-"""What a simplification did, and the model that came of it."""
+"""The report of a simplification: the applied rewrites and the simplified model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Simplification(ModelReport):
     """The report of :func:`~splitops.models.simplify.simplify`.
 
     Attributes:
-        model: the simplified model, of the kind that was given: an ``onnx.ModelProto`` (also for a path), an
-            ``onnx_ir.Model``, or an ``OpenVINOModel``.
-        changes: every rewrite that was applied, in the order in which they were.
-        nodes_before: the number of nodes of the model that was given, in all its graphs and functions.
-        nodes_after: that of the simplified one.
-        kept_for: the runtimes that the model was fixed for, if rewrites that could undo that were left out.
+        model: the simplified model, with the type of the original: ``onnx.ModelProto`` (also for an ONNX
+            file), ``onnx_ir.Model`` or ``OpenVINOModel``.
+        changes: the applied rewrites in order.
+        nodes_before: number of nodes of the original model, in all graphs and functions.
+        nodes_after: number of nodes of the simplified model.
+        kept_for: runtimes that the model was fixed for, if rewrites that could undo it were excluded.
     """
 
     model: onnx.ModelProto | onnx_ir.Model | OpenVINOModel
@@ -39,7 +39,7 @@ class Simplification(ModelReport):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each rewrite was applied, of those that were."""
+        """How often each applied rewrite was applied, by name."""
         return Counter(change.rewrite for change in self.changes)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Rewrites of SplitToSequence by what reads the sequence."""
+"""Rewrites of SplitToSequence and the nodes that use its sequence."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def sequence_reads(node: ir.Node, editor: Editor) -> None:
-    """What reads the sequence of a SplitToSequence reads the data, or a Split of it.
+    """Replace the sequence of a SplitToSequence by its data, or by a Split of the data.
 
-    SequenceLength becomes a constant, or the size of the axis; ConcatFromSequence that undoes the split
-    becomes the data, another one a Concat; SequenceAt becomes Gather where the parts have size 1, also at
-    computed positions, else a part of a Split. On an axis of unknown size, only what fails where the
-    sequence would have failed is written: Gather at positions, Split by lengths. Nothing is written that
-    takes more nodes. A split node that may be PyTorch's ``unbind``
-    (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is left as it is.
+    SequenceLength becomes a constant or the size of the axis. ConcatFromSequence becomes the data if it
+    undoes the split, else a Concat. SequenceAt becomes a Gather if the parts have size 1, else a part of a
+    Split. On an axis of unknown size, only nodes are added that fail if the sequence would have failed:
+    Gather at positions, Split by lengths. The number of nodes never grows. A split node that may be PyTorch's
+    ``unbind`` (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not changed.
     """
     assert isinstance(editor, OnnxEditor)  # no other format has sequences
     cut, data = editor.read_split_facts(node), node.inputs[0]
@@ -35,26 +34,25 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
     left = [reader for reader in readers if reader not in done]
     needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
-    # Without the sequence, a Split may are in its place.
-    if not needless or sum(map(work.written, readers)) + work.splits(left) > len(readers) + 1:
+    # A Split replaces the sequence only if the sequence is then unused, and the nodes are not more.
+    if not needless or sum(map(work.count_nodes, readers)) + work.needs_split(left) > len(readers) + 1:
         needless, left = False, []
-        done = [reader for reader in done if work.written(reader) <= 1]
+        done = [reader for reader in done if work.count_nodes(reader) <= 1]
     for reader in done:
-        work.without_parts(reader)
-    # The rest is worth a Split only if the sequence is not needed any more.
+        work.rewrite_without_parts(reader)
     if left:
-        work.read_parts(left)
+        work.rewrite_with_parts(left)
         done = readers
     if not done and not (not readers and needless and cut.removable):
         return
     if needless:
         editor.remove(node)
     words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
-    editor.applied(where, before, work.after(), f"{words} can read the parts without a sequence")
+    editor.applied(where, before, work.describe(), f"{words} can read the parts without a sequence")
 
 
 class _Work:
-    """One SplitToSequence and its readers."""
+    """Rewrites the nodes that use the sequence of a SplitToSequence. ``made`` describes the new nodes."""
 
     def __init__(self, node: ir.Node, data: ir.Value, cut: SplitFacts, editor: OnnxEditor) -> None:
         self.node = node
@@ -65,44 +63,44 @@ class _Work:
         self.made: list[str] = []
         self.count = None if cut.elements is None else len(cut.elements)
 
-    def after(self) -> str:
-        """Write what stands for the sequence now."""
+    def describe(self) -> str:
+        """Return a description of the nodes that replace the sequence."""
         return ", ".join(dict.fromkeys(self.made)) or "nothing"
 
     # Readers that need no part
 
     def needs_no_part(self, reader: ir.Node) -> bool:
-        """Return whether a reader needs no part of a split that cannot fail."""
+        """Return whether a node can be rewritten without parts, if the split cannot fail."""
         if is_operator(reader, "SequenceLength"):
             return self.count is not None or self.cut.division.rule is SizeRule.CHUNK
-        return is_operator(reader, "ConcatFromSequence") and self._undoes(reader)
+        return is_operator(reader, "ConcatFromSequence") and self._is_inverse(reader)
 
-    def written(self, reader: ir.Node) -> int:
-        """Return how many nodes are written for a reader, but the Split that several may share."""
+    def count_nodes(self, reader: ir.Node) -> int:
+        """Return the number of nodes that replace a node, without the Split that all share."""
         if is_operator(reader, "SequenceLength"):
             return 1 if self.count is not None else 2 if self.cut.division.chunk == 1 else 4
         if is_operator(reader, "SequenceAt"):
-            if not self._gathers(reader):
+            if not self._is_gather(reader):
                 return 0
             return 1 if position_of(reader) is not None or self.cut.squeeze else 2
-        return 0 if self.cut.removable and self._undoes(reader) else 1
+        return 0 if self.cut.removable and self._is_inverse(reader) else 1
 
-    def splits(self, readers: list[ir.Node]) -> bool:
-        """Return whether a Split is written for readers of which each :meth:`can_read_parts`."""
+    def needs_split(self, readers: list[ir.Node]) -> bool:
+        """Return whether a Split is needed to rewrite nodes that :meth:`can_read_parts`."""
         if readers and not self.cut.removable:
             return True
-        return not all(self._gathers(reader) or is_operator(reader, "SequenceLength") for reader in readers)
+        return not all(self._is_gather(reader) or is_operator(reader, "SequenceLength") for reader in readers)
 
-    def without_parts(self, reader: ir.Node) -> None:
-        """Rewrite a reader that :meth:`needs_no_part`."""
+    def rewrite_without_parts(self, reader: ir.Node) -> None:
+        """Rewrite a node that :meth:`needs_no_part`."""
         if is_operator(reader, "SequenceLength"):
-            self._length(reader)
+            self._rewrite_length(reader)
             return
         self.editor.replace(reader.outputs[0], self.data)
         self.editor.remove(reader)
         self.made.append(self.data.name or "its input")
 
-    def _length(self, reader: ir.Node) -> None:
+    def _rewrite_length(self, reader: ir.Node) -> None:
         editor, cut = self.editor, self.cut
         if self.count is not None:
             value = editor.constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
@@ -116,18 +114,18 @@ class _Work:
         editor.substitute(reader, [value])
         self.made.append("its length")
 
-    def _undoes(self, reader: ir.Node) -> bool:
-        """Return whether a ConcatFromSequence gives the data again; of no elements, it would fail."""
+    def _is_inverse(self, reader: ir.Node) -> bool:
+        """Return whether a ConcatFromSequence returns the data. It would fail on an empty sequence."""
         cut, size = self.cut, self.cut.size
         least = size if isinstance(size, int) else size.lo
         return (
             (least > 0 or bool(cut.parts))
-            and self._axis(reader) == cut.axis
+            and self._read_axis(reader) == cut.axis
             and (stacks(reader) is cut.squeeze)
         )
 
-    def _axis(self, reader: ir.Node) -> int | None:
-        """Return the axis of a ConcatFromSequence, in the rank of what it gives."""
+    def _read_axis(self, reader: ir.Node) -> int | None:
+        """Return the non-negative axis of a ConcatFromSequence, or None if it is unknown or out of range."""
         attribute = reader.attributes.get("axis")
         if attribute is None or attribute.is_ref():
             return None
@@ -138,50 +136,50 @@ class _Work:
     # Readers of parts
 
     def can_read_parts(self, reader: ir.Node) -> bool:
-        """Return whether a reader can read parts instead of the sequence."""
+        """Return whether a node can use parts instead of the sequence."""
         cut = self.cut
         if is_operator(reader, "SequenceAt"):
             position = position_of(reader)
             if position is None:
-                # Gather takes what SequenceAt takes, and fails where it does.
+                # Gather accepts the same positions as SequenceAt.
                 index = reader.inputs[1]
                 return self._single and index is not None and shape_of(index) == ()
             if self._single:
-                # Gather fails where SequenceAt does; and of a known size, the position must be there.
+                # Gather rejects the same positions as SequenceAt. With a known size, the position must exist.
                 return self.count is None or -self.count <= position < self.count
             return bool(cut.parts) and -len(cut.parts) <= position < len(cut.parts)
         if is_operator(reader, "SequenceLength"):
             return bool(cut.parts)
         if is_operator(reader, "ConcatFromSequence"):
             plain = stacks(reader) is False and not cut.squeeze
-            return plain and bool(cut.parts) and self._axis(reader) is not None
+            return plain and bool(cut.parts) and self._read_axis(reader) is not None
         return False
 
     @property
     def _single(self) -> bool:
-        """Whether each element is one position of the axis, whatever its size."""
+        """Whether each element is one position of the axis, for every size of the axis."""
         return self.cut.division.rule is SizeRule.CHUNK and self.cut.division.chunk == 1
 
-    def read_parts(self, readers: list[ir.Node]) -> None:
-        """Rewrite readers of which each :meth:`can_read_parts`."""
+    def rewrite_with_parts(self, readers: list[ir.Node]) -> None:
+        """Rewrite nodes that :meth:`can_read_parts`."""
         if not self.cut.removable:
-            self._parts()  # it proves the lengths, whatever is read of it
+            self._get_parts()  # the Split checks the lengths, even if no part is used
         for reader in readers:
-            if self._gathers(reader):
-                self._gather(reader)
+            if self._is_gather(reader):
+                self._write_gather(reader)
             elif is_operator(reader, "SequenceLength"):
-                self._length(reader)
+                self._rewrite_length(reader)
             else:
-                read_elements(reader, self._parts(), self.editor)
+                read_elements(reader, self._get_parts(), self.editor)
                 self.made += ["Concat"] if is_operator(reader, "ConcatFromSequence") else []
 
-    def _gathers(self, reader: ir.Node) -> bool:
+    def _is_gather(self, reader: ir.Node) -> bool:
         """Return whether a SequenceAt becomes a Gather."""
         if not is_operator(reader, "SequenceAt") or not self._single:
             return False
         return self.cut.squeeze or not self.cut.parts or position_of(reader) is None
 
-    def _gather(self, reader: ir.Node) -> None:
+    def _write_gather(self, reader: ir.Node) -> None:
         editor, cut, builder = self.editor, self.cut, self.editor.make_builder(reader)
         position = position_of(reader)
         if position is not None:
@@ -195,7 +193,7 @@ class _Work:
         editor.substitute(reader, [part])
         self.made.append("Gather")
 
-    def _parts(self) -> list[ir.Value]:
+    def _get_parts(self) -> list[ir.Value]:
         if not self.parts:
             sizes = self.cut.sizes
             assert sizes is not None

@@ -1,4 +1,4 @@
-"""Rewrites of Slices and Gathers: of what is not a cut, of one behind another, of those that are a Split."""
+"""Rewrites of Slices and Gathers: whole axes, nested Slices, and those that together are a Split."""
 
 from __future__ import annotations
 
@@ -10,30 +10,37 @@ import onnx_ir as ir
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import get_abstract_value, shape_of
-from splitops.models.simplify.bounds import composed, sole_axis, starts_of, strides, takes_all, without_whole
+from splitops.models.simplify.bounds import (
+    compose,
+    drop_whole_axes,
+    find_sliced_axis,
+    find_stride,
+    is_whole_axis,
+    list_strided_ranges,
+)
 from splitops.models.split_nodes.static_facts import partition
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
-    """A Slice that takes all of its axes, whatever their sizes turn out to be, is its data."""
+    """Replace a Slice by its data if it selects whole axes, for all values of unknown sizes."""
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else shape_of(data)
     bounds = None if shape is None else editor.bounds(node, len(shape))
     if data is None or shape is None or bounds is None or editor.has_fixed_name(part):
         return
-    if without_whole(bounds, shape):
+    if drop_whole_axes(bounds, shape):
         return
-    before, where = _describe(bounds), editor.where(node)
+    before, where = _describe_slice(bounds), editor.where(node)
     editor.replace(part, data)
     editor.remove(node)
-    editor.applied(where, before, data.name or "its input", "it takes the whole axis")
+    editor.applied(where, before, data.name or "its input", "it selects whole axes")
 
 
 def merge_slices(node: ir.Node, editor: Editor) -> None:
-    """A Slice that only Slices read goes: each takes its part of the data at once.
+    """Merge a Slice into the Slices that use it, if nothing else does.
 
-    On the same axis, the bounds of both must be one Slice's, whatever the size turns out to be.
+    On the same axis, one pair of bounds must equal both Slices, for all values of an unknown size.
     """
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else shape_of(data)
@@ -45,19 +52,21 @@ def merge_slices(node: ir.Node, editor: Editor) -> None:
     for reader, bounds in zip(readers, merged, strict=True):
         if bounds is None or editor.has_fixed_outputs(reader):
             return
-    where, before = editor.where(node), _describe(inner)
+    where, before = editor.where(node), _describe_slice(inner)
     for reader, bounds in zip(readers, merged, strict=True):
         assert bounds is not None
         editor.substitute(reader, [editor.make_builder(reader).slice(data, bounds)])
     editor.remove(node)
-    after = f"{_describe(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
+    after = (
+        f"{_describe_slice(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
+    )
     editor.applied(where, before, after, "only Slices read it")
 
 
 def _merge(
     reader: ir.Node, node: ir.Node, inner: dict[int, slice], shape: Shape, editor: Editor
 ) -> dict[int, slice] | None:
-    """Return what a Slice takes of the data of the Slice before it; None where it cannot be said."""
+    """Return the bounds of the one Slice that equals two consecutive ones, or None if there is none."""
     if reader.graph is not node.graph or editor.role(reader) is not Role.SLICE:
         return None
     if reader.inputs[0] is not node.outputs[0] or node.outputs[0] in reader.inputs[1:]:
@@ -67,88 +76,87 @@ def _merge(
         return None
     merged = dict(inner)
     for axis, taken in outer.items():
-        both = composed(inner[axis], taken, shape[axis]) if axis in inner else taken
+        both = compose(inner[axis], taken, shape[axis]) if axis in inner else taken
         if both is None:
             return None
         merged[axis] = both
-    return without_whole(merged, shape) or merged
+    return drop_whole_axes(merged, shape) or merged
 
 
-def _describe(bounds: dict[int, slice]) -> str:
-    """Write what a Slice takes."""
+def _describe_slice(bounds: dict[int, slice]) -> str:
+    """Return a description of a Slice for reports."""
     parts = []
     for axis, taken in sorted(bounds.items()):
         step = f":{taken.step}" if taken.step != 1 else ""
-        end = "" if takes_all(slice(0, taken.stop, 1), UNKNOWN) else taken.stop
+        end = "" if is_whole_axis(slice(0, taken.stop, 1), UNKNOWN) else taken.stop
         parts.append(f"axis {axis}: {taken.start}:{end}{step}")
     return f"Slice({', '.join(parts)})"
 
 
-def _sole_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the axis of which a Slice takes less than all, where there is one, and the positions."""
+def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
+    """Return the only axis that a Slice does not select whole, and its positions, or None."""
     bounds = editor.bounds(node, len(shape))
-    return None if bounds is None else sole_axis(bounds, shape)
+    return None if bounds is None else find_sliced_axis(bounds, shape)
 
 
 def _read_inner_sizes(shape: Shape, axis: int) -> list[int] | None:
-    """Return the sizes behind an axis where all are known, and a Reshape can state them."""
+    """Return the sizes after ``axis``, or None if one is unknown or 0, which a Reshape cannot set."""
     sizes = [size for size in shape[axis + 1 :] if isinstance(size, int) and size > 0]
     return sizes if len(sizes) == len(shape) - axis - 1 else None
 
 
-# Nodes that each take some positions of the same axis of the same tensor, and together all of it
+# Nodes that select positions of one axis of one tensor, and together are the whole axis
 
-Taken = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
-"""Returns the axis and the positions that a node takes; None where it takes something else."""
+ReadPositions = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
+"""Returns the axis and the positions that a node selects, or None if they are not of the required kind."""
 
 
 def slices(node: ir.Node, editor: Editor) -> None:
-    """Slices of one tensor that together are a whole axis, of known size, are one Split."""
-    _cover(node, editor, _neighbouring)
+    """Replace Slices of one tensor that together are a whole axis, of known size, by a Split."""
+    _replace_by_split(node, editor, _read_contiguous_slice)
 
 
 def strided_slices(node: ir.Node, editor: Editor) -> None:
-    """Slices in n steps from each of the first n positions of an axis are parts of a Split of size 1.
+    """Replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes.
 
-    ``x[..., 0::2]`` and ``x[..., 1::2]``, as rotary embeddings have them, are the parts of an axis of 2 that
-    a Reshape makes, squeezed. These are more nodes than before, and about twice as fast: a Slice in steps
-    moves one element at a time.
+    ``x[..., 0::2]`` and ``x[..., 1::2]`` of rotary embeddings become the parts of an axis of size 2, which
+    the Reshape adds. The nodes are more than before, but about twice as fast: a Slice in steps copies one
+    element at a time.
     """
-    _cover(node, editor, _in_steps, strided=True)
+    _replace_by_split(node, editor, _read_strided_slice, strided=True)
 
 
 def gathers(node: ir.Node, editor: Editor) -> None:
-    """Gathers of neighbouring positions that together are a whole axis, of known size, are one Split."""
-    _cover(node, editor, partial(_gathered, rank=1))
+    """Replace Gathers of neighbouring positions that together are a whole axis, of known size, by a Split."""
+    _replace_by_split(node, editor, partial(_read_gather, rank=1))
 
 
 def scalar_gathers(node: ir.Node, editor: Editor) -> None:
-    """Gathers of every single position of an axis are one Split, and a Squeeze for each.
+    """Replace scalar Gathers of every position of an axis by a Split and a Squeeze for each.
 
-    These are more nodes than before: it is for runtimes that split faster than they gather, and applied only
-    where it is named.
+    The nodes are more than before: use it for runtimes that split faster than they gather.
     """
-    _cover(node, editor, partial(_gathered, rank=0), squeezed=True)
+    _replace_by_split(node, editor, partial(_read_gather, rank=0), squeezed=True)
 
 
-def _neighbouring(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Read a Slice of one axis in steps of 1."""
-    found = _sole_axis(node, shape, editor)
+def _read_contiguous_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
+    """Return the axis and the positions of a Slice of one axis in steps of 1, else None."""
+    found = _find_sliced_axis(node, shape, editor)
     return found if found is not None and found[1].step == 1 else None
 
 
-def _in_steps(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Read a Slice of one axis in steps."""
-    found = _sole_axis(node, shape, editor)
+def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
+    """Return the axis and the positions of a Slice of one axis in steps larger than 1, else None."""
+    found = _find_sliced_axis(node, shape, editor)
     if found is None or _read_inner_sizes(shape, found[0]) is None:
         return None
     return found if found[1].step > 1 else None
 
 
-def _cover(
-    node: ir.Node, editor: Editor, taken: Taken, *, strided: bool = False, squeezed: bool = False
+def _replace_by_split(
+    node: ir.Node, editor: Editor, taken: ReadPositions, *, strided: bool = False, squeezed: bool = False
 ) -> None:
-    """Replace all nodes that read what a node reads, if they cover an axis of it."""
+    """Replace all nodes with the data and role of ``node`` by a Split, if together they are a whole axis."""
     data, role = node.inputs[0], editor.role(node)
     found = None if data is None else get_abstract_value(data)
     if data is None or not isinstance(found, AbstractTensor) or found.shape is None or node.graph is None:
@@ -169,19 +177,23 @@ def _cover(
         size, positions = found.shape[axis], readers.values()
         if not isinstance(size, int):
             continue
-        cover = starts_of(strides(positions, size) or 0, size) if strided else _neighbours(positions, size)
+        cover = (
+            list_strided_ranges(find_stride(positions, size) or 0, size)
+            if strided
+            else _partition_axis(positions, size)
+        )
         if len(cover) > 1:
-            _split(data, axis, cover, readers, editor, strided=strided, squeezed=squeezed)
+            _write_split(data, axis, cover, readers, editor, strided=strided, squeezed=squeezed)
             return
 
 
-def _neighbours(taken: Iterable[range], size: int) -> list[range]:
-    """Return which positions are the whole axis once, in the order of the parts; none where none are."""
+def _partition_axis(taken: Iterable[range], size: int) -> list[range]:
+    """Return those of the ranges that together are the whole axis, in order, or an empty list."""
     found = partition([(positions.start, positions.stop) for positions in taken], size)
     return [range(begin, end) for begin, end in found or ()]
 
 
-def _split(
+def _write_split(
     data: ir.Value,
     axis: int,
     cover: Sequence[range],
@@ -198,7 +210,7 @@ def _split(
         [len(positions) for positions in cover],
         shape_of(data),
     )
-    if strided and shape is not None:  # into the axis of the steps and that in a step
+    if strided and shape is not None:  # into an axis of the steps and an axis of the positions in a step
         inner = [sizes[0], len(cover), *(_read_inner_sizes(shape, axis) or ())]
         data = builder.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
         axis, sizes = axis + 1, [1] * len(cover)
@@ -220,14 +232,14 @@ def _can_split(found: AbstractTensor, editor: Editor, node: ir.Node) -> bool:
     )
 
 
-def all_gathered(
+def find_gathered_axis(
     node: ir.Node, data: ir.Value, shape: Shape, editor: Editor
 ) -> tuple[int, list[ir.Node]] | None:
-    """Return the axis of which Gathers, with a given one, take every position once, in its order.
+    """Return the axis of a scalar Gather, and the Gathers of each of its positions, in order.
 
-    None where they do not, where others read the data, and where a Split does not take its type.
+    Return None if they are not exactly the uses of ``data``, or if a Split does not accept its element type.
     """
-    found, first = get_abstract_value(data), _gathered(node, shape, editor, rank=0)
+    found, first = get_abstract_value(data), _read_gather(node, shape, editor, rank=0)
     if first is None or not isinstance(found, AbstractTensor) or not _can_split(found, editor, node):
         return None
     size, readers = shape[first[0]], list(data.consumers())
@@ -237,14 +249,14 @@ def all_gathered(
     for reader in readers:
         if editor.role(reader) is not Role.GATHER or reader.graph is not node.graph:
             return None
-        taken = None if editor.position(reader) is None else _gathered(reader, shape, editor, rank=0)
+        taken = None if editor.position(reader) is None else _read_gather(reader, shape, editor, rank=0)
         if taken is None or taken[0] != first[0] or reader.inputs[0] is not data:
             return None
         by_position[taken[1].start] = reader
     return (first[0], [by_position[at] for at in range(size)]) if len(by_position) == size else None
 
 
-def _gathered(node: ir.Node, shape: Shape, editor: Editor, rank: int) -> tuple[int, range] | None:
+def _read_gather(node: ir.Node, shape: Shape, editor: Editor, rank: int) -> tuple[int, range] | None:
     found = editor.gathered(node)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Splits of what is computed with constant weights: the weights are divided instead."""
+"""Rewrites of splits of a product with constant weights: the weights are split instead."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from splitops.models.simplify.registry import NUMERICS
 
 
 def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) -> None:
-    """A split of a matrix product or convolution with constant weights becomes one with parts of the weights.
+    """Replace a split matrix product or convolution by products with parts of the constant weights.
 
-    Also behind a bias that is added, and Reshapes and Transposes. Of integers the values are the same. A
-    runtime may take a sum of products of floats in another order where the matrix has another size, so that
-    is done only where ``allow`` has ``"numerics"``.
+    A constant bias, Reshapes and Transposes may be between the product and the split. A runtime may add
+    products of floats in another order if the matrix has another size. Floats are therefore rewritten only if
+    ``allow`` has ``"numerics"``; integers are exact.
     """
     data = node.inputs[0]
     kind = None if data is None else type_of(data)
@@ -45,15 +45,15 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     if found is None or len(found[1]) < 2:
         return
     axis, parts = found
-    row = _computing(top, axis, editor)
-    divided = None if row is None else _divided(row, axis, [part.size for part in parts], editor)
+    row = _find_product(top, axis, editor)
+    divided = None if row is None else _split_constants(row, axis, [part.size for part in parts], editor)
     if row is None or divided is None:
         return
     where, first = editor.where(cover.nodes[0]), cover.nodes[0]
     before = ", ".join(one.op_type for one in (*row, *movers, first))
     for index, part in enumerate(parts):
         if has_consumers(part.end):
-            made = _part(row, divided, index, axis, part.size, first, editor)
+            made = _write_part(row, divided, index, axis, part.size, first, editor)
             editor.replace(part.end, apply_moves(part.moves, first, made, editor))
         editor.remove(*part.behind)
     editor.remove(*row, *movers, *cover.nodes)
@@ -61,8 +61,8 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     editor.applied(where, before, after, "its weights are constant")
 
 
-def _computing(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
-    """Return the product that makes a value, and the sum with a constant behind it where there is one."""
+def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
+    """Return the product that produces a value and the addition of a bias that may follow it, or None."""
     row: list[ir.Node] = []
     while True:
         node = value.producer()
@@ -79,11 +79,13 @@ def _computing(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | No
         value = added
 
 
-Divided = Mapping[ir.Value, Sequence[ir.Value]]
+SplitConstants = Mapping[ir.Value, Sequence[ir.Value]]
 
 
-def _divided(row: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Editor) -> Divided | None:
-    """Divide the constants of nodes that make an axis; None where one cannot be, and then none is."""
+def _split_constants(
+    row: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Editor
+) -> SplitConstants | None:
+    """Return the parts of each constant that determines the axis, or None if one of them cannot be split."""
     parts: dict[ir.Value, Sequence[ir.Value]] = {}
     for node in row:
         for index, own in (editor.weights(node, axis) or {}).items():
@@ -98,16 +100,16 @@ def _divided(row: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Ed
     return parts
 
 
-def _part(
+def _write_part(
     row: Sequence[ir.Node],
-    divided: Divided,
+    divided: SplitConstants,
     index: int,
     axis: int,
     size: int,
     before: ir.Node,
     editor: Editor,
 ) -> ir.Value:
-    """Add the nodes that compute a part in front of a node."""
+    """Add the nodes that compute a part before ``before``, and return the part."""
     made: ir.Value | None = None
     for node in row:
         inputs: list[ir.Value | None] = []

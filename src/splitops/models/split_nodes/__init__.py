@@ -1,4 +1,4 @@
-"""One split in a model: what is known of it, what it does, and how it may be written. No graph, no file."""
+"""Split nodes: their inferred facts, their meaning, and the ways to write them. No graph, no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A division, as one node of a version declares it."""
+"""Divisions as attributes and inputs of a node."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _INT64: Final = ELEMENT_TYPES["int64"]
 T = TypeVar("T")
 
 
-def attributes_and_inputs(
+def make_operand_facts(
     schema: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
-    """Return attributes and constant inputs that set a division in a version; None leaves the lengths out.
+    """Return the attributes and constant inputs that set a division in a version.
 
-    The inputs are in the operator's order, None for the data and absent ones.
+    The inputs are in the operator's order. None is the data, an absent input, or unset lengths.
 
     Examples:
         >>> from splitops.spec.operators import schema
         >>> division = Division(SizeRule.EXPLICIT, lengths=(2, 3))
-        >>> attributes, inputs = attributes_and_inputs(schema("Split", 13), 1, division)
+        >>> attributes, inputs = make_operand_facts(schema("Split", 13), 1, division)
         >>> attributes, inputs[1].value
         ({'axis': 1}, (2, 3))
     """
@@ -63,7 +63,7 @@ def attributes_and_inputs(
     return attributes, inputs
 
 
-def written(
+def make_operands(
     schema: OperatorSchema,
     axis: int,
     division: Division | None,
@@ -72,11 +72,11 @@ def written(
     *,
     squeeze: bool | None = False,
 ) -> tuple[dict[str, Any], list[T | None]]:
-    """Return attributes and inputs of a node that sets a division, as :func:`attributes_and_inputs` has them.
+    """Return the attributes and inputs of a node that sets a division, see :func:`make_operand_facts`.
 
-    ``constant`` makes an input of numbers and the name of the parameter.
+    ``constant`` creates an input from its elements and the name of the parameter.
     """
-    attributes, facts = attributes_and_inputs(schema, axis, division, squeeze=squeeze)
+    attributes, facts = make_operand_facts(schema, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [
         None if fact is None else constant(np.array(fact.value, np.int64), parameter.name)
         for parameter, fact in zip(schema.inputs, facts, strict=False)
@@ -93,7 +93,7 @@ def describe(
     *,
     squeeze: bool | None = False,
 ) -> str:
-    """Write what a node sets in one line.
+    """Return a description of a split node in one line, for messages and reports.
 
     Examples:
         >>> from splitops.spec.operators import schema

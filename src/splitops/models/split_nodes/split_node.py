@@ -1,4 +1,4 @@
-"""What every model tool sees of one split operator in a model, whatever the file format."""
+"""A split node with its inferred facts, in the form that all model tools use for every file format."""
 
 from __future__ import annotations
 
@@ -18,39 +18,38 @@ from splitops.splitting.inference import Inference, infer_binding
 
 
 class Origin(Enum):
-    """Who says what the value of an input is."""
+    """The source of the value of an input."""
 
     MODEL = auto()
-    """It is a constant."""
+    """A constant of the model."""
     DEFAULT = auto()
-    """It is a constant that the model's caller can replace."""
+    """An initializer that the caller of the model can override."""
     RUN = auto()
-    """It is an input of the model, or computed."""
+    """An input of the model, or a computed value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitNode:
-    """One node of the split family in its place, with what is known of it there.
+    """A split node with its inferred facts.
 
-    A split node in a model-local function is one for every call that inference follows, one in a loop is
-    one with what holds in every round.
+    A node of a model-local function has one instance for each call that inference enters. The facts of a node
+    in a loop hold in every iteration.
 
     Attributes:
-        schema: the operator's version, chosen by the opset that its graph or function imports; the first one
-            of an operator that the opset does not have yet, see ``unread``.
-        attributes: the attributes that the node sets: integers, and tuples of them (a file can set other
-            numbers; binding says what is wrong with them). One that a function's caller gives, and that is
-            not known, is an empty :class:`Fact`.
-        facts: what is known of each input, in the operator's order; None is an absent one.
+        schema: operator version for the opset that the graph or function imports. If the opset does not have
+            the operator yet, its first version, and ``unread`` is set.
+        attributes: attributes that the node sets: integers and tuples of them, or other numbers of an invalid
+            file, which binding rejects. An unknown attribute of the function's caller is an empty
+            :class:`Fact`.
+        facts: inferred type, shape and value of each input, in the operator's order; None if it is absent.
         inputs: names of the inputs; ``""`` is an absent one.
-        outputs: names of the declared outputs; ``""`` is one that nobody reads.
+        outputs: names of the declared outputs; ``""`` is an unused one.
         where: model, graph path and node name.
-        references: attributes that a model-local function takes from its caller: the node's attribute name
-            to the function's.
-        origins: for each input, who says what its value is.
-        conditional: whether the model may run without running this split node.
-        unread: why the node is not one of its operator: it has no such version, or an attribute is none.
-        node: the ``onnx_ir.Node``, for tools that rewrite it; that of a layer knows its
+        references: for attributes that refer to an attribute of the model-local function, its name.
+        origins: source of the value of each input.
+        conditional: whether a run of the model may skip this split node.
+        unread: error if the opset does not have the operator or an attribute cannot be read.
+        node: the ``onnx_ir.Node``, for tools that rewrite it. For OpenVINO, it has the
             :class:`~splitops.models.formats.openvino.Layer`.
 
     Examples:
@@ -86,41 +85,41 @@ class SplitNode:
 
     @property
     def operator(self) -> str:
-        """Its operator for messages, with the version where the node is one of it."""
+        """The name of the operator for messages, with its version unless ``unread`` is set."""
         return str(self.schema) if self.unread is None else self.schema.name
 
     @property
     def binding(self) -> Binding | None:
-        """What is proved of it; None where ``error`` is set."""
+        """The meaning of the valid node; None if ``error`` is set."""
         return None if self.error is not None else self.bind()
 
     @property
     def inference(self) -> Inference | None:
-        """What follows for its outputs; None where ``error`` is set."""
+        """The inferred types and shapes of the outputs; None if ``error`` is set."""
         return None if isinstance(self._inferred, SplitError) else self._inferred
 
     @property
     def error(self) -> SplitError | None:
-        """The rule that it breaks, or why it could not be read."""
+        """The violation of a rule, or the reason why the node cannot be read; None if the node is valid."""
         return self._inferred if isinstance(self._inferred, SplitError) else None
 
     @property
     def faults(self) -> Sequence[SplitError]:
-        """All rules that it breaks and that do not follow from one another, ``error`` first."""
+        """All independent rule violations of the node, ``error`` first."""
         error, schema = self.error, self.as_written
         if error is None or self.unread is not None:
             return () if error is None else (error,)
         given: Any = (self.attributes, self.facts)
         found = find_faults(schema or self.schema, *given, outputs=len(self.outputs), where=self.where)
-        # Of a node that is written as another version, what is wrong as that one.
+        # A node with the attributes of another version is checked by the rules of that version.
         return (error, *(one for one in found if one.message != error.message))
 
     def bind(self) -> Binding:
-        """Prove it valid and reduce it to its meaning.
+        """Check the node and return its meaning.
 
         Raises:
-            RuleError: it breaks a rule of its version.
-            ModelError: it could not be read.
+            RuleError: the node violates a rule of its version.
+            ModelError: the node cannot be read.
         """
         if isinstance(self._bound, SplitError):
             raise self._bound.with_traceback(None)
@@ -146,7 +145,7 @@ class SplitNode:
 
     @property
     def lengths(self) -> Fact | None:
-        """What is known of the lengths where they are an input; None where there is none."""
+        """The inferred facts of the lengths input, or None if the node does not have it."""
         for source in self.schema.lengths:
             if source.kind is SourceKind.INPUT:
                 index = self.schema.input_index(source.name)
@@ -155,7 +154,7 @@ class SplitNode:
 
     @property
     def as_written(self) -> OperatorSchema | None:
-        """The newest version with all of the node's attributes; None where its own has them, or none.
+        """The newest version with all attributes of the node; None if ``schema`` has them or no version does.
 
         Models whose opset was changed by hand keep the attributes of another version: ``num_outputs`` below
         opset 18, ``split`` from 13 on.
@@ -167,18 +166,18 @@ class SplitNode:
             >>> str(site.as_written)
             'Split-18'
         """
-        if self.unread is not None or _has(self.schema, self.attributes):
+        if self.unread is not None or _has_attributes(self.schema, self.attributes):
             return None
         schemas = reversed(history(self.schema.name, self.schema.domain))
-        return next((schema for schema in schemas if _has(schema, self.attributes)), None)
+        return next((schema for schema in schemas if _has_attributes(schema, self.attributes)), None)
 
     @property
     def may_be_unbind(self) -> bool:
-        """Whether the text and the runtimes may disagree on what it gives.
+        """Whether the specification and the runtimes may disagree about the output.
 
-        PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. The text
-        ignores keepdims beside chunks; PyTorch and onnxruntime drop the axis. We run what is written, and no
-        tool rewrites such a split node unasked.
+        PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. By the
+        specification, keepdims has no effect with chunks; PyTorch and onnxruntime drop the axis. splitops
+        runs the node as specified, and rewrites it only if the user requests it.
 
         Examples:
             >>> from splitops.spec.operators import schema
@@ -199,8 +198,8 @@ UNBIND_REPAIRS: Final = (
     "splitops fix --unbind as-written keeps the axis, as the specification says; "
     "splitops fix --unbind as-pytorch drops it, as PyTorch means it"
 )
-"""The two unambiguous forms of a split node that :attr:`Site.may_be_unbind`."""
+"""The repairs of a split node with :attr:`Site.may_be_unbind`, for messages."""
 
 
-def _has(schema: OperatorSchema, attributes: Iterable[str]) -> bool:
+def _has_attributes(schema: OperatorSchema, attributes: Iterable[str]) -> bool:
     return {attribute.name for attribute in schema.attributes}.issuperset(attributes)

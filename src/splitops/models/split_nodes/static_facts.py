@@ -1,8 +1,8 @@
-"""What may be simplified, decided on sizes alone: pure functions that ONNX and OpenVINO models share.
+"""Static facts of splits, and decisions of rewrites from sizes alone, for ONNX and OpenVINO models.
 
-The contract of every rewrite: on every input that fits the declared types and shapes, the simplified model
-gives what the original gives, and fails where the original fails. So a split that *could* fail (lengths that
-a dynamic axis need not have) is never removed: :func:`cannot_fail` says which ones can go.
+On every input that matches the declared types and shapes, a simplified model must return the same outputs
+and fail if the original fails. A split that could fail, such as one by fixed lengths of a dynamic axis, must
+therefore not be removed: see :func:`is_always_valid`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from splitops.splitting.inference import infer_binding
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts:
-    """One split, as far as it is known before the model runs.
+    """The statically known facts of a split.
 
     Attributes:
-        axis: the split axis, in [0, rank).
-        rank: the rank of the data.
-        size: the size of the axis.
-        division: how it is divided.
-        parts: the size of each output; of a sequence, of each element, where their number is known.
-        squeeze: whether the parts lose the axis.
+        axis: split axis, in [0, rank).
+        rank: rank of the data.
+        size: size of the axis.
+        division: size rule with its lengths, count or chunk.
+        parts: size of each output, or of each element of a sequence; empty if their number is unknown.
+        squeeze: whether the parts do not have the axis.
     """
 
     axis: int
@@ -47,38 +47,38 @@ class SplitFacts:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """The sizes of the parts where all are known."""
+        """The sizes of the parts, or None if one is unknown."""
         found = tuple(part for part in self.parts if isinstance(part, int))
         return found if len(found) == len(self.parts) else None
 
     @property
     def elements(self) -> tuple[int, ...] | None:
-        """The sizes of the elements of a sequence; None where their number is not known."""
+        """The sizes of the elements of a sequence, or None if their number is unknown."""
         none = self.size == 0 or self.division.rule is SizeRule.EXPLICIT
         return self.sizes if self.parts or none else None
 
     @property
     def complete(self) -> bool:
-        """Whether the parts are the whole axis: a Split may declare fewer outputs than it makes parts."""
+        """Whether the parts are the whole axis. A Split may declare fewer outputs than it has parts."""
         if self.division.rule is not SizeRule.CEIL or self.division.count == len(self.parts):
             return True
         return self.sizes is not None and sum(self.sizes) == self.size
 
     @property
     def removable(self) -> bool:
-        """Whether the split succeeds on every axis that the data can have."""
-        return cannot_fail(self.division, self.size)
+        """Whether the split is valid for every possible size of the axis: its removal then hides no error."""
+        return is_always_valid(self.division, self.size)
 
 
 def read_split_facts(binding: Binding) -> SplitFacts | None:
-    """Return what a proved split does; None where axis, rank or lengths are known only when it runs."""
+    """Return the facts of a valid split, or None if axis, rank or lengths are known only at run time."""
     shape, axis, division = binding.data.shape, binding.axis, binding.division
     if shape is None or axis is None or division is None or binding.squeeze is None:
         return None
     parts: tuple[Dim, ...] = ()
     size = shape[axis]
     if binding.schema.gives_sequence:
-        # Of an axis of unknown size, only given lengths say how many elements there are.
+        # If the size of the axis is unknown, only lengths determine the number of elements.
         if isinstance(size, int) and division.rule is SizeRule.CHUNK:
             count = part_count(division, size)
             parts = part_sizes(division, size, count) if count <= _MAX_PARTS else ()
@@ -91,18 +91,18 @@ def read_split_facts(binding: Binding) -> SplitFacts | None:
 
 
 _MAX_PARTS = 1 << 12
-"""A sequence of more elements is not taken apart: nobody wants a Split of so many outputs."""
+"""Maximum number of elements of a sequence that is replaced by the outputs of a Split."""
 
 
-def cannot_fail(division: Division, size: Dim) -> bool:
-    """Return whether every axis of this size can be divided so.
+def is_always_valid(division: Division, size: Dim) -> bool:
+    """Return whether a division is valid for every value of ``size``.
 
     Examples:
-        >>> cannot_fail(Division(SizeRule.CEIL, count=2), UNKNOWN)
+        >>> is_always_valid(Division(SizeRule.CEIL, count=2), UNKNOWN)
         True
-        >>> cannot_fail(Division(SizeRule.EXPLICIT, lengths=(2, 3)), UNKNOWN)
+        >>> is_always_valid(Division(SizeRule.EXPLICIT, lengths=(2, 3)), UNKNOWN)
         False
-        >>> cannot_fail(Division(SizeRule.EXPLICIT, lengths=(2, 3)), 5)
+        >>> is_always_valid(Division(SizeRule.EXPLICIT, lengths=(2, 3)), 5)
         True
     """
     if isinstance(size, int):
@@ -112,14 +112,14 @@ def cannot_fail(division: Division, size: Dim) -> bool:
             return True
         case SizeRule.EVEN:
             return division.count == 1
-        case SizeRule.REMAINDER:  # more is never wrong where the least is not
+        case SizeRule.REMAINDER:  # a larger size is valid if the smallest is
             return violation(division, size.lo) is None
         case SizeRule.EXPLICIT:
             return False
 
 
-def same_size(left: Dim, right: Dim) -> bool:
-    """Return whether two sizes are known to be equal: the same number, or of the same name."""
+def is_same_size(left: Dim, right: Dim) -> bool:
+    """Return whether two sizes are certainly equal: the same number or the same symbol."""
     if isinstance(left, int) or isinstance(right, int):
         return left == right
     return left.name is not None and left.name == right.name
@@ -129,7 +129,7 @@ def same_size(left: Dim, right: Dim) -> bool:
 
 
 def find_whole_part(parts: Sequence[Dim]) -> int | None:
-    """Return the part that is the whole axis: the only one, or the only one that is not empty.
+    """Return the index of the only part, or of the only part that may be non-empty; else None.
 
     Examples:
         >>> [find_whole_part(parts) for parts in ([0, 6, 0], [3, 3], [UNKNOWN], [0, UNKNOWN])]
@@ -137,40 +137,42 @@ def find_whole_part(parts: Sequence[Dim]) -> int | None:
     """
     if len(parts) == 1:
         return 0
-    needed = filled(parts)
+    needed = find_nonempty_parts(parts)
     return needed[0] if len(needed) == 1 else None
 
 
-def filled(parts: Sequence[Dim]) -> list[int]:
-    """Return the parts that may have elements."""
+def find_nonempty_parts(parts: Sequence[Dim]) -> list[int]:
+    """Return the indices of the parts that may be non-empty."""
     return [index for index, part in enumerate(parts) if part != 0]
 
 
-def whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) -> bool:
-    """Return whether some parts, one behind the other, are the whole axis: none is missing but empty ones.
+def is_whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) -> bool:
+    """Return whether the parts ``order``, concatenated, are the whole axis. Empty parts may be missing.
 
-    It takes time linear in ``order``, since thousands of pieces of one split may be asked for; ``needed`` are
-    its :func:`filled` parts.
+    ``needed`` is the result of :func:`find_nonempty_parts`: it is passed so that the time is linear in
+    ``order``, which matters for thousands of parts.
 
     Examples:
-        >>> whole([2, 0, 3], [0, 2], [0, 2]), whole([2, 3], [1, 0], [0, 1]), whole([2, 3], [0], [0, 1])
-        (True, False, False)
+        >>> is_whole([2, 0, 3], [0, 2], [0, 2]), is_whole([2, 3], [1, 0], [0, 1])
+        (True, False)
+        >>> is_whole([2, 3], [0], [0, 1])
+        False
     """
     given = [index for index in order if parts[index] != 0]
     return given == needed and list(order) == sorted(set(order))
 
 
 Group = range
-"""Neighbouring parts that become one."""
+"""Indices of neighbouring parts that are merged into one."""
 
 
-def useful_groups(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
-    """Return which parts are worth an output: each used one alone, unused neighbours together, no empty ones.
+def group_parts(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
+    """Return the parts that need an output: used ones singly, unused neighbours merged, no empty unused ones.
 
     Examples:
-        >>> useful_groups([2, 3, 0, 4], [True, False, False, True])
+        >>> group_parts([2, 3, 0, 4], [True, False, False, True])
         [range(0, 1), range(1, 3), range(3, 4)]
-        >>> useful_groups([2, 0, 4], [True, False, True])
+        >>> group_parts([2, 0, 4], [True, False, True])
         [range(0, 1), range(2, 3)]
     """
     groups: list[Group] = []
@@ -182,21 +184,21 @@ def useful_groups(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
     return [group for group in groups if used[group.start] or any(sizes[index] for index in group)]
 
 
-def joined(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
-    """Return the sizes of groups of parts.
+def sum_groups(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
+    """Return the size of each group: the sum of the sizes of its parts.
 
     Examples:
-        >>> joined([1, 2, 3], [range(0, 2), range(2, 3)])
+        >>> sum_groups([1, 2, 3], [range(0, 2), range(2, 3)])
         (3, 3)
     """
     return tuple(sum(sizes[index] for index in group) for group in groups)
 
 
-def runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
-    """Return the runs of two and more neighbouring parts of the same split, in the order of a Concat.
+def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
+    """Return the ranges of two or more items that are consecutive parts of one split, as (split, index).
 
     Examples:
-        >>> runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
+        >>> find_runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
         [range(0, 2)]
     """
     found: list[Group] = []
@@ -211,13 +213,13 @@ def runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
     return found
 
 
-def grouped(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
-    """Return which neighbouring pieces make up each part; None where a boundary lies in one, or one is empty.
+def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
+    """Return the range of pieces that each part consists of, or None if boundaries differ or a size is 0.
 
     Examples:
-        >>> grouped([2, 1, 3], [3, 3])
+        >>> group_pieces([2, 1, 3], [3, 3])
         [range(0, 2), range(2, 3)]
-        >>> grouped([2, 4], [3, 3]) is None
+        >>> group_pieces([2, 4], [3, 3]) is None
         True
     """
     positions = {end: index + 1 for index, end in enumerate(accumulate(pieces))}
@@ -237,7 +239,7 @@ def grouped(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
 
 
 def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...] | None:
-    """Return spans that cover an axis once, one behind the other; None where there are no such ones.
+    """Return those of the spans that together are the axis without overlap, in order, or None.
 
     Examples:
         >>> partition([(2, 6), (0, 2), (1, 3)], 6)
@@ -246,7 +248,7 @@ def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, i
         True
     """
     following: dict[int, tuple[int, int]] = {}
-    # From the back: a span helps if something covers what lies behind it. The finest cover wins.
+    # From the end: a span is usable if others cover the rest of the axis. The finest partition is preferred.
     for begin, end in sorted(set(spans), key=lambda span: (-span[0], -span[1])):
         if begin < end and (end == size or end in following):
             following[begin] = begin, end
@@ -261,18 +263,18 @@ def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, i
 # Forms
 
 
-def shortest(
+def find_shortest(
     schemas: Sequence[OperatorSchema], sizes: Sequence[int], size: Dim
 ) -> tuple[OperatorSchema, Division]:
-    """Return the version, and the division in it, that set these parts in the fewest words.
+    """Return a version and a division with these part sizes: a number of parts if possible, else lengths.
 
-    An axis whose size is not known exactly must stay proved by lengths, which one of the versions takes. A
-    number of parts by the ceil rule is not used where the last part is empty: not every runtime takes it.
+    An axis of unknown size keeps its lengths, because they check the size. A number of parts by the ceil rule
+    is not used if the last part would be empty, because some runtimes reject it.
 
     Examples:
         >>> from splitops.spec.operators import schema
         >>> for opset in (13, 18):
-        ...     row, division = shortest([schema("Split", opset)], (2, 2, 1), 5)
+        ...     row, division = find_shortest([schema("Split", opset)], (2, 2, 1), 5)
         ...     print(row, division.rule)
         Split-13 SizeRule.EXPLICIT
         Split-18 SizeRule.CEIL
@@ -280,22 +282,22 @@ def shortest(
     for schema in schemas:
         if schema.count_rule is not None and sizes and isinstance(size, int):
             count = Division(schema.count_rule, count=len(sizes))
-            if _gives(count, size, sizes) and (schema.count_rule is not SizeRule.CEIL or sizes[-1]):
+            if _has_sizes(count, size, sizes) and (schema.count_rule is not SizeRule.CEIL or sizes[-1]):
                 return schema, count
     return next(schema for schema in schemas if schema.lengths), Division(
         SizeRule.EXPLICIT, lengths=tuple(sizes)
     )
 
 
-def _gives(division: Division, size: int, sizes: Sequence[int]) -> bool:
+def _has_sizes(division: Division, size: int, sizes: Sequence[int]) -> bool:
     return violation(division, size) is None and part_sizes(division, size, len(sizes)) == tuple(sizes)
 
 
 # Constants
 
 
-def pieces(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> list[npt.NDArray[Any]]:
-    """Return copies of the parts of a constant."""
+def split_array(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> list[npt.NDArray[Any]]:
+    """Return contiguous copies of the parts of an array."""
     ends = list(accumulate(sizes))
     index = (slice(None),) * axis
     return [
@@ -307,7 +309,7 @@ def pieces(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> list[npt
 def find_byte_ranges(
     shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
 ) -> list[tuple[tuple[int, ...], int, int]] | None:
-    """Return shape, offset and bytes of each part; None where one is not one piece of whole bytes.
+    """Return the shape, offset and size in bytes of each part, or None if one is not contiguous whole bytes.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES

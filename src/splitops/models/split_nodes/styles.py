@@ -1,4 +1,4 @@
-"""What a split node is rewritten for, and which of the equal ways is preferred."""
+"""The target of a conversion, and the preferred style of its split nodes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from splitops.spec.operators import OperatorSchema, schema, versions
 
 
 class SplitStyle(StrEnum):
-    """Which of the equal ways to write a split is preferred."""
+    """The preferred one of the equal ways to write a split."""
 
     SAME = "same"
-    """What the split node declares now, as far as the target can say it."""
+    """The present style, if the target has it."""
     LENGTHS = "lengths"
     """The length of each part."""
     COUNT = "count"
-    """A number of parts, where it gives the same lengths."""
+    """The number of parts, if it produces the same lengths."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionTarget:
-    """What a model is converted to: a domain and opset, None for the newest of OpenVINO."""
+    """The target of a conversion: a domain and an opset; None is the newest opset of OpenVINO."""
 
     domain: str
     opset: int | None = None
@@ -32,9 +32,9 @@ class ConversionTarget:
         return self.domain if self.opset is None else f"{self.domain}:opset{self.opset}"
 
     def schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
-        """Return the versions that can write what an operator does, one of its own name first.
+        """Return the operator versions of the target that can replace ``like``, those of the same name first.
 
-        Those that give outputs where it does, a sequence where it does; all, where the domain has none such.
+        Both return outputs, or both a sequence, unless the target has only the other kind.
         """
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)

@@ -1,8 +1,7 @@
-"""One split, rewritten in another operator version: decided from the rows and the plan's own arithmetic.
+"""The ways to write a split node in another operator version.
 
-A split node is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way
-to write this meaning for a target is tried in order, and what is set is bound again and compared, so that
-no rule of any version is written down here.
+Binding reduces a split node to its meaning: axis, division, parts. Each way to write this meaning for a
+target is bound again and compared, so that this module does not repeat the rules of any version.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from splitops.errors import Rule, RuleError, rule_error
-from splitops.models.split_nodes.operands import attributes_and_inputs, describe
+from splitops.models.split_nodes.operands import describe, make_operand_facts
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, Origin, SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
@@ -37,12 +36,12 @@ _INT64: Final = ELEMENT_TYPES["int64"]
 
 
 class Kind(StrEnum):
-    """By which nodes a split is written."""
+    """The kind of nodes that replace a split."""
 
     NODE = "lengths"
-    """One node; the graph may compute its lengths from the size of the axis."""
+    """One node. The graph may compute its lengths from the size of the axis."""
     PARTS = "parts"
-    """A Split, whose parts are read instead of a sequence."""
+    """A Split, whose parts replace the elements of a sequence."""
     SEQUENCE = "sequence"
     """A Split, and a SequenceConstruct of its parts; a SequenceEmpty if there are none."""
     TREE = "tree"
@@ -52,28 +51,28 @@ class Kind(StrEnum):
     GATHERS = "gathers"
     """A Gather for each part."""
     CASTS = "casts"
-    """One node on another element type that holds every value exactly, and Casts."""
+    """Casts, and one node on another element type that represents every value exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to write a split for a target, which gives the same parts on every valid input.
+    """A way to write a split for a target, with the same parts on every valid input.
 
     Attributes:
-        kind: by which nodes.
-        schema: the version of the one node; None of Slices.
-        axis: the axis to set; None is the one that the split node refers to.
-        lengths: the division to set; None are lengths known only when the model runs. If they are computed,
-            the division that lengths or bounds are computed from.
-        outputs: the number of outputs to declare: those of the split node, and one more if parts that are not
-            used need an output.
-        is_kept: whether the node is written this way already.
+        kind: kind of the nodes.
+        schema: version of the split node; None for Slices and Gathers.
+        axis: axis to set; None keeps the reference to an attribute of the function.
+        lengths: division to set, or to compute lengths or bounds from; None if the lengths are known only at
+            run time.
+        outputs: number of outputs to declare: those of the split node, and one more if unused parts need an
+            output.
+        is_kept: whether the node already has this form.
         is_computed: whether the graph computes the lengths.
-        bounds: of Slices, begin and end of each part; negative ones count from the end, None is the end
-            itself. If there are none, the graph computes them.
-        cast_type: the element type of the data in between.
-        lengths_type: the element type of lengths known only when the model runs, as the version takes them.
-        squeeze: whether the parts lose the axis.
+        bounds: begin and end of each Slice; negative bounds count from the end, and None is the end itself.
+            If empty, the graph computes them.
+        cast_type: element type of the data between the Casts.
+        lengths_type: element type of lengths known only at run time, in the new version.
+        squeeze: whether the parts do not have the axis.
     """
 
     kind: Kind
@@ -90,7 +89,7 @@ class Way:
 
     @property
     def is_one_node(self) -> bool:
-        """Whether one node with other attributes or constants is all that it takes."""
+        """Whether the result is one node with constant lengths."""
         return self.kind is Kind.NODE and not self.is_computed
 
     def __str__(self) -> str:
@@ -108,23 +107,23 @@ class Way:
         return f"{text} on {self.cast_type}" if self.cast_type is not None else text
 
 
-def ways(
+def iter_ways(
     split_node: SplitNode,
     target: ConversionTarget,
     prefer: SplitStyle = SplitStyle.SAME,
     *,
-    must_differ: bool = False,
+    apart: bool = False,
     keep: bool = True,
 ) -> Iterator[Way]:
-    """Yield the ways to write a split node for a target, the plainest first: each was bound again.
+    """Yield the valid ways to write a split node for a target, the simplest first.
 
     Args:
         split_node: the split node.
-        target: what its model is converted to.
-        prefer: which of equal ways comes first.
-        must_differ: whether a runtime would take the node for another one if it set no lengths, see
+        target: target of the conversion.
+        prefer: style that comes first.
+        apart: whether a runtime would merge the node with another one if it set no lengths, see
             :mod:`splitops.models.quirks`.
-        keep: whether the node as it is counts.
+        keep: whether the unchanged node is included.
 
     Raises:
         RuleError: the split node is invalid, or has two meanings.
@@ -133,58 +132,58 @@ def ways(
         >>> from splitops.spec.operators import schema
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
         ...             outputs=("a", "b"))
-        >>> for way in ways(site, Target("", 18), Form.LENGTHS, keep=False):
+        >>> for way in iter_ways(site, Target("", 18), Form.LENGTHS, keep=False):
         ...     print(way)
         Split-18(axis=0, split=[3, 2])
         Split-18(axis=0, num_outputs=2)
         Slice x 2(axis=0, 0:3, 3:5)
         Gather x 2(axis=0, 0:3, 3:5)
     """
-    yield from _Search(split_node, target, prefer, must_differ).ways(keep=keep)
+    yield from _Search(split_node, target, prefer, apart).iter_ways(keep=keep)
 
 
-def first_way(
+def get_first_way(
     split_node: SplitNode,
     target: ConversionTarget,
     prefer: SplitStyle = SplitStyle.SAME,
     *,
-    must_differ: bool = False,
+    apart: bool = False,
 ) -> Way:
-    """Return the first of the :func:`ways` to write a split node for a target.
+    """Return the first of the :func:`iter_ways` to write a split node for a target.
 
     Raises:
-        RuleError: the split node is invalid, or there is none; the rule says what prevents the plainest.
+        RuleError: the split node is invalid, or there is no way: the rule that excludes the simplest one.
 
     Examples:
         >>> from splitops.spec.operators import schema
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
         ...             outputs=("a", "b", "c", "d"))
-        >>> print(first_way(site, Target("", 11)))
+        >>> print(get_first_way(site, Target("", 11)))
         Split-11(axis=0, split=[2, 2, 1, 0])
-        >>> print(first_way(site, Target("openvino")))
+        >>> print(get_first_way(site, Target("openvino")))
         VariadicSplit-1(axis=0, split_lengths=[2, 2, 1, 0])
     """
-    search = _Search(split_node, target, prefer, must_differ)
-    found = next(search.ways(), None)
+    search = _Search(split_node, target, prefer, apart)
+    found = next(search.iter_ways(), None)
     if found is None:
         raise search.against.get(False) or search.against[True]
     return found
 
 
-def unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
-    """Return the rejection of a split node that the text and the runtimes read in two ways."""
+def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
+    """Return the error for a split node that the specification and the runtimes interpret differently."""
     return rule_error(
         str(split_node.schema),
         rule,
-        "keepdims = 0 is used with chunks of 1: the text ignores it, PyTorch and onnxruntime drop the axis",
+        "keepdims = 0 is set with chunks of 1: the specification ignores it, PyTorch and onnxruntime do not",
         f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}",
         where=split_node.where,
     )
 
 
 def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
-    """Only the axis, and lengths that become an input, can be written without knowing their values."""
+    """Reject references to attributes of the function, except the axis and lengths that become inputs."""
     movable = {source.name for source in split_node.schema.lengths} | {schema.axis.name}
     for name, reference in split_node.references.items():
         if name not in movable:
@@ -192,21 +191,21 @@ def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
                 str(schema),
                 Rule.OPERATOR_VERSION,
                 f"{name} is attribute {reference!r} of the function's caller",
-                f"it must be known to be written as {schema} declares it",
+                f"{schema} needs its value: inline the function, or set {name} in it",
                 where=replace(split_node.where, attribute=name),
             )
 
 
 @dataclass
 class _Search:
-    """The ways to write one split for one target."""
+    """Finds the ways to write a split for a target, and the reasons against the others."""
 
     split_node: SplitNode
     target: ConversionTarget
     prefer: SplitStyle
     must_differ: bool
     against: dict[bool, RuleError] = field(default_factory=dict)
-    """What prevents the plainest form, and (True) what prevents one in case that no other says more."""
+    """The error of the simplest way; for True, an error that is reported only if there is no other."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
@@ -216,19 +215,19 @@ class _Search:
         size = None if shape is None or axis is None else shape[axis]
         self.size = size if isinstance(size, int) else None
 
-    def ways(self, *, keep: bool = True) -> Iterator[Way]:
-        """Yield every way, the plainest first; what is written already stays unless one node is preferred."""
-        kept, schema = self._kept() if keep else None, self.schemas[0]
+    def iter_ways(self, *, keep: bool = True) -> Iterator[Way]:
+        """Yield every way, the simplest first. The unchanged node is first unless a style is preferred."""
+        kept, schema = self._find_unchanged() if keep else None, self.schemas[0]
         if kept is not None:
             taken = self.must_differ and kept.lengths is not None and kept.lengths.rule is schema.count_rule
             if self.split_node.may_be_unbind or (self.prefer is SplitStyle.SAME and not taken):
                 yield kept
                 return
         if keep and self.split_node.may_be_unbind:
-            raise unbind_error(self.split_node, Rule.OPERATOR_VERSION)
+            raise make_unbind_error(self.split_node, Rule.OPERATOR_VERSION)
         if not self.target.domain:
             _reject_references(self.split_node, schema)
-        for way in self._others():
+        for way in self._iter_rewrites():
             same = kept is not None and way.is_one_node and way.lengths == kept.lengths
             if kept is not None and (way.schema is None or same):
                 yield kept
@@ -238,8 +237,8 @@ class _Search:
         if kept is not None:
             yield kept
 
-    def _kept(self) -> Way | None:
-        """Return the node as it is, if it means the same for the target."""
+    def _find_unchanged(self) -> Way | None:
+        """Return the unchanged node, or None if its meaning differs for the target."""
         split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
         if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:
             return None
@@ -254,28 +253,29 @@ class _Search:
         axis, squeeze = binding.axis, binding.squeeze
         return Way(Kind.NODE, schema, axis, binding.division, self.outputs, is_kept=True, squeeze=squeeze)
 
-    def _others(self) -> Iterator[Way]:
+    def _iter_rewrites(self) -> Iterator[Way]:
         binding = self.binding
         for schema in self.schemas:
-            self._takes(schema, binding.data.type)
+            self._supports_type(schema, binding.data.type)
         if binding.division is None:
-            yield from self._runtime()
+            yield from self._iter_runtime_lengths()
         else:
-            for division in self._divisions():
+            for division in self._iter_divisions():
                 for schema in self.schemas:
-                    yield from self._one_node(schema, division, binding.data)
-            yield from self._computed()
+                    yield from self._iter_nodes(schema, division, binding.data)
+            yield from self._iter_computed_lengths()
         if not self.target.domain and not binding.schema.gives_sequence:
-            yield from self._sliced()
-            yield from self._cast()
+            yield from self._iter_slices()
+            yield from self._iter_casts()
 
     # One node
 
-    def _divisions(self) -> Iterator[Division]:
-        """Yield the divisions that give the split node's parts, in the order of the preferred form."""
+    def _iter_divisions(self) -> Iterator[Division]:
+        """Yield the divisions with the parts of the split node, those of the preferred style first."""
         division = self.binding.division
         assert division is not None
-        same, lengths, counts = [division], list(self._explicit(division)), list(self._counts(division))
+        same, lengths = [division], list(self._iter_lengths(division))
+        counts = list(self._iter_counts(division))
         remainder = division.rule is SizeRule.REMAINDER
         orders = {
             SplitStyle.SAME: same + (lengths + counts if remainder else counts + lengths),
@@ -284,22 +284,22 @@ class _Search:
         }
         yield from dict.fromkeys(orders[self.prefer])
 
-    def _explicit(self, division: Division) -> Iterator[Division]:
+    def _iter_lengths(self, division: Division) -> Iterator[Division]:
         if division.rule is SizeRule.EXPLICIT:
             yield division
         elif self.size is not None:
-            wanted = self._wanted(division, self.size)
+            wanted = self._count_parts(division, self.size)
             sizes = part_sizes(division, self.size, wanted)
             rest = self.size - sum(sizes)
-            # What nobody declares becomes one more part: the lengths must add up.
+            # Undeclared parts become one more part, because the lengths must sum to the size.
             yield Division(SizeRule.EXPLICIT, lengths=sizes + ((rest,) if rest or not sizes else ()))
 
-    def _wanted(self, division: Division, size: int) -> int:
+    def _count_parts(self, division: Division, size: int) -> int:
         count = part_count(division, size)
         return count if self.binding.schema.gives_sequence else min(count, self.outputs)
 
-    def _counts(self, division: Division) -> Iterator[Division]:
-        """Yield the same parts as a number of parts, where it is known to be the same."""
+    def _iter_counts(self, division: Division) -> Iterator[Division]:
+        """Yield divisions by a number of parts that may have the same parts."""
         if division.rule in (SizeRule.EVEN, SizeRule.CEIL):
             count = division.count
         elif self.size is not None and not self.binding.schema.gives_sequence:
@@ -311,34 +311,32 @@ class _Search:
                 yield Division(rule, count=count)
 
     def _may_end_empty(self, count: int) -> bool:
-        """Return whether the last of num_outputs parts may be empty, which not every runtime takes."""
+        """Return whether the last of num_outputs parts may be empty, which some runtimes reject."""
         if self.size is None:
             return True
         return part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
 
-    def _one_node(
+    def _iter_nodes(
         self, schema: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
     ) -> Iterator[Way]:
-        """Yield the form of a division in a version, where the version takes it with the same parts."""
+        """Yield the one node that sets a division in a version, if it is valid and has the same parts."""
         if division.rule not in schema.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
-            got = f"{describe_division(division, self._subject(division))} {uneven}"
-            knows = f"{schema} knows the rules {', '.join(rule.value for rule in schema.size_rules)} alone"
+            got = f"{describe_division(division, self._get_subject(division))} {uneven}"
+            knows = f"{schema} has only the rules {', '.join(rule.value for rule in schema.size_rules)}"
             rule = Rule.PARTS_DIVISIBLE if division.rule is SizeRule.CEIL else Rule.LENGTHS_MISSING
-            self._object(schema, rule, got, knows, minor=True)
+            self._add_error(schema, rule, got, knows, minor=True)
             return
         if self.must_differ and division.rule is schema.count_rule:
-            got = "another Split of the same data has another number of outputs, and no lengths either"
-            taken = "onnxruntime would take one for the other"
-            self._object(schema, Rule.LENGTHS_MISSING, got, taken, minor=True)
+            got = "two Splits of the same data differ only in their number of outputs"
+            taken = "onnxruntime would merge them: set the lengths"
+            self._add_error(schema, Rule.LENGTHS_MISSING, got, taken, minor=True)
             return
         binding = self.binding
-        outputs = self._outputs(schema, division)
+        outputs = self._count_outputs(schema, division)
         if outputs > self.outputs + _MAX_COMPUTED:
-            return  # nobody reads them, and nobody can hold them
-        attributes, inputs = attributes_and_inputs(
-            schema, binding.axis or 0, division, squeeze=binding.squeeze
-        )
+            return  # too many unused outputs for a graph
+        attributes, inputs = make_operand_facts(schema, binding.axis or 0, division, squeeze=binding.squeeze)
         shape = data.shape if binding.axis is not None else None
         facts = [replace(data, shape=shape), *inputs[1:]]
         try:
@@ -348,12 +346,12 @@ class _Search:
             return
         if again.squeeze != binding.squeeze:
             return
-        if again.division is None or not self._agrees(again.division):
+        if again.division is None or not self._has_same_parts(again.division):
             return
         cast_type = data.type if kind is Kind.CASTS else None
         yield Way(kind, schema, binding.axis, division, outputs, cast_type=cast_type, squeeze=binding.squeeze)
 
-    def _outputs(self, schema: OperatorSchema, division: Division) -> int:
+    def _count_outputs(self, schema: OperatorSchema, division: Division) -> int:
         if schema.gives_sequence:
             return 1
         if division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
@@ -362,8 +360,8 @@ class _Search:
             return min(self.outputs, division.count)
         return division.count
 
-    def _agrees(self, division: Division) -> bool:
-        """Return whether a division has the parts of the split node wherever that is valid."""
+    def _has_same_parts(self, division: Division) -> bool:
+        """Return whether a division has the parts of the split node for every valid size."""
         own = self.binding.division
         assert own is not None
         if division == own:
@@ -372,45 +370,43 @@ class _Search:
             counts = part_count(division, self.size), part_count(own, self.size)
             if self.binding.schema.gives_sequence and len(set(counts)) > 1:
                 return False
-            wanted = self._wanted(own, self.size)
+            wanted = self._count_parts(own, self.size)
             return part_sizes(division, self.size, wanted) == part_sizes(own, self.size, wanted)
         return False
 
-    # Lengths that only the running model knows
+    # Lengths known only at run time
 
-    def _runtime(self) -> Iterator[Way]:
+    def _iter_runtime_lengths(self) -> Iterator[Way]:
         binding = self.binding
         for schema in self.schemas:
-            if not self._takes(schema, binding.data.type):
+            if not self._supports_type(schema, binding.data.type):
                 continue
-            kinds = self._lengths_types(schema)
+            kinds = self._get_lengths_types(schema)
             if not kinds:
                 overridable = Origin.DEFAULT in self.split_node.origins[1:]
-                name = "one that its caller can replace" if overridable else "known only then"
-                got = f"the lengths are read when the model runs, {name}"
-                self._object(schema, Rule.LENGTHS_MISSING, got, f"{schema} needs them as constants")
+                kind_of_value = "an overridable initializer" if overridable else "known only at run time"
+                got = f"the lengths are {kind_of_value}"
+                self._add_error(schema, Rule.LENGTHS_MISSING, got, f"{schema} needs them as constants")
                 continue
             own = self.split_node.lengths
             given = own.type if own is not None else _INT64
             kind = given if given in kinds else _find_exact_type(kinds, self.size)
             if kind is None:
-                got = f"lengths of type {given} may be up to {'any size' if self.size is None else self.size}"
-                taken = (
-                    f"{schema} takes {', '.join(sorted(map(str, kinds)))}, which may not hold them exactly"
-                )
-                self._object(schema, Rule.LENGTHS_DTYPE, got, taken)
+                got = f"lengths of type {given} can be up to {'any size' if self.size is None else self.size}"
+                taken = f"{schema} accepts {', '.join(sorted(map(str, kinds)))}, which may be inexact"
+                self._add_error(schema, Rule.LENGTHS_DTYPE, got, taken)
                 continue
             # A length of -1 is the remainder in OpenVINO alone.
             resolve = binding.schema.lengths_rule is SizeRule.REMAINDER is not schema.lengths_rule
             if resolve and kind is not _INT64:
-                got = "a length read when the model runs may be -1"
-                taken = f"{schema} takes no integers that could be computed from it"
-                self._object(schema, Rule.LENGTHS_MISSING, got, taken)
+                got = "a length that is known only at run time may be -1"
+                taken = f"{schema} does not accept int64 lengths, which are needed to compute the remainder"
+                self._add_error(schema, Rule.LENGTHS_MISSING, got, taken)
                 continue
             way = Way(Kind.NODE, schema, binding.axis, None, binding.outputs or 1, squeeze=binding.squeeze)
             yield replace(way, is_computed=resolve or kind is not given, lengths_type=kind)
 
-    def _lengths_types(self, schema: OperatorSchema) -> frozenset[ElementType]:
+    def _get_lengths_types(self, schema: OperatorSchema) -> frozenset[ElementType]:
         for source in schema.lengths:
             if source.kind is SourceKind.INPUT:
                 parameter = schema.inputs[schema.input_index(source.name)]
@@ -420,8 +416,8 @@ class _Search:
                 return schema.types_of(parameter)
         return frozenset()
 
-    def _computed(self) -> Iterator[Way]:
-        """Yield lengths computed from the size of the axis, which only the running model knows."""
+    def _iter_computed_lengths(self) -> Iterator[Way]:
+        """Yield nodes whose lengths the graph computes from the size of the axis at run time."""
         binding, division = self.binding, self.binding.division
         assert division is not None
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
@@ -430,15 +426,15 @@ class _Search:
         if count > max(_MAX_COMPUTED, self.outputs):
             return
         for schema in self.schemas:
-            if self._takes(schema, binding.data.type) and _INT64 in self._lengths_types(schema):
+            if self._supports_type(schema, binding.data.type) and _INT64 in self._get_lengths_types(schema):
                 way = Way(Kind.NODE, schema, binding.axis, division, count)
                 yield replace(way, is_computed=True, lengths_type=_INT64)
 
     # Slices
 
-    def _sliced(self) -> Iterator[Way]:
+    def _iter_slices(self) -> Iterator[Way]:
         """Yield Slices and Gathers with constant bounds, or with computed ones from opset 10 on."""
-        axis, bounds, opset = self._slice_axis(), self._bounds(), self.target.opset or 0
+        axis, bounds, opset = self._find_slice_axis(), self._compute_bounds(), self.target.opset or 0
         division, rule = self.binding.division, self.binding.schema.lengths_rule
         if axis is None:
             return
@@ -452,36 +448,36 @@ class _Search:
         if opset >= COMPUTED_POSITIONS:
             yield replace(found, kind=Kind.GATHERS)
 
-    def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
+    def _compute_bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
         if division is None:
             return None
         if self.size is not None or division.rule is SizeRule.EXPLICIT:
             sizes = division.lengths
             if self.size is not None:
-                sizes = part_sizes(division, self.size, self._wanted(division, self.size))
+                sizes = part_sizes(division, self.size, self._count_parts(division, self.size))
             return tuple(pairwise([0, *accumulate(sizes)]))
         if division.rule is SizeRule.REMAINDER:
-            # What follows the remainder is counted from the end.
+            # Bounds after the remainder are counted from the end.
             at = division.lengths.index(-1)
             before = [0, *accumulate(division.lengths[:at])]
             after = [0, *accumulate(reversed(division.lengths[at + 1 :]))][::-1]
-            # The end itself has no number: -0 is the begin.
+            # The end itself is None, because -0 is the beginning.
             marks: list[int | None] = [*before, *(-mark or None for mark in after)]
             return tuple(pairwise(marks))
         return None
 
-    def _slice_axis(self) -> int | None:
-        """Return the axis where Slice of the target takes the data and the axis."""
+    def _find_slice_axis(self) -> int | None:
+        """Return the axis, or None if Slice of the target does not accept it or the element type."""
         binding, opset = self.binding, self.target.opset
         assert opset is not None
         own, axis = binding.data.type, binding.axis
-        is_taken = own is None or own in onnx_types("Slice", opset)
+        is_taken = own is None or own in get_onnx_types("Slice", opset)
         return axis if is_taken and axis is not None and (axis >= 0 or opset >= 11) else None
 
     # Another element type
 
-    def _cast(self) -> Iterator[Way]:
+    def _iter_casts(self) -> Iterator[Way]:
         binding, division = self.binding, self.binding.division
         own = binding.data.type
         if own is None or division is None or own.name not in _VALUE_BITS:
@@ -494,30 +490,30 @@ class _Search:
                 ELEMENT_TYPES[name] for name, bits in _FLOAT_BITS.items() if bits >= _VALUE_BITS[own.name]
             ]
             cast_type = next((one for one in wide if one in taken), None)
-            for candidate in self._divisions() if cast_type is not None else ():
-                yield from self._one_node(
+            for candidate in self._iter_divisions() if cast_type is not None else ():
+                yield from self._iter_nodes(
                     schema, candidate, replace(binding.data, type=cast_type), Kind.CASTS
                 )
 
-    # What prevents it
+    # Errors
 
-    def _takes(self, schema: OperatorSchema, element_type: ElementType | None) -> bool:
+    def _supports_type(self, schema: OperatorSchema, element_type: ElementType | None) -> bool:
         taken = schema.types_of(schema.inputs[0])
         if element_type is None or element_type in taken:
             return True
         got = f"{schema.inputs[0].name} has element type {element_type}"
-        self._object(
-            schema, Rule.TYPE_UNSUPPORTED, got, f"{schema} takes {', '.join(sorted(map(str, taken)))}"
+        self._add_error(
+            schema, Rule.TYPE_UNSUPPORTED, got, f"{schema} accepts {', '.join(sorted(map(str, taken)))}"
         )
         return False
 
-    def _subject(self, division: Division) -> str:
+    def _get_subject(self, division: Division) -> str:
         schema = self.binding.schema
         lengths = division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER, SizeRule.CHUNK)
         source = schema.lengths[0] if lengths and schema.lengths else schema.count
         return source.name if source is not None and source.name else "number of outputs"
 
-    def _object(
+    def _add_error(
         self, schema: OperatorSchema, rule: Rule, got: str, expected: str, *, minor: bool = False
     ) -> None:
         if minor not in self.against:
@@ -525,8 +521,8 @@ class _Search:
 
 
 @cache
-def onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementType]:
-    """Return the element types that an operator of ONNX takes at an opset for one of its type variables."""
+def get_onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementType]:
+    """Return the element types that an ONNX operator accepts for a type variable at an opset."""
     from onnx.defs import get_schema
 
     constraints = get_schema(operator, opset, "").type_constraints
@@ -535,27 +531,27 @@ def onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementT
 
 
 _MAX_COMPUTED: Final = 1 << 12
-"""The most parts whose bounds a graph computes: each takes nodes or entries of its own."""
+"""Maximum number of parts with computed bounds. Each part needs its own nodes or entries."""
 
 COMPUTED_POSITIONS: Final = 12
-"""The opset from which on a graph computes positions."""
+"""The first opset at which a graph can compute the indices of Gathers."""
 
 _VALUE_BITS: Final = {
     "bool": 1,
     **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)},
 }
-"""Types that ONNX casts from and to at every opset, with the bits that a float needs to hold them exactly."""
+"""Types that Cast supports at every opset, with the significand bits that represent them exactly."""
 
 _FLOAT_BITS: Final = {"float16": 11, "float32": 24, "float64": 53}
-"""The floats that hold every integer of so many bits exactly, the narrowest first."""
+"""Bits of the significand of each float, the narrowest first: integers up to this width are exact."""
 
 
 _MAX_ADDED: Final = 1 << 62
-"""The largest number that a graph adds to a size without leaving 64 bits."""
+"""Maximum number that a graph can add to a size without an int64 overflow."""
 
 
 def _find_exact_type(kinds: frozenset[ElementType], size: int | None) -> ElementType | None:
-    """Return a type of these that holds every length up to a size exactly."""
+    """Return one of the types that represents every length up to ``size`` exactly, or None."""
     if _INT64 in kinds:
         return _INT64
     for kind in sorted(kinds, key=lambda kind: kind.bits):

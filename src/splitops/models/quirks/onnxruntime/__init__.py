@@ -1,1 +1,1 @@
-"""Passes of onnxruntime's optimiser that get something wrong around a split, a file each."""
+"""Optimiser passes of onnxruntime that are wrong around splits, one module per pass."""

@@ -1,4 +1,4 @@
-"""Common subexpression elimination: nodes of the same operator, attributes and inputs become one.
+"""Common subexpression elimination: nodes with the same operator, attributes and inputs are merged.
 
 ::
 
@@ -6,8 +6,8 @@
         +-> Split into c, d, e, f
 
 Outputs are not compared. Below opset 18, a Split without lengths has as many parts as outputs; from then on
-one may declare fewer outputs than ``num_outputs``. Of two such nodes of one input that declare different
-numbers of outputs, the nodes that read one read the parts of the other. Splits by lengths are safe.
+one may declare fewer outputs than ``num_outputs``. If two such nodes of one input declare different numbers
+of outputs, consumers of one get the parts of the other. Splits by lengths are safe.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import SourceKind
 
 SplitKey: TypeAlias = tuple[str | None, str]
-"""A node by the path of its graph and its first output that has a name."""
+"""The key of a node: the path of its graph and the name of its first named output."""
 
 _Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
 """The value numbers of one graph: the same for values that are computed in the same way."""
 
 _MAX_CONSTANT: Final = 1 << 8
-"""Constants of more elements are not compared."""
+"""Maximum size of constants that are compared by content."""
 _MAX_CALLS: Final = 1 << 16
-"""Nodes of functions that are looked at, once for every call."""
+"""Maximum number of nodes that are visited in functions, counted once per call."""
 
 
 CONFLICTING_SPLITS: Final = Quirk("merged", "onnxruntime", set_lengths)
 
 
 def split_key(path: str | None, outputs: Sequence[str | None]) -> SplitKey:
-    """Return the key of a node with some outputs, in the graph of a path."""
+    """Return the key of a node: the path of its graph and the name of its first named output."""
     return path, next(filter(None, outputs), "")
 
 
 def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) -> frozenset[SplitKey]:
-    """Return the splits of a model that onnxruntime takes for others that declare other numbers of outputs.
+    """Return the keys of the splits that onnxruntime merges although their numbers of outputs differ.
 
-    With ``equal_as_count``, as if splits of equal lengths were splits by a number of parts.
+    With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
 
     Examples:
         >>> model = ir.from_onnx_text('''
@@ -80,12 +80,12 @@ def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) ->
     if len({len(node.outputs) for node in splits if equal_as_count or not _has_lengths(node)}) < 2:
         return frozenset()
     search = _Search(unread_attributes(model), functions_of(model), equal_as_count)
-    search.nodes(model.graph, {}, _Place(None, opset_imports(model.graph, model).get("", 1), object()))
-    return frozenset(search.conflicts())
+    search.visit_nodes(model.graph, {}, _Place(None, opset_imports(model.graph, model).get("", 1), object()))
+    return frozenset(search.iter_conflicts())
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
-    """Yield the splits that the pass mistakes for others, as :func:`find_conflicting_splits` returns them."""
+    """Yield the splits that :func:`find_conflicting_splits` returns, as matches."""
     keys = find_conflicting_splits(editor.model, equal_as_count=equal_as_count) if not editor.domain else ()
     for path, graph in all_graphs(editor.model) if keys else ():
         for node in graph:
@@ -94,7 +94,7 @@ def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
 
 
 class _Constant(NamedTuple):
-    """What a small constant holds."""
+    """The value number of a small constant: its content."""
 
     type: np.dtype[Any]
     shape: tuple[int, ...]
@@ -102,7 +102,7 @@ class _Constant(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where nodes stand: the graph, which is optimised by itself, and whether a call stands there."""
+    """The scope of nodes: ``graph`` identifies the graph that they are optimised with."""
 
     path: str | None
     opset: int
@@ -116,23 +116,23 @@ class _Search:
     functions: Mapping[FunctionKey, ir.Function]
     equal_as_count: bool
     groups: dict[Hashable, list[tuple[SplitKey, list[bool]]]] = field(default_factory=dict)
-    """Splits that are the same but for their outputs, each with which of these are outputs of the graph."""
+    """Splits that differ only in their outputs; for each output, whether it is a graph output."""
     numbers: dict[Hashable, int] = field(default_factory=dict)
     """A number for each different computation."""
     budget: int = _MAX_CALLS
 
-    def conflicts(self) -> Iterator[SplitKey]:
-        """Yield the split nodes that are found to be taken for others."""
+    def iter_conflicts(self) -> Iterator[SplitKey]:
+        """Yield the keys of the splits whose consumers may get the parts of another split."""
         for group in self.groups.values():
             if len({len(kept) for _, kept in group}) > 1:
                 yield from (key for key, kept in group if any(_is_read_for(kept, one) for _, one in group))
 
-    def nodes(self, nodes: Iterable[ir.Node], seen: _Seen, place: _Place) -> None:
-        """Give the outputs of nodes that compute the same the same values, and collect the splits."""
+    def visit_nodes(self, nodes: Iterable[ir.Node], seen: _Seen, place: _Place) -> None:
+        """Number the outputs of nodes by their computation, and collect the splits in ``groups``."""
         for node in nodes:
             operator = node.op_type if canonical(node.domain) == "" else ""
             if operator == "Constant":
-                continue  # known by what it holds
+                continue  # its value number is its content
             inputs = tuple(
                 None if value is None else _find_value_number(value, seen) for value in node.inputs
             )
@@ -145,36 +145,36 @@ class _Search:
             else:
                 for step, graph in subgraphs(node):
                     inner = _Place(extend(place.path, step), place.opset, object())
-                    self.nodes(graph, ChainMap({}, seen), inner)
+                    self.visit_nodes(graph, ChainMap({}, seen), inner)
                 if operator == "Split":
                     self._split(node, inputs, place)
-                number = self.numbers.setdefault((self._operator(node), inputs), len(self.numbers))
+                number = self.numbers.setdefault((self._make_operator_key(node), inputs), len(self.numbers))
                 results = ((number, index) for index in count())
             seen.update(zip(node.outputs, results, strict=False))
 
     def _call(self, function: ir.Function, inputs: Sequence[Hashable], place: _Place) -> Iterator[Hashable]:
-        """Look at a function's body as at nodes in the place of its call, where it is put first."""
+        """Visit the body of a function like nodes of the caller, because onnxruntime inlines it first."""
         self.budget -= len(function)
         seen: _Seen = dict(zip(function.inputs, inputs, strict=False))
         opset = opset_imports(function).get("", 1)
-        self.nodes(function, seen, _Place(function_path(function), opset, place.graph, True))
+        self.visit_nodes(function, seen, _Place(function_path(function), opset, place.graph, True))
         return (_find_value_number(value, seen) for value in function.outputs)
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], place: _Place) -> None:
         if _has_lengths(node):
             op_schema = schema("Split", place.opset, "")
             counted = op_schema.count is not None and op_schema.count.kind is SourceKind.OUTPUTS
-            # Another num_outputs is another node.
+            # Nodes with different num_outputs are not merged.
             lengths = node.attributes["split"].value if "split" in node.attributes else inputs[1]
             if not (self.equal_as_count and counted and _are_equal(lengths)):
                 return
         key = split_key(place.path, [value.name for value in node.outputs])
         kept = [value.is_graph_output() and not place.in_call for value in node.outputs]
-        operator = self._operator(node, without="split")
+        operator = self._make_operator_key(node, without="split")
         self.groups.setdefault((place.graph, operator, inputs[0]), []).append((key, kept))
 
-    def _operator(self, node: ir.Node, *, without: str = "") -> Hashable:
-        """Return what must be equal of nodes that compute the same; of some, nothing is equal to it."""
+    def _make_operator_key(self, node: ir.Node, *, without: str = "") -> Hashable:
+        """Return a key that is equal for nodes of the same computation; unique if they are never merged."""
         stated = [item for item in node.attributes.values() if item.name != without]
         unequal = node in self.unread or node.op_type in BY_CHANCE
         if unequal or any(item.type not in PLAIN or item.is_ref() for item in stated):
@@ -183,7 +183,7 @@ class _Search:
 
 
 def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:
-    """Return whether a part of one split may be read in the place of another's; graph outputs never are."""
+    """Return whether a part of a split may be replaced by that of another. Graph outputs are kept."""
     return len(kept) != len(other) and not all(a and b for a, b in zip(kept, other, strict=False))
 
 
@@ -193,14 +193,14 @@ def _has_lengths(node: ir.Node) -> bool:
 
 
 def _are_equal(lengths: Hashable) -> bool:
-    """Return whether lengths, numbers or what a constant of them stands for, are the same for every part."""
+    """Return whether all lengths, a tuple or the value number of a constant, are equal."""
     if isinstance(lengths, _Constant):
         lengths = tuple(np.frombuffer(lengths.content, lengths.type).tolist())
     return isinstance(lengths, tuple) and len(set(lengths)) == 1
 
 
 def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
-    """Return the value number of a value: of a small constant its content, of an input the value itself."""
+    """Return the value number of a value: the content of a small constant, or the value of an input."""
     if value not in seen:
         outside = is_external(value.const_value)
         array = None if outside else constant_array(value, limit=_MAX_CONSTANT)

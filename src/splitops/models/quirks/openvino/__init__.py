@@ -1,7 +1,7 @@
-"""Passes of OpenVINO's optimiser that get something wrong around a split, a file each.
+"""Optimiser passes of OpenVINO that are wrong around splits, one module per pass.
 
-A pass replaces nodes by one operator if it knows their pattern. Each file finds the places where the operator
-does not do what the nodes do, and rewrites them so that the pass does not know them.
+A pass replaces the nodes that match its pattern by one operator. Each module finds nodes that are not
+equal to the operator, and rewrites them to prevent the match.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from splitops.models.formats.walk import all_graphs
 from splitops.models.graph.editor import Editor
-from splitops.models.quirks.graph_view import MAY_BE_IDLE, GraphView, onnx_name
+from splitops.models.quirks.graph_view import MAY_BE_IDLE, GraphView, get_onnx_name
 from splitops.models.quirks.openvino import (
     group_convolution,
     grouped_slices,
@@ -51,33 +51,33 @@ _FINDERS: Final[Mapping[str, tuple[Callable[[GraphView, ir.Node], Iterator[Match
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
-    """Yield what OpenVINO gets wrong, in the order of the model, whose values have their inferred facts.
+    """Yield the places of an annotated model that OpenVINO optimises wrongly, in the order of the model.
 
-    With ``equal_as_count``, as if splits of equal lengths were splits by a number of parts.
+    With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
     """
     for _, graph in all_graphs(editor.model):
         view = GraphView(graph, editor, equal_as_count=equal_as_count)
         for node in graph:
-            for find_in_pass in _FINDERS.get(onnx_name(node), ()):
+            for find_in_pass in _FINDERS.get(get_onnx_name(node), ()):
                 yield from find_in_pass(view, node) if view.name(node) else ()
 
 
 def may_be_in(model: ir.Model) -> bool:
-    """Return whether :func:`find` may find something, by the operators of a model alone."""
+    """Return whether :func:`find` may find a match, from the operators of a model alone."""
     return any(map(_may_be_at, (node for _, graph in all_graphs(model) for node in graph)))
 
 
 def _may_be_at(node: ir.Node) -> bool:
     if node.op_type == "Concat":
         first = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-        return first is not None and onnx_name(first) in _BEFORE_A_CONCAT
+        return first is not None and get_onnx_name(first) in _BEFORE_A_CONCAT
     if node.op_type == "Split":
         return len(node.outputs) == lstm_cell.GATES
     return may_end_a_pattern(node.op_type, drops_axes=transpose_reduction.may_drop_axes(node))
 
 
 def may_end_a_pattern(operator: str, *, drops_axes: bool) -> bool:
-    """Return whether nodes of an operator are in patterns: each pattern has one of these operators."""
+    """Return whether an operator may be in a pattern. Every pattern has one of these operators."""
     return operator in ("Concat", "Slice") or (drops_axes and operator in transpose_reduction.REDUCTIONS)
 
 

@@ -1,4 +1,4 @@
-"""ConvolutionToGroupConvolutionFusion: convolutions of the parts of the channels become a grouped one.
+"""ConvolutionToGroupConvolutionFusion: convolutions of parts of the channels become a grouped one.
 
 ::
 
@@ -6,8 +6,8 @@
          (or Slices)             +-> Conv --+-> Concat
                                  +-> Conv --+
 
-Which part a convolution reads is not looked at: parts in another order, or not all of them, are convolved as
-if they were all in order. What is joined with them is read as a convolution, too.
+The pass does not check which part a convolution reads: missing or reordered parts are convolved as if they
+were all in order. Other inputs of the Concat are read as convolutions, too.
 
 Reported in compare/docs/reports/group-convolution.md.
 """
@@ -22,13 +22,13 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
-from splitops.models.quirks.graph_view import GraphView, known_sizes
+from splitops.models.quirks.graph_view import GraphView, get_static_sizes
 from splitops.models.quirks.quirk import Match, Quirk
 
 
 def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
-    """Yield what the pass gets wrong if a Concat ends its pattern."""
-    values = [view.source(value) for value in concat.inputs if value is not None]
+    """Yield the match that ends at a Concat, if the fusion is wrong."""
+    values = [view.skip_idle(value) for value in concat.inputs if value is not None]
     first = _read_channels(view, values[0]) if values and len(values) == len(concat.inputs) else None
     axis = None if first is None else view.editor.axis(concat)
     if first is None or axis is None:
@@ -46,7 +46,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
         if view.editor.window(other.convolution) != view.editor.window(first.convolution):
             return
         read.append(other)
-    kernels = {_kernel(one.convolution) for one in read}
+    kernels = {_read_kernel_shape(one.convolution) for one in read}
     if len(kernels) > 1 or None in kernels or len(values) < 2:
         return
     rank = len(shape_of(concat.outputs[0]) or next(iter(kernels)) or ())
@@ -71,20 +71,20 @@ class _Channels:
 
 
 def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
-    """Return the channels that a convolution of one group, without a bias, reads."""
-    node = view.producer(value, "Conv")
+    """Return the channels that a convolution of one group, without a bias, reads, or None."""
+    node = view.find_producer(value, "Conv")
     if node is None or len([one for one in node.inputs if one is not None]) != 2:
         return None
     group = node.attributes.get("group")
     if group is not None and (group.is_ref() or group.value != 1):
         return None
-    kernel, part = _kernel(node), view.part_of(node.inputs[0])
+    kernel, part = _read_kernel_shape(node), view.find_split(node.inputs[0])
     if kernel is None or len(kernel) < 2:
         return None
     if part is not None:
         split, index = part
         cut, axis = view.editor.read_split_facts(split), view.editor.written_axis(split)
-        if cut is None:  # lengths that the graph computes: as the kernels are equal, so are they
+        if cut is None:  # computed lengths, which are equal because the kernels are
             count, sizes = len(split.outputs), None
         else:
             axis, count, sizes = cut.axis, view.count(split), cut.sizes
@@ -92,7 +92,7 @@ def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
             return None
         begin = index * kernel[1] if sizes is None else sum(sizes[:index])
         return _Channels(node, split, split, index, count, (begin, begin + kernel[1]))
-    one = view.slice(view.producer(node.inputs[0], "Slice"))
+    one = view.slice(view.find_producer(node.inputs[0], "Slice"))
     if one is None or one.axis != 1 or one.size is None or one.span is None:
         return None
     others = [other for other in map(view.slice, view.sliced.get(one.data, ())) if other and other.axis == 1]
@@ -103,13 +103,13 @@ def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
     return _Channels(node, one.node, one.data, spans.index(one.span), len(spans), one.span)
 
 
-def _kernel(convolution: ir.Node) -> tuple[int, ...] | None:
+def _read_kernel_shape(convolution: ir.Node) -> tuple[int, ...] | None:
     weights = convolution.inputs[1]
-    return None if weights is None else known_sizes(shape_of(weights))
+    return None if weights is None else get_static_sizes(shape_of(weights))
 
 
 def _gather_channels(editor: Editor, match: Match) -> str | None:
-    """Let the first convolution read a Gather of its channels."""
+    """Replace the input of the first convolution by a Gather of its channels."""
     convolution, data = match.path[1], match.node.inputs[0]
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""GroupedSliceToVSplitOptimization: Slices that follow one another become a VariadicSplit.
+"""GroupedSliceToVSplitOptimization: consecutive Slices become a VariadicSplit.
 
 ::
 
@@ -21,13 +21,13 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import shape_of
-from splitops.models.quirks.graph_view import GraphView, SliceOfAxis, known_sizes
+from splitops.models.quirks.graph_view import GraphView, SliceOfAxis, get_static_sizes
 from splitops.models.quirks.quirk import Match, Quirk
 
 
 def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
-    """Yield what the pass gets wrong of all Slices of the data of a Slice, if it is the first of them."""
-    data = None if node.inputs[0] is None else view.source(node.inputs[0])
+    """Yield the wrong matches of all Slices of one tensor, if ``node`` is the first of them."""
+    data = None if node.inputs[0] is None else view.skip_idle(node.inputs[0])
     nodes = [] if data is None else view.sliced.get(data, [])
     if data is None or len(nodes) < 2 or nodes[0] is not node:
         return
@@ -36,15 +36,15 @@ def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
     found = [one for one in map(view.slice, nodes) if one is not None]
     for axis in dict.fromkeys(one.axis for one in found):
         group = [one for one in found if one.axis == axis]
-        yield from _find_reversed(group, is_known=known_sizes(shape_of(data)) is not None)
+        yield from _find_reversed(group, is_known=get_static_sizes(shape_of(data)) is not None)
 
 
 def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[Match]:
-    """Yield the Slices of one axis that end before they start; of a known shape, whole ones are removed."""
+    """Yield the Slices of one axis that end before they start. If ``is_known``, whole Slices are ignored."""
     size = group[0].size
     if size is None:
         return
-    # OpenVINO removes those with equal bounds, but not those with equal positions.
+    # OpenVINO merges Slices with equal bounds, but not those with equal positions.
     found = {(one.bounds.start, one.bounds.stop): one for one in group}.values()
     kept = [(slice(one.bounds.start, one.bounds.stop).indices(size)[:2], one.node) for one in found]
     if is_known:
@@ -58,7 +58,7 @@ def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[
 
 
 def _read_lengths(spans: Sequence[tuple[int, int]], size: int) -> list[int] | None:
-    """Return the lengths that OpenVINO reads Slices as; None if it does not change them."""
+    """Return the lengths of the VariadicSplit that replaces Slices, or None if OpenVINO keeps them."""
     if not spans or [0, *(stop for _, stop in spans)][:-1] != [start for start, _ in spans]:
         return None
     left, lengths = size, []
@@ -72,8 +72,8 @@ def _read_lengths(spans: Sequence[tuple[int, int]], size: int) -> list[int] | No
     return found if sum(found) == size else None
 
 
-def _end_at_the_start(editor: Editor, match: Match) -> str | None:
-    """Let an empty Slice end where it starts."""
+def _set_end_to_start(editor: Editor, match: Match) -> str | None:
+    """Set the end of an empty Slice to its start."""
     node, data = match.node, match.node.inputs[0]
     shape = None if data is None else shape_of(data)
     bounds = None if shape is None else editor.bounds(node, len(shape))
@@ -85,4 +85,4 @@ def _end_at_the_start(editor: Editor, match: Match) -> str | None:
     return f"Slice(axis={axis}, {one.start}:{one.start})"
 
 
-REVERSED_SLICES: Final = Quirk("backward-slices", "openvino", _end_at_the_start)
+REVERSED_SLICES: Final = Quirk("backward-slices", "openvino", _set_end_to_start)

@@ -1,4 +1,4 @@
-"""SplitConcatPairToInterpolateFusion: parts that are each joined with themselves become an Interpolate.
+"""SplitConcatPairToInterpolateFusion: a Concat that repeats each part becomes an Interpolate.
 
 ::
 
@@ -6,8 +6,8 @@
                                       +-> part 1, part 1 --+-> Concat
                                       +-> part 2, part 2 --+
 
-It upsamples the axis of the Split, as the Split sets it, whatever the axis of the Concat is. A negative axis
-does not compile, and neither does one of unknown size. Splits by lengths are not fused.
+It upsamples the axis of the Split, even if the axis of the Concat differs. A negative axis or an axis of
+unknown size does not compile. Splits by lengths are not fused.
 
 Reported in compare/docs/reports/split-concat-interpolate.md.
 """
@@ -26,8 +26,8 @@ INTERPOLATE: Final = Quirk("repeated-parts", "openvino", set_lengths)
 
 
 def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
-    """Yield what the pass gets wrong if a Concat ends its pattern."""
-    parts = [view.part_of(value) for value in concat.inputs[:2]]
+    """Yield the match that ends at a Concat, if the fusion is wrong."""
+    parts = [view.find_split(value) for value in concat.inputs[:2]]
     if len(parts) < 2 or parts[0] is None or parts[0] != parts[1]:
         return
     editor, split = view.editor, parts[0][0]
@@ -37,7 +37,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
     count = view.count(split)
     times, rest = divmod(len(concat.inputs), count)
     repeated = [(split, index) for index in range(count) for _ in range(times)]
-    if rest or count < 2 or list(map(view.part_of, concat.inputs)) != repeated:
+    if rest or count < 2 or list(map(view.find_split, concat.inputs)) != repeated:
         return
     if isinstance(cut.size, int) and cut.size != count:
         return

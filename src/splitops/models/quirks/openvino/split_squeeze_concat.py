@@ -1,4 +1,4 @@
-"""SplitSqueezeConcatFusion: heads that are split off and joined again become a Transpose and a Reshape.
+"""SplitSqueezeConcatFusion: split and concatenated heads become a Transpose and a Reshape.
 
 ::
 
@@ -6,8 +6,8 @@
                                       +-> Squeeze --+-> Concat
                                       +-> Squeeze --+
 
-It replaces them by ``x -> Transpose -> Reshape``. A Concat on an axis that is counted from the end corrupts
-memory, and the Reshape cannot have two sizes that are unknown. Splits by lengths are not fused.
+It replaces them by ``x -> Transpose -> Reshape``. A Concat on a negative axis corrupts memory, and the
+Reshape cannot have two unknown sizes. Splits by lengths are not fused.
 
 Reported in compare/docs/reports/split-squeeze-concat.md.
 """
@@ -20,7 +20,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.graph.onnx import shape_of
-from splitops.models.quirks.graph_view import GraphView, known_sizes
+from splitops.models.quirks.graph_view import GraphView, get_static_sizes
 from splitops.models.quirks.quirk import Match, Quirk, count_axis_from_the_front, set_lengths
 
 NEGATIVE_AXIS: Final = Quirk(
@@ -30,17 +30,17 @@ TWO_OPEN_SIZES: Final = Quirk("squeezed-open-parts", "openvino", set_lengths)
 
 
 def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
-    """Yield what the pass gets wrong if a Concat ends its pattern."""
+    """Yield the matches that end at a Concat, if the fusion is wrong."""
     squeezes, splits = [], set()
     for index, value in enumerate(concat.inputs):
-        squeeze = view.producer(value, "Squeeze", "Reshape")
-        part = None if squeeze is None else view.part_of(squeeze.inputs[0])
+        squeeze = view.find_producer(value, "Squeeze", "Reshape")
+        part = None if squeeze is None else view.find_split(squeeze.inputs[0])
         if squeeze is None or part is None or part[1] != index:
             return
         splits.add(split := part[0])
         if len(splits) > 1 or not view.is_counted(split):
             return
-        if not view.is_only_for(split.outputs[index], squeeze) or not _drops_axis(view, squeeze, *part):
+        if not view.is_only_for(split.outputs[index], squeeze) or not _is_squeeze(view, squeeze, *part):
             return
         squeezes.append(squeeze)
     axis, shape = view.editor.axis(concat), shape_of(concat.outputs[0])
@@ -53,8 +53,8 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
         yield Match(TWO_OPEN_SIZES, split, path)
 
 
-def _drops_axis(view: GraphView, squeeze: ir.Node, split: ir.Node, index: int) -> bool:
-    """Return whether a node drops the split axis of a part, of size 1, and nothing else."""
+def _is_squeeze(view: GraphView, squeeze: ir.Node, split: ir.Node, index: int) -> bool:
+    """Return whether a node removes the split axis of a part, of size 1, and no other axis."""
     cut = view.editor.read_split_facts(split)
     before, after = shape_of(split.outputs[index]), shape_of(squeeze.outputs[0])
     if cut is None or before is None or after is None or len(after) != len(before) - 1:
@@ -63,5 +63,5 @@ def _drops_axis(view: GraphView, squeeze: ir.Node, split: ir.Node, index: int) -
         return False
     rest = (*before[: cut.axis], *before[cut.axis + 1 :])
     if view.name(squeeze) == "Reshape":
-        return known_sizes(rest) is not None and rest == after
+        return get_static_sizes(rest) is not None and rest == after
     return all(one == other for one, other in zip(rest, after, strict=True) if isinstance(one, int))

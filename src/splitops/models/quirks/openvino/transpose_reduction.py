@@ -1,11 +1,11 @@
-"""TransposeReduction: a reduction behind a Transpose comes first, and what is left is transposed.
+"""TransposeReduction: a Transpose before a reduction is moved after it.
 
 ::
 
     x -> Transpose -> Reduce (axes dropped)        x -> Reduce -> Transpose of the other axes
 
-The second Transpose may be left out if it only moves axes of size 1, as if it did not change the shape. When
-it is left out is not known. A reduction that keeps its axes is right.
+OpenVINO may omit the second Transpose if it only moves axes of size 1, although it changes the shape. It is
+unknown when it does. A reduction that keeps its axes is right.
 
 Reported in compare/docs/reports/transpose-reduce.md.
 """
@@ -29,34 +29,35 @@ REDUCTIONS: Final = frozenset(
     f"Reduce{name}"
     for name in ("L1", "L2", "LogSum", "LogicalAnd", "LogicalOr", "Max", "Mean", "Min", "Prod", "Sum")
 )
-"""The reductions that the pass moves, as both formats name them."""
+"""The reductions that the pass moves, with the same names in both formats."""
 
 
 def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
-    """Yield what the pass gets wrong if a reduction ends its pattern."""
+    """Yield the match that ends at a reduction, if the result may be wrong."""
     data = reduction.inputs[0] if may_drop_axes(reduction) else None
-    value = None if data is None else view.source(data, "Transpose")
+    value = None if data is None else view.skip_idle(data, "Transpose")
     transpose, shape = (None, None) if value is None else (value.producer(), shape_of(value))
     if transpose is None or view.name(transpose) != "Transpose" or shape is None:
         return
     reduced, order = _read_axes(reduction, len(shape)), list(range(len(shape)))
-    if reduced is None:  # OpenVINO moves those with constant axes
+    if reduced is None:  # OpenVINO moves only reductions with constant axes
         return
     path, consumer = [reduction], reduction
-    while transpose is not None and view.is_only_for(transpose.outputs[0], consumer):  # a row of them is one
+    # OpenVINO merges a chain of Transposes.
+    while transpose is not None and view.is_only_for(transpose.outputs[0], consumer):
         step = view.editor.permutation(transpose, len(shape))
         if step is None:
             return
         order, path = [step[axis] for axis in order], [transpose, *path]
-        if _moves_ones([(order[axis], size) for axis, size in enumerate(shape) if axis not in reduced]):
+        if _may_move_ones([(order[axis], size) for axis, size in enumerate(shape) if axis not in reduced]):
             yield Match(TRANSPOSE_REDUCTION, transpose, tuple(path), certain=False)
             return
         consumer = transpose
-        transpose = view.producer(transpose.inputs[0], "Transpose")
+        transpose = view.find_producer(transpose.inputs[0], "Transpose")
 
 
-def _moves_ones(kept: list[tuple[int, Dim]]) -> bool:
-    """Return whether axes, each with its origin, may have another shape, but only by sizes of 1."""
+def _may_move_ones(kept: list[tuple[int, Dim]]) -> bool:
+    """Return whether the order of axes, given by origin and size, may differ only in axes of size 1."""
     before = sorted(kept, key=itemgetter(0))
     others = [axis for axis, size in kept if not _may_be_one(size)]
     is_same = is_same_shape(tuple(size for _, size in kept), tuple(size for _, size in before))
@@ -64,7 +65,7 @@ def _moves_ones(kept: list[tuple[int, Dim]]) -> bool:
 
 
 def _may_be_one(size: Dim) -> bool:
-    """Return whether OpenVINO may infer that a size is 1: not that of a symbol of the inputs."""
+    """Return whether OpenVINO may infer that a size is 1. It does not for symbols of the inputs."""
     return size == 1 if isinstance(size, int) else size.name is None and size.lo <= 1
 
 
@@ -77,7 +78,7 @@ def may_drop_axes(node: ir.Node) -> bool:
 
 
 def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
-    """Return the axes that a reduction reduces; None if they are unknown."""
+    """Return the reduced axes of a reduction, or None if they are unknown."""
     attribute = reduction.attributes.get("axes")
     value = reduction.inputs[1] if len(reduction.inputs) > 1 else None
     axes: Sequence[int] | None = ()
@@ -87,7 +88,7 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
         axes = fixed_integers(value)
     if axes is None or not all(-rank <= axis < rank for axis in axes):
         return None
-    if not axes and type(reduction) is not LayerNode:  # ONNX reduces all axes then, if not told otherwise
+    if not axes and type(reduction) is not LayerNode:  # the default in ONNX is to reduce all axes
         unless = reduction.attributes.get("noop_with_empty_axes")
         if unless is None or not unless.value:
             return None if unless is not None and unless.is_ref() else frozenset(range(rank))
@@ -95,7 +96,7 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
 
 
 def _keep_axes(editor: Editor, match: Match) -> str | None:
-    """Let a reduction keep its axes, and drop them after it."""
+    """Set keepdims of a reduction, and add Squeezes after it."""
     reduction, data = match.last, match.last.inputs[0]
     shape = None if data is None else shape_of(data)
     reduced = None if shape is None else _read_axes(reduction, len(shape))

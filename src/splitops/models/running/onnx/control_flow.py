@@ -1,7 +1,7 @@
-"""Operators with a body, and calls of model-local functions, as classes for onnx's evaluator.
+"""Loop, Scan, SequenceMap and calls of model-local functions for onnx's evaluator.
 
-onnx's own Loop never runs without a condition and concatenates what it should stack; its Scan knows one axis
-and direction; its SequenceMap does not see the graph around it. Those are served here. If is onnx's.
+onnx's own Loop does not run without a condition and concatenates instead of stacking. Its Scan supports only
+one axis and direction, and its SequenceMap cannot read values of the outer graph. onnx's If is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BUDGET: Final[ContextVar[IterationBudget | None]] = ContextVar("iterations", de
 
 @contextmanager
 def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
-    """Limit the iterations of loops inside the block, or keep the limit around it if ``limit`` is None."""
+    """Limit the iterations of loops in the block. If ``limit`` is None, keep an outer limit."""
     known = _BUDGET.get()
     if limit is None and known is not None:
         yield known
@@ -43,7 +43,7 @@ def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
 
 
 class Body(Protocol):
-    """The evaluator of a graph, as an operator around it sees it."""
+    """The evaluator of a body, as its operator uses it."""
 
     @property
     def input_names(self) -> list[str]:
@@ -56,15 +56,15 @@ class Body(Protocol):
     def run(
         self, output_names: None, feeds: dict[str, Any], /, *, attributes: dict[str, Any] | None = None
     ) -> Any:
-        """Return the values of the outputs, from those of the inputs and of the graph around."""
+        """Return the outputs, given the inputs and the values of the outer graph."""
 
-    def output_type(self, output: int, feeds: Mapping[str, Any], /) -> TypeProto:
-        """Return what is known of an output, by its number, from the types of the same values."""
+    def infer_output(self, output: int, feeds: Mapping[str, Any], /) -> TypeProto:
+        """Infer the type of the output with index ``output`` from the types of ``feeds``."""
 
 
 @dataclass(frozen=True, slots=True)
 class _BodyRunner:
-    """The body of an operator, with the values around it."""
+    """The body of an operator, with the values of the outer graph."""
 
     operator: str
     body: Body
@@ -72,15 +72,15 @@ class _BodyRunner:
     attributes: dict[str, Any] | None
     budget: IterationBudget
 
-    def one(self, inputs: Sequence[Any]) -> list[Any]:
+    def run_once(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the body once."""
         self.budget.count()
         outputs: list[Any] = self.body.run(None, self._feeds(inputs), attributes=self.attributes)
         return outputs
 
-    def output_type(self, output: int, inputs: Sequence[Any]) -> TypeProto:
-        """Return what is known of an output of the body, had it been run with these inputs."""
-        return self.body.output_type(output, self._feeds(inputs))
+    def infer_output(self, output: int, inputs: Sequence[Any]) -> TypeProto:
+        """Infer the type of an output of the body for these inputs, without running it."""
+        return self.body.infer_output(output, self._feeds(inputs))
 
     def _feeds(self, inputs: Sequence[Any]) -> dict[str, Any]:
         names = self.body.input_names
@@ -90,7 +90,7 @@ class _BodyRunner:
 
 
 class _WithBody(OpRun):
-    """An operator whose ``body`` sees the values of the graph around it."""
+    """An operator with a body that can read values of the outer graph."""
 
     body: Body
 
@@ -104,20 +104,20 @@ class _WithBody(OpRun):
         context: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> tuple[Any, ...]:
-        """Run the operator; OpRun.run would report a TypeError of the body as one of this operator."""
+        """Run the operator. OpRun.run would report a TypeError in the body as one of the operator."""
         attributes = dict(linked_attributes) if linked_attributes else None
         with limit_iterations() as budget:
             return self.repeat(_BodyRunner(self.op_type, self.body, context or {}, attributes, budget), *args)
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
-        """Run the body as often as the operator says."""
+        """Run all iterations of the body."""
         raise NotImplementedError
 
     def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError("run() serves this operator")
+        raise NotImplementedError("run() evaluates this operator")
 
-    def carried(self, count: int) -> int:
-        """Return how many outputs the body has after the first ``count``."""
+    def count_scans(self, count: int) -> int:
+        """Return the number of outputs of the body after the first ``count``."""
         rest = len(self.body.output_names) - count
         if rest < 0:
             raise ModelError(
@@ -125,8 +125,12 @@ class _WithBody(OpRun):
             )
         return rest
 
-    def keep(self, scans: Sequence[list[Any]], values: Sequence[Any]) -> None:
-        """Keep what an iteration gives, unless all that is kept is larger than the memory."""
+    def append_scans(self, scans: Sequence[list[Any]], values: Sequence[Any]) -> None:
+        """Append the scan outputs of an iteration.
+
+        Raises:
+            ModelError: the stacked result would be larger than the memory.
+        """
         for scan, value in zip(scans, values, strict=True):
             scan.append(value)
             if len(scan) * getattr(value, "nbytes", 0) > _MEMORY:
@@ -135,10 +139,10 @@ class _WithBody(OpRun):
     def stack(
         self, values: Sequence[Any], output: int, runner: _BodyRunner, first: Sequence[Any], axis: int = 0
     ) -> npt.NDArray[Any]:
-        """Stack what the iterations gave for an output; after none, what the first inputs would have told."""
+        """Stack the values of a scan output. Without iterations, infer its shape from ``first``."""
         if values:
             return np.stack(values, axis=axis)
-        known = runner.output_type(output, first)
+        known = runner.infer_output(output, first)
         element_type = from_onnx(known.tensor_type.elem_type)
         if element_type is None:
             raise ModelError(
@@ -157,15 +161,15 @@ class Loop(_WithBody):
         """Run the body until the count or the condition ends the loop."""
         trip_count, condition = (*args, None, None)[:2]
         state = list(args[2:])
-        trips = None if trip_count is None else int(_single(trip_count, "M"))
-        going = True if condition is None else bool(_single(condition, "cond"))
-        scans: list[list[Any]] = [[] for _ in range(self.carried(1 + len(state)))]
+        trips = None if trip_count is None else int(_get_single(trip_count, "M"))
+        going = True if condition is None else bool(_get_single(condition, "cond"))
+        scans: list[list[Any]] = [[] for _ in range(self.count_scans(1 + len(state)))]
         iteration = 0
         while going and (trips is None or iteration < trips):
-            outputs = runner.one([np.array(iteration, np.int64), np.array(going), *state])
-            going = bool(_single(outputs[0], "cond"))
+            outputs = runner.run_once([np.array(iteration, np.int64), np.array(going), *state])
+            going = bool(_get_single(outputs[0], "cond"))
             state = outputs[1 : 1 + len(state)]
-            self.keep(scans, outputs[1 + len(state) :])
+            self.append_scans(scans, outputs[1 + len(state) :])
             iteration += 1
         first = [np.array(0, np.int64), np.array(going), *state]
         return *state, *(self.stack(scan, 1 + len(state) + i, runner, first) for i, scan in enumerate(scans))
@@ -183,7 +187,7 @@ class Scan(_WithBody):
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each slice of the scanned inputs."""
         if self.run_params["opsets"][self.onnx_node.domain] < 9:
-            raise ModelError("Scan-8, with its batch axis, is not supported; from opset 9 on it is")
+            raise ModelError("Scan-8 with its batch axis is not supported: use opset 9 or later")
         count = self.num_scan_inputs
         if not 1 <= count <= len(args):
             raise ModelError(f"Scan has num_scan_inputs = {count} and {len(args)} inputs")
@@ -192,21 +196,21 @@ class Scan(_WithBody):
             _apply_direction(np.moveaxis(value, axis, 0), direction)
             for value, axis, direction in zip(
                 args[len(state) :],
-                _per_item(self.scan_input_axes, count),
-                _per_item(self.scan_input_directions, count),
+                _expand_attribute(self.scan_input_axes, count),
+                _expand_attribute(self.scan_input_directions, count),
                 strict=True,
             )
         ]
         lengths = {len(stream) for stream in streams}
         if len(lengths) != 1:
-            raise ModelError(f"Scan goes over axes of different sizes: {sorted(lengths)}")
-        scans: list[list[Any]] = [[] for _ in range(self.carried(len(state)))]
+            raise ModelError(f"the scanned axes have different sizes: {sorted(lengths)}")
+        scans: list[list[Any]] = [[] for _ in range(self.count_scans(len(state)))]
         for items in zip(*streams, strict=True):
-            outputs = runner.one([*state, *map(np.asarray, items)])
+            outputs = runner.run_once([*state, *map(np.asarray, items)])
             state = outputs[: len(state)]
-            self.keep(scans, outputs[len(state) :])
-        axes = _per_item(self.scan_output_axes, len(scans))
-        directions = _per_item(self.scan_output_directions, len(scans))
+            self.append_scans(scans, outputs[len(state) :])
+        axes = _expand_attribute(self.scan_output_axes, len(scans))
+        directions = _expand_attribute(self.scan_output_directions, len(scans))
         first = [*state, *(np.empty(stream.shape[1:], stream.dtype) for stream in streams)]
         stacked = (
             self.stack(_apply_direction(scan, direction), len(state) + i, runner, first, axis)
@@ -216,7 +220,7 @@ class Scan(_WithBody):
 
 
 class SequenceMap(_WithBody):
-    """SequenceMap: the body on each element of a sequence, with the elements of others beside it."""
+    """SequenceMap: run the body on each element of a sequence, with those of others at the same index."""
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each element."""
@@ -224,7 +228,7 @@ class SequenceMap(_WithBody):
         mapped: list[list[Any]] = [[] for _ in self.body.output_names]
         for index, element in enumerate(sequence):
             beside = [other[index] if isinstance(other, list) else other for other in others]
-            for values, value in zip(mapped, runner.one([element, *beside]), strict=True):
+            for values, value in zip(mapped, runner.run_once([element, *beside]), strict=True):
                 values.append(value)
         return tuple(mapped)
 
@@ -238,7 +242,7 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
 
 
 class FunctionCallBase(OpRun):
-    """A node whose attributes are not attributes of an operator that onnx knows."""
+    """A node that is not an ONNX operator."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         # False: a function that shares its name with an ONNX operator does not share its attributes.
@@ -249,18 +253,18 @@ class FunctionCallBase(OpRun):
         self.attributes_names_ = set()
 
     def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError("run() serves the call")
+        raise NotImplementedError("run() evaluates the call")
 
 
 class FunctionCall(FunctionCallBase):
-    """A call of a model-local function: its body with the caller's attributes in place."""
+    """A call of a model-local function. ``body`` has the attributes of the call."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Body) -> None:
         self.body = body
         super().__init__(onnx_node, run_params)
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
-        """Run the body; inputs and outputs may be left out at the end."""
+        """Run the body. Trailing inputs and outputs may be absent."""
         names, outputs = self.body.input_names, self.body.output_names
         if len(args) > len(names) or len(self.output) > len(outputs):
             raise ModelError(
@@ -273,16 +277,16 @@ class FunctionCall(FunctionCallBase):
             return tuple(self.body.run(None, feeds))
 
 
-def _single(value: Any, name: str) -> Any:
+def _get_single(value: Any, name: str) -> Any:
     array = np.asarray(value)
     if array.size != 1:
         raise ModelError(f"{name} has shape {array.shape}, but must be one value")
     return array.item()
 
 
-def _per_item(stated: Sequence[int] | None, count: int) -> list[int]:
-    """Return one value for each item; the attribute's default is 0 for all."""
-    values = list(stated) if stated else [0] * count
+def _expand_attribute(given: Sequence[int] | None, count: int) -> list[int]:
+    """Return the values of an attribute for ``count`` items; the default is 0 for all."""
+    values = list(given) if given else [0] * count
     if len(values) != count:
         raise ModelError(f"Scan declares {len(values)} axes or directions for {count} tensors")
     return values

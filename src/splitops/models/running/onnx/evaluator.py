@@ -1,4 +1,4 @@
-"""onnx's ReferenceEvaluator with the split family ours everywhere, and errors that say where."""
+"""onnx's ReferenceEvaluator with the split operators of splitops, and errors with the failing node."""
 
 from __future__ import annotations
 
@@ -47,41 +47,41 @@ from splitops.models.running.onnx.legacy_ops import (
     with_defaults,
 )
 from splitops.models.running.onnx.openvino_ops import DOMAIN as OPENVINO
-from splitops.models.running.onnx.openvino_ops import openvino_op
+from splitops.models.running.onnx.openvino_ops import get_openvino_op
 from splitops.onnx.reference import get_reference_ops, node_label
 from splitops.spec.elements.types import element_type_of
 
 _FAMILY: Final = {operator.__name__: operator for operator in get_reference_ops()}
 _OWN: Final[Mapping[str, type[OpRun]]] = {"Flatten": Flatten, "Identity": Identity}
 _MAX_BODIES: Final = 10_000
-"""Functions times different attributes: calls inside calls can ask for exponentially many."""
+"""Maximum number of function bodies with different attributes: nested calls can need exponentially many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a graph is, and what of the model it can reach.
+    """The location of a graph, and the functions that it can call.
 
     Attributes:
         where: model and graph path.
         functions: the model-local functions.
-        bodies: evaluators of functions that were called already, by function and attributes.
+        bodies: cached evaluators of functions, by function and attributes.
     """
 
     where: Where
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
 
-    def inside(self, step: str) -> Scope:
+    def enter(self, step: str) -> Scope:
         """Return the scope of a graph inside this one."""
         return replace(self, where=replace(self.where, graph=extend(self.where.graph, step)))
 
 
-def model_evaluator(model: ModelProto, where: Where) -> Evaluator:
+def make_model_evaluator(model: ModelProto, where: Where) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has checked."""
     return Evaluator(model.graph, opset_imports(model), scope=Scope(where, functions_of(model)))
 
 
-def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
+def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
     """Make the evaluator of a single node."""
     model = ModelProto(ir_version=10)
     model.opset_import.add(domain=node.domain, version=opset)
@@ -90,11 +90,11 @@ def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
     model.graph.output.extend(ValueInfoProto(name=name) for name in node.output if name)
     check_model(model)
     load_external(model_tensors(model), Where(), None)
-    return model_evaluator(model, Where())
+    return make_model_evaluator(model, Where())
 
 
 def reads(node: NodeProto) -> Iterator[str]:
-    """Yield the names of the values that a node reads, including those that its graphs read around them."""
+    """Yield the names of the values that a node reads, including outer values that its bodies read."""
     yield from filter(None, node.input)
     for _, graph in subgraphs(node):
         made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -106,21 +106,21 @@ def reads(node: NodeProto) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An operator, and what every run asks of its node."""
+    """An operator, with the facts about its node that every run needs."""
 
     operator: OpRun
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     dropped: tuple[str, ...]
-    """The values that nothing needs after it."""
+    """The values that are unused after this step."""
     needs_context: bool
     linked: bool
     constant: npt.NDArray[Any] | None
-    """What it gives in every run; None where a run decides."""
+    """The constant output, or None if the output depends on the run."""
 
     @classmethod
-    def of(cls, operator: OpRun, later: set[str]) -> _Step:
-        """Make a step; ``later`` are the values that steps after it need, and this one adds its own."""
+    def from_operator(cls, operator: OpRun, later: set[str]) -> _Step:
+        """Make a step. ``later`` has the values that later steps read; those of this step are added."""
         linked = bool(operator.has_linked_attribute)
         value = getattr(operator, "cst", None)
         constant = value if isinstance(value, np.ndarray) and not linked else None
@@ -133,8 +133,9 @@ class _Step:
 class Evaluator(ReferenceEvaluator):
     """Evaluates a graph, subgraph or function body.
 
-    Against onnx's own: the split family, Loop, Scan, SequenceMap and model-local functions are ours; an
-    output named ``""`` stays absent; initializers are proved and read-only; errors carry the place.
+    Differences from onnx's evaluator: split operators, Loop, Scan, SequenceMap and model-local functions are
+    implemented by splitops. Outputs named ``""`` are absent. Initializers are checked and read-only. Errors
+    have the location of the node.
     """
 
     def __init__(
@@ -157,40 +158,44 @@ class Evaluator(ReferenceEvaluator):
         self.opsets_ = self.known_opsets
         super()._init()
         self.rt_inits_ = initializers
-        # A graph's own initializers go before the values around it, but not before its inputs.
+        # A graph's own initializers shadow outer values, but not its inputs.
         inputs = frozenset(self.input_names_)
         self.own_inits = {name: value for name, value in initializers.items() if name not in inputs}
         later = {"", *self.output_names_}
-        steps = [_Step.of(operator, later) for operator in reversed(self.rt_nodes_)][::-1]
+        steps = [_Step.from_operator(operator, later) for operator in reversed(self.rt_nodes_)][::-1]
         self.own_inits |= {step.outputs[0]: step.constant for step in steps if step.constant is not None}
         self.steps = [step for step in steps if step.constant is None]
 
     def _load_impl(self, node: NodeProto, input_types: Any = None) -> Callable[..., OpRun]:
-        """Return what makes the node's implementation; every failure of it becomes a ModelError."""
-        implementation = self._guarded(node, self._implementation, node, input_types)
+        """Return the factory of a node's implementation. Its errors become ModelErrors."""
+        implementation = self._call_guarded(node, self._find_implementation, node, input_types)
 
         def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
-            # The log of onnx holds the evaluator, which holds the operator: a circle outlives a session.
-            own = {"evaluator_cls": self._evaluator_class(node), "where": self.scope.where, "log": _no_log}
+            # onnx's log refers to the evaluator, and it to the operator: a cycle would outlive the session.
+            own = {
+                "evaluator_cls": self._make_evaluator_class(node),
+                "where": self.scope.where,
+                "log": _no_log,
+            }
             params = run_params | own
             domain = canonical(node.domain)
             opset = self.known_opsets.get(domain, 1)
-            stated = self._guarded(node, with_defaults, node, opset, domain)
-            made: OpRun = self._guarded(node, implementation, stated, params)
+            completed = self._call_guarded(node, with_defaults, node, opset, domain)
+            made: OpRun = self._call_guarded(node, implementation, completed, params)
             if isinstance(constant := getattr(made, "cst", None), np.ndarray):
-                constant.flags.writeable = False  # this very array is the value in every run
+                constant.flags.writeable = False  # every run returns this array
             return made
 
         return make
 
-    def _implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
+    def _find_implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
         domain, name, _ = key = function_key(node)
         if not domain and name in _FAMILY:
             return _FAMILY[name]
         if domain == OPENVINO and node.doc_string:
-            return openvino_op(name)
+            return get_openvino_op(name)
         if key in self.scope.functions:
-            return functools.partial(FunctionCall, body=self._function_body(node))
+            return functools.partial(FunctionCall, body=self._get_function_body(node))
         if not domain and name in CONTROL_FLOW:
             return CONTROL_FLOW[name]
         if not domain and name == "Slice" and self.known_opsets[domain] >= SLICE_WITH_STEPS:
@@ -203,27 +208,31 @@ class Evaluator(ReferenceEvaluator):
         details = {} if input_types is None else {"node": node, "input_types": input_types}
         try:
             found: Any = load_op(
-                domain, name, self.known_opsets[domain], evaluator_cls=self._evaluator_class(node), **details
+                domain,
+                name,
+                self.known_opsets[domain],
+                evaluator_cls=self._make_evaluator_class(node),
+                **details,
             )
         except RuntimeContextError:
-            # Its definition depends on the input types, which are known when it runs.
+            # The function body of the operator depends on the input types, which are known at run time.
             return functools.partial(OpFunctionContextDependant, parent=self)
         made: Callable[..., OpRun] = flatten_to_rows(name, self.known_opsets[domain], found)
         return made
 
-    def _evaluator_class(self, node: NodeProto) -> Any:
-        """Return what onnx makes the evaluators of a node's graphs with: in the order of its attributes."""
+    def _make_evaluator_class(self, node: NodeProto) -> Any:
+        """Return the factory for evaluators of a node's graphs. onnx calls it in attribute order."""
         steps = iter([attribute.name for attribute in node.attribute if attribute.HasField("g")])
         scope = self.scope
 
         def make(proto: GraphProto | FunctionProto, opsets: Any = None, **_: Any) -> Evaluator:
             label = node_label(node)
             step = f"{label}.{next(steps, '')}" if isinstance(proto, GraphProto) else label
-            return Evaluator(proto, opsets, scope=scope.inside(step))
+            return Evaluator(proto, opsets, scope=scope.enter(step))
 
         return make
 
-    def _function_body(self, node: NodeProto) -> Evaluator:
+    def _get_function_body(self, node: NodeProto) -> Evaluator:
         key = function_key(node)
         function = self.scope.functions[key]
         attributes = {attribute.name: attribute for attribute in node.attribute}
@@ -236,7 +245,7 @@ class Evaluator(ReferenceEvaluator):
                 raise ModelError(f"functions are called with more than {_MAX_BODIES} sets of attributes")
             where = replace(self.scope.where, graph=function_path(function))
             self.scope.bodies[called] = Evaluator(
-                _bound(function, attributes), scope=replace(self.scope, where=where)
+                _bind_function(function, attributes), scope=replace(self.scope, where=where)
             )
         return self.scope.bodies[called]
 
@@ -250,26 +259,26 @@ class Evaluator(ReferenceEvaluator):
     ) -> Any:
         """Evaluate the graph."""
         results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **self.own_inits}
-        results[""] = None  # an absent input
-        call = self._guarded if get_event_list() is None else self._timed
+        results[""] = None  # the value of an absent input
+        call = self._call_guarded if get_event_list() is None else self._call_timed
         for step in track(self.steps, "run"):
             operator, node = step.operator, step.operator.onnx_node
             arguments = [results[name] for name in step.inputs]
             linked = {"linked_attributes": attributes} if step.linked and attributes else {}
             context = {"context": results} if step.needs_context else {}
             outputs = call(node, operator.run, *arguments, **context, **linked)
-            # strict=False: a node may leave out trailing outputs.
+            # strict=False: trailing outputs may be absent.
             results.update(zip(step.outputs, outputs, strict=False))
             results[""] = None
             missing = [name for name in step.outputs[len(outputs) :] if name]
             if missing:
-                raise self._failure(node, f"gave no output {shown(missing[0])}")
+                raise self._make_failure(node, f"did not return output {shown(missing[0])}")
             for name in step.dropped:
                 results.pop(name, None)
         return [results[name] for name in self.output_names]
 
-    def output_type(self, output: int, feeds: Mapping[str, Any]) -> TypeProto:
-        """Return what is known of an output, had the graph been evaluated with these values."""
+    def infer_output(self, output: int, feeds: Mapping[str, Any]) -> TypeProto:
+        """Infer the type of the output with index ``output`` without evaluating the graph."""
         model = ModelProto(ir_version=10)
         for domain, version in self.known_opsets.items():
             if domain != "ai.onnx":
@@ -286,53 +295,53 @@ class Evaluator(ReferenceEvaluator):
         declared: TypeProto = self.output_types[output]
         return types_of_values(model).get((None, self.output_names[output]), declared)
 
-    def _guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call what belongs to a node: our errors get their place, every other one becomes a ModelError."""
+    def _call_guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function for a node. Add the node to SplitErrors; turn other exceptions into ModelErrors."""
         try:
             return function(*args, **kwargs)
         except SplitError as error:
-            error.where = self._completed(error.where, node)
+            error.where = self._complete_place(error.where, node)
             raise
         except Exception as error:
             on = " on a sequence" if any(isinstance(one, list) for one in args) else ""
-            raise self._failure(node, f"failed{on}: {_reason(error)}") from error
+            raise self._make_failure(node, f"failed{on}: {_format_reason(error)}") from error
 
-    def _timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call what belongs to a node and record its time; what is inside others is recorded by itself."""
+    def _call_timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a node and record its time, unless it has bodies or is a call: inner nodes are recorded."""
         events = get_event_list()
         key = function_key(node)
         outer = key in self.scope.functions or any(True for _ in subgraphs(node))
         if events is None or outer:
-            return self._guarded(node, function, *args, **kwargs)
+            return self._call_guarded(node, function, *args, **kwargs)
         with record_event(events, node.op_type, node_label(node)):
-            return self._guarded(node, function, *args, **kwargs)
+            return self._call_guarded(node, function, *args, **kwargs)
 
-    def _completed(self, where: Where, node: NodeProto) -> Where:
-        """Fill in what an error does not know yet; the innermost graph does so first."""
+    def _complete_place(self, where: Where, node: NodeProto) -> Where:
+        """Complete the location of an error. The innermost graph does it first, and outer ones leave it."""
         if where.graph is not None:
             return where
         place = self.scope.where
         return replace(where, model=place.model, graph=place.graph, node=where.node or node_label(node))
 
-    def _failure(self, node: NodeProto, problem: str) -> ModelError:
+    def _make_failure(self, node: NodeProto, problem: str) -> ModelError:
         where = replace(self.scope.where, node=node_label(node))
         return ModelError(f"operator {shown(node.op_type)} {problem}", where)
 
 
 def _no_log(*_: Any) -> None:
-    """Print nothing, as an evaluator that is not verbose does."""
+    """Print nothing."""
 
 
-def _reason(error: BaseException) -> str:
-    # OpRun rewords a TypeError or AttributeError, and keeps the first one as the cause.
+def _format_reason(error: BaseException) -> str:
+    # OpRun replaces a TypeError or AttributeError; the original is the cause.
     error = error.__cause__ or error
     lines = str(error).strip().splitlines() or [""]
-    kind = "the memory is too small" if isinstance(error, MemoryError) else type(error).__name__
+    kind = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
     return f"{kind}: {lines[0][:300]}".removesuffix(": ")
 
 
-def _bound(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:
-    """Return a function with the caller's attributes, or their defaults, where its nodes refer to them."""
+def _bind_function(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:
+    """Copy a function, with references to attributes replaced by the call's attributes or their defaults."""
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     unknown = given.keys() - defaults.keys() - set(function.attribute)
     if unknown:
@@ -351,7 +360,7 @@ def _bind_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> N
         if not attribute.ref_attr_name:
             continue
         value = values.get(attribute.ref_attr_name)
-        if value is None:  # the caller leaves it out, so this node does too
+        if value is None:  # absent in the call, so absent here
             del node.attribute[index]
             continue
         name, expected = attribute.name, attribute.type

@@ -1,6 +1,6 @@
-"""Operators that onnx's reference evaluator runs with another result than their version has.
+"""Fixes for operators that onnx's reference evaluator runs wrongly: old versions, Slice and empty tensors.
 
-Its implementations carry the opset in their names where onnx knows of a difference; of these it does not.
+onnx has separate implementations for some versions of an operator, but not for these.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from splitops.models.ops.shapes import clamped
 
 _FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ALONG_ONE_AXIS: Final = 13
-"""The opset from which they work along one axis; before, along all axes from one on."""
+"""The first opset in which they reduce one axis; before, they reduce all axes from ``axis`` on."""
 
 
 def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
-    """State the defaults of the version that the graph imports, where onnx would take the newest ones."""
+    """Set the attribute defaults of the imported version on a copy of a node: onnx uses the newest ones."""
     if not defs.has(node.op_type, domain):
         return node
     try:
@@ -28,13 +28,13 @@ def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
     except defs.SchemaError:
         return node
     newest = defs.get_schema(node.op_type, domain)
-    stated = {attribute.name for attribute in node.attribute}
+    given = {attribute.name for attribute in node.attribute}
     absent = [
         attribute.default_value
         for name, attribute in imported.attributes.items()
-        if name not in stated
+        if name not in given
         and attribute.default_value.type
-        and not _same_default(newest.attributes.get(name), attribute)
+        and not _has_default(newest.attributes.get(name), attribute)
     ]
     if not absent:
         return node
@@ -44,13 +44,13 @@ def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
     return complete
 
 
-def _same_default(one: Any, other: Any) -> bool:
+def _has_default(one: Any, other: Any) -> bool:
     return one is not None and bool(one.default_value == other.default_value)
 
 
 @cache
 def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
-    """Return an implementation that flattens the data to rows first, where this version does so."""
+    """Wrap an implementation so that it flattens the data to rows first, if this version does."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
 
@@ -62,27 +62,31 @@ def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
             self.first, self.axis = self.axis, 1
 
         def _run(self, data: Any, axis: int | None = None) -> tuple[Any, ...]:
-            axis = self.first if axis is None else axis  # a function gives its own
+            axis = self.first if axis is None else axis  # the attribute of a function call
             if not -data.ndim <= axis <= data.ndim:
                 raise ValueError(f"axis = {axis} is not one of data with rank {data.ndim}")
-            (result,) = super()._run(_rows(data, axis))
+            (result,) = super()._run(_to_rows(data, axis))
             return (result.reshape(data.shape),)
 
     return Flattened
 
 
-def _rows(data: Any, axis: int) -> Any:
-    """Return data as a matrix: the axes before one are its rows, the others its columns."""
+def _to_rows(data: Any, axis: int) -> Any:
+    """Reshape data to a matrix: the axes before ``axis`` become rows, the others columns."""
     axis += data.ndim if axis < 0 else 0
     return data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
 
 
 SLICE_WITH_STEPS: Final = 10
-"""The opset in which the bounds became inputs, and steps came to them."""
+"""The first opset in which the bounds are inputs, with steps."""
 
 
 class Slice(OpRun):
-    """Slice from opset 10 on: a start before the first position takes nothing, unlike in NumPy's slices."""
+    """Slice from opset 10 on.
+
+    With a negative step, ONNX clamps a start before the first position to the first position and returns it.
+    onnx's evaluator, which uses NumPy's slices, returns nothing.
+    """
 
     def _run(
         self, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None, **_: Any
@@ -96,14 +100,14 @@ class Slice(OpRun):
 
 
 class Flatten(OpRun):
-    """Flatten of data without elements too, of which onnx's cannot tell the number of columns."""
+    """Flatten, including empty data, whose number of columns onnx's implementation cannot determine."""
 
     def _run(self, data: Any, axis: int = 1) -> tuple[Any, ...]:
-        return (_rows(data, axis),)
+        return (_to_rows(data, axis),)
 
 
 class Identity(OpRun):
-    """Identity, without the copy that onnx's makes."""
+    """Identity without a copy."""
 
     def _run(self, data: Any) -> tuple[Any, ...]:
         return (data,)

@@ -1,4 +1,4 @@
-"""Running ONNX models on the reference evaluator."""
+"""Run ONNX models on the reference evaluator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from splitops.errors import Where
 from splitops.models.formats.onnx.storage import as_proto, opened
 from splitops.models.formats.onnx.structure import certain_calls, check_model
 from splitops.models.formats.onnx.tensors import load_external
-from splitops.models.running.input_specs import onnx_inputs
+from splitops.models.running.input_specs import read_onnx_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.iterations import MAX_ITERATIONS
 from splitops.models.running.onnx.control_flow import limit_iterations
-from splitops.models.running.onnx.evaluator import model_evaluator
+from splitops.models.running.onnx.evaluator import make_model_evaluator
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """An ONNX model that is ready to run any number of times, from any thread.
+    """An ONNX model on the reference evaluator. Threads may share it.
 
-    ``inputs`` and ``outputs`` are those of the OpenVINO IR that the model was converted from.
+    ``inputs`` and ``outputs`` are set if the model was converted from OpenVINO IR: those of the IR.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Model:
         inputs: Inputs[Any] | None = None,
         outputs: Sequence[str] = (),
     ) -> None:
-        self._inputs = inputs or Inputs([(spec.name, spec) for spec in onnx_inputs(proto.graph)])
+        self._inputs = inputs or Inputs([(spec.name, spec) for spec in read_onnx_inputs(proto.graph)])
         self._outputs = outputs or [value.name for value in proto.graph.output]
         self._where = where
         self._calls = certain_calls(proto) if proto.functions else 0
-        self._evaluator = model_evaluator(proto, where)
+        self._evaluator = make_model_evaluator(proto, where)
 
     def run(self, inputs: Mapping[str, Any], *, max_iterations: int = MAX_ITERATIONS) -> dict[str, Any]:
         """Run the model; see :func:`splitops.run`."""
@@ -52,22 +52,22 @@ class Model:
         with limit_iterations(max_iterations) as budget:
             budget.check_calls(self._calls, self._where)
             outputs = self._evaluator.run(None, feeds)
-        return {name: _own_view(value) for name, value in zip(self._outputs, outputs, strict=True)}
+        return {name: _make_view(value) for name, value in zip(self._outputs, outputs, strict=True)}
 
 
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
-    """Return a well-formed model and its place; its large external initializers stay in their files."""
+    """Read and check a model, without its large external initializers. Returns it with its location."""
     if isinstance(model, str | os.PathLike):
         return opened(model, weights=False, allow_links=allow_links), make_location(model)
     proto = as_proto(model)
     where = Where(model=proto.graph.name or None)
-    # Before onnx looks for the data of a Constant in the working directory.
+    # onnx would search the working directory for the data of a Constant.
     load_external(check_model(proto, where), where, None)
     return proto, where
 
 
-def _own_view(value: Any) -> Any:
-    """Return a value whose read-only arrays are not objects of the model, which a caller could unlock."""
+def _make_view(value: Any) -> Any:
+    """Return a value with new views of read-only arrays: the caller could make the originals writeable."""
     if isinstance(value, list):
-        return [_own_view(item) for item in value]
+        return [_make_view(item) for item in value]
     return value if isinstance(value, np.ndarray) and value.flags.writeable else read_only(value)

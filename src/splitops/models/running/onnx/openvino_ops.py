@@ -1,7 +1,7 @@
-"""Layers of OpenVINO that the evaluator runs as OpenVINO specifies them: splits, Gather, Convert and Reshape.
+"""OpenVINO layers for the evaluator, as OpenVINO specifies them: splits, Gather, Convert and Reshape.
 
-Their nodes are of the domain ``openvino``. Splits keep their own rule codes and messages, Gather returns
-zeros for positions outside the axis, and Reshape takes -1 among no elements, which ONNX rejects.
+Their nodes have the domain ``openvino``. Splits keep OpenVINO's rule codes and messages. Gather returns zeros
+for positions outside the axis. Reshape accepts -1 for empty data, which ONNX rejects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEMORY: Final = read_memory_limit()
 
 
 class _Layer(FunctionCallBase):
-    """A layer, with its own place in its ``doc_string``."""
+    """A layer. The ``doc_string`` of its node has its location in the original model."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         super().__init__(onnx_node, run_params)
@@ -56,10 +56,10 @@ class _Split(_Layer):
 
 
 class _Gather(_Layer):
-    """Gather: before Gather-8, negative positions are outside."""
+    """Gather. Before Gather-8, negative positions are outside the axis."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
-        """Take the positions, and zeros for those outside the axis."""
+        """Gather the positions; return zeros for those outside the axis."""
         data, positions, axes = map(np.asarray, args)
         kinds = [element_type_of(value.dtype) for value in (positions, axes)]
         if not all(kind is not None and kind.integer and not kind.packed for kind in kinds):
@@ -71,8 +71,8 @@ class _Gather(_Layer):
         if len(shape) > MAX_RANK:
             raise ModelError(f"the result has more than {MAX_RANK} dimensions", self.where)
         _check_size(shape, data.dtype.itemsize, self.where)
-        least = -data.shape[axis] if self.version not in ("opset1", "opset7") else 0
-        inside = (positions < data.shape[axis]) & (positions >= least)
+        lowest = -data.shape[axis] if self.version not in ("opset1", "opset7") else 0
+        inside = (positions < data.shape[axis]) & (positions >= lowest)
         if inside.all():
             return (np.take(data, positions, axis=axis),)
         made = np.zeros(shape, data.dtype)
@@ -83,7 +83,7 @@ class _Gather(_Layer):
 
 
 class _Convert(_Layer):
-    """Convert, with OpenVINO's rounding and for all of its element types."""
+    """Convert between all element types, with OpenVINO's rounding."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
         """Convert the elements."""
@@ -98,12 +98,12 @@ class _Convert(_Layer):
 
 
 class _Reshape(_Layer):
-    """Reshape: a -1 among no elements is 1."""
+    """Reshape. For empty data, -1 is 1."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
         """Reshape the data."""
         if len(args) != 2:
-            raise ModelError(f"Reshape has {len(args)} inputs, but it takes 2", self.where)
+            raise ModelError(f"Reshape has {len(args)} inputs, but requires 2", self.where)
         data, pattern = map(np.asarray, args)
         kind = element_type_of(pattern.dtype)
         if kind is None or not kind.integer or kind.packed or pattern.ndim != 1:
@@ -155,17 +155,17 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
 
 
 def _check_size(shape: Sequence[int], itemsize: int, where: Where) -> None:
-    """Check that a result fits into memory before it is made.
+    """Check that a result of a shape fits into memory.
 
     Raises:
-        ModelError: it does not, or has too many axes.
+        ModelError: it does not fit, or has too many axes.
     """
     size = math.prod(dim or 1 for dim in shape) * itemsize
     if (size > _MEMORY and 0 not in shape) or size > _INT64_MAX or len(shape) > MAX_RANK:
         raise ModelError(f"the result of shape {list(shape)} is larger than the memory", where)
 
 
-def openvino_op(name: str) -> type[OpRun]:
+def get_openvino_op(name: str) -> type[OpRun]:
     """Return the class of a layer."""
     return _OPS[name]
 
