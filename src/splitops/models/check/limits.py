@@ -172,7 +172,7 @@ class Limit:
     def format_message(
         self, split_node: SplitNode | None = None, certainty: Certainty = Certainty.YES
     ) -> str:
-        """Return the message with the sizes of ``split_node``, the releases, and a note if it is uncertain."""
+        """Return the message with the sizes of ``split_node``, the releases, and a note if uncertain."""
         text = self.message
         if self.message_with_sizes is not None and split_node is not None:
             numbers = SplitPredicates(split_node, ModelContext()).ceil_numbers

@@ -111,7 +111,7 @@ def _format_hint(limit: Limit, split_node: SplitNode, targets: Iterable[Target])
         return ""
     form = Kind.PARTS if split_node.schema.gives_sequence else Kind.SLICES
     return (
-        f"; the limit has no forms: add those that the runtime executes correctly in "
+        f"; the limit has no rewrites: add those that the runtime executes correctly in "
         f'{shown_path(file)}, such as rewrites = ["{form}"]'
     )
 

@@ -389,7 +389,7 @@ def infer_result(
     return AbstractTensor(element_type, tuple(value.shape), value)
 
 
-Infer = Callable[[Operands], "Tensor | Sequence[Tensor]"]
+Infer = Callable[[Operands], "AbstractTensor | Sequence[AbstractTensor]"]
 Fold = Callable[..., Any]
 Sources = Sequence["ir.Value"]
 

@@ -39,7 +39,7 @@ def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     pattern = operands["shape"]
-    shape, kind = writer.numbers(pattern), writer.type_of(pattern)
+    shape, kind = writer.read_constant(pattern), writer.type_of(pattern)
     require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
     require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
     # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.

@@ -60,7 +60,7 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     if "axes" not in found:
         count = length_of(writer, operands["starts"], f"the number of bounds of {layer}")
         return {"data": data, **found, "axes": range(count)}
-    axes, shape = writer.numbers(found["axes"]), writer.shape_of(data)
+    axes, shape = writer.read_constant(found["axes"]), writer.shape_of(data)
     if axes is not None and shape is not None:
         places = [axis_within(int(axis), len(shape)) for axis in axes.reshape(-1)]
         require(len(set(places)) == len(places), f"{layer} has an axis twice: {places}")

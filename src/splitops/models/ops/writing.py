@@ -38,7 +38,7 @@ Values = Sequence["ir.Value | None"]
 class Reader(Protocol):
     """What is inferred of the values of an ONNX graph."""
 
-    def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
+    def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the elements of a constant, or None if they are computed when the model runs."""
 
     def type_of(self, value: ir.Value) -> ElementType | None:
@@ -122,7 +122,7 @@ def must_know(found: T | None, what: str) -> T:
 
 def constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
     """Return the numbers of an input that ONNX needs to be constant."""
-    found = builder.numbers(value)
+    found = builder.read_constant(value)
     if found is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
         raise ModelError(f"the {name} of {layer} {verb} computed when the model runs. ONNX needs a constant")
