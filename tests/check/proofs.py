@@ -27,7 +27,7 @@ def holds_here(limit: Limit) -> bool:
 
 @dataclass(frozen=True)
 class Proof:
-    record: CaseSpec
+    spec: CaseSpec
     drivers: tuple[str, ...] = ()
     """Other than the one of the runtime."""
     sure: bool = True

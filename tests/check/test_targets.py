@@ -221,7 +221,7 @@ LIMIT = '[[limits]]\ncode = "a"\n'
         ),
         (LIMIT + 'when = "uneven"\n' + LIMIT + 'when = "uneven"\n', 5, "two limits have the code 'npu.a'"),
         (LIMIT + 'when = "uneven"\nform = []\n', 4, "unknown key 'form': use one of code, "),
-        (LIMIT + 'when = "uneven"\nrewrites = ["slice"]\n', 4, "forms = 'slice': use axis, in full, "),
+        (LIMIT + 'when = "uneven"\nrewrites = ["slice"]\n', 4, "rewrites = 'slice': use axis, explicit outputs, "),
         (LIMIT + 'when = "uneven"\noutcome = "bad"\n', 4, "outcome = 'bad': use error, wrong result"),
         (
             LIMIT + 'when = "uneven"\noperators = ["Cut"]\n',

@@ -49,7 +49,7 @@ def test_every_target_is_short_too():
         for option in cli.get_command(click.Context(cli), name).params
         if "--out" in option.opts
     ]
-    assert len(targets) == 11
+    assert len(targets) == 12
     assert all(options == ["-o", "--out"] for _, options in targets), targets
 
 

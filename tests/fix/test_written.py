@@ -128,7 +128,7 @@ def test_wrong_declarations_are_repaired(name: str, tmp_path: Path) -> None:
     out = path.with_stem("fixed")
     done = run("fix", path, "--for", runtime, "-o", out)
     assert done.exit_code == 0, printed(done)
-    assert "[stated." in printed(done)
+    assert "[declared." in printed(done)
     assert splitops.check(out, runtime) == []
     report = fix_with_report(model, runtime)
     assert FixStatus.UNFIXABLE not in {split.status for split in report.splits}
@@ -236,7 +236,7 @@ def test_a_limit_without_forms_says_how_to_allow_one(tmp_path: Path) -> None:
     limits.write_text(text)
     done = run("fix", path, "--for", limits)
     assert done.exit_code == 1
-    assert "npu rejects a split if the axis is not 1; the limit has no forms" in printed(done)
+    assert "npu rejects a split if the axis is not 1; the limit has no rewrites" in printed(done)
     assert 'such as rewrites = ["slices"]' in printed(done)
     limits.write_text(text + 'rewrites = ["slices"]\n')
     assert run("fix", path, "--for", limits).exit_code == 0

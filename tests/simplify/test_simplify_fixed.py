@@ -33,7 +33,7 @@ when = "more outputs than 3"
 [[limits]]
 code = "no-strings"
 when = ["types in [string]"]
-forms = []
+rewrites = []
 """
 UNEVEN = (
     "g (float[5] x) => (float[3] y, float[2] z) { a, b = Split<num_outputs = 2>(x) y = Relu(a) z = Relu(b) }"

@@ -31,9 +31,9 @@ def written(*args: Any, **options: Any) -> list[str]:
 
 def test_the_fixes_are_ordered_by_how_much_they_change() -> None:
     assert list(FIXES) == [
-        *("axis", "in full", "version", "number", "meaning", "open"),
+        *("axis", "explicit outputs", "version", "num_outputs", "unbind", "open"),
         *("lengths", "parts", "sequence", "tree", "slices", "gathers", "casts"),
-        *("constants", "empty"),
+        *("constants", "empty tensor"),
     ]
 
 

@@ -105,7 +105,7 @@ def _iter_obstacles(
 
 
 def _format_hint(limit: Limit, split_node: SplitNode, targets: Iterable[Target]) -> str:
-    """Return a hint if a limit in a user's file has no forms, else an empty string."""
+    """Return a hint if a limit in a user's file has no rewrites, else an empty string."""
     file = next((target.file for target in targets if target.name == limit.runtime), "")
     if limit.rewrites or not file:
         return ""
