@@ -80,7 +80,9 @@ THREADS = {
         "(float[9, 2] x) => (float[A, B] a, float[C, D] b, float[E, F] c) "
         "{ a, b, c = Split<axis = 0, split = [4, 4, 1]>(x) }",
         (9, 2),
-        limit("coreml-then", "opset below 13").replace('when = "opset', 'rewrites = ["slices"]\nwhen = "opset'),
+        limit("coreml-then", "opset below 13").replace(
+            'when = "opset', 'rewrites = ["slices"]\nwhen = "opset'
+        ),
         ("coreml-then.limit-0",),
         opset=11,
     ),
@@ -109,7 +111,9 @@ THREADS = {
         "(float[10, 2] x) => (float[A, B] a, float[C, D] b, float[E, F] c) "
         "{ a, b, c = Split<axis = 0, num_outputs = 3>(x) }",
         (10, 2),
-        limit("tvm-then", "last part smaller").replace('when = "last', 'rewrites = ["lengths"]\nwhen = "last'),
+        limit("tvm-then", "last part smaller").replace(
+            'when = "last', 'rewrites = ["lengths"]\nwhen = "last'
+        ),
         ("tvm-then.limit-0",),
     ),
     "tracel-ai/burn-onnx#469": Thread(SEQUENCE, (4, 6), limit("burn", "sequence"), ("burn.limit-0",)),

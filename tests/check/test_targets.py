@@ -221,19 +221,27 @@ LIMIT = '[[limits]]\ncode = "a"\n'
         ),
         (LIMIT + 'when = "uneven"\n' + LIMIT + 'when = "uneven"\n', 5, "two limits have the code 'npu.a'"),
         (LIMIT + 'when = "uneven"\nform = []\n', 4, "unknown key 'form': use one of code, "),
-        (LIMIT + 'when = "uneven"\nrewrites = ["slice"]\n', 4, "rewrites = 'slice': use axis, explicit outputs, "),
+        (
+            LIMIT + 'when = "uneven"\nrewrites = ["slice"]\n',
+            4,
+            "rewrites = 'slice': use axis, explicit outputs, ",
+        ),
         (LIMIT + 'when = "uneven"\noutcome = "bad"\n', 4, "outcome = 'bad': use error, wrong result"),
         (
             LIMIT + 'when = "uneven"\noperators = ["Cut"]\n',
             4,
             "unknown operator 'Cut': use Split, Split-1",
         ),
-        (LIMIT + 'when = "uneven"\nexact = "{n} parts"\n', 4, "exact: unknown field '"),
+        (
+            LIMIT + 'when = "uneven"\nmessage_with_sizes = "{n} parts"\n',
+            4,
+            "message_with_sizes: unknown field '",
+        ),
         *(
             (
-                LIMIT + f'when = "uneven"\nexact = "{field} parts"\n',
+                LIMIT + f'when = "uneven"\nmessage_with_sizes = "{field} parts"\n',
                 4,
-                "exact: unknown field '",
+                "message_with_sizes: unknown field '",
             )
             for field in (
                 "{count[0]}",

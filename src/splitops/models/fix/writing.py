@@ -106,7 +106,7 @@ class FixWriter:
         node.attributes[name] = ir.AttrInt64(name, axis)
         return RewriteResult(self._describe(node))
 
-    def _write_in_full(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_explicit_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         schema, done = split_node.schema, []
         given = node.attributes.get(schema.count_attribute or "")
         count = 0 if given is None or given.is_ref() else int(given.value)
@@ -141,13 +141,13 @@ class FixWriter:
         write(node, read, way, self.editor.make_builder(node))
         return RewriteResult(str(way))
 
-    def _write_number(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_num_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         name = split_node.schema.count_attribute
         assert name is not None
         node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
         return RewriteResult(self._describe(node))
 
-    def _write_meaning(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_unbind(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         schema, chunk = split_node.schema, split_node.facts[1]
         if self.unbind is None:
             raise NotApplicableError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
@@ -404,7 +404,7 @@ class FixWriter:
         self.editor.remove(node)
         return RewriteResult(self.editor.changes[-1].after)
 
-    def _write_empty(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def _write_empty_tensor(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Replace Transposes of empty parts by empty tensors."""
         parts = zip(node.outputs, (split_node.inference and split_node.inference.parts) or (), strict=False)
         empty = [part for part, shape in parts if shape is not None and 0 in shape]
@@ -412,7 +412,7 @@ class FixWriter:
         for part, transpose in readers:
             builder = self.editor.make_builder(transpose)
             if isinstance(builder, OnnxOpBuilder) and is_operator(transpose, "Transpose"):
-                _write_empty_tensor(transpose, part, builder)
+                _add_empty_tensor(transpose, part, builder)
             elif isinstance(builder, OpenVINOOpBuilder) and transpose.op_type == "Transpose":
                 _write_empty_layer(transpose, part, builder)
         return RewriteResult(f"{self._describe(node)}, without Transposes of empty parts")
@@ -424,7 +424,7 @@ def _find_axis_size(split_node: SplitNode) -> Dim | None:
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 
 
-def _write_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
+def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
     """Replace the Transpose of an empty part by an empty tensor of the output shape."""
     kind, shape = type_of(part), shape_of(part)
     if kind is None or shape is None:
