@@ -55,8 +55,8 @@ class Cure(StrEnum):
 Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
 """Fixes by their name in target files, the smallest change first."""
-EXACT_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
-"""A field of :attr:`Limit.exact`. It is not a format string: user files must not access attributes."""
+SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
+"""A field of :attr:`Limit.message_with_sizes`. It is not a format string: user files must not access attributes."""
 DEPENDS: Final = " (depends on the input)"
 """Suffix of the message of a limit that is only possibly met."""
 USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
@@ -179,7 +179,7 @@ class Limit:
             text = (
                 text
                 if numbers is None
-                else EXACT_FIELD.sub(lambda at: str(numbers[at[1]]), self.message_with_sizes)
+                else SIZE_FIELD.sub(lambda at: str(numbers[at[1]]), self.message_with_sizes)
             )
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"

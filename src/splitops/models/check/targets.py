@@ -14,7 +14,7 @@ from typing import Any, Final
 from splitops.common.documents import parse_toml
 from splitops.common.untrusted_files import read_bounded
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
-from splitops.models.check.limits import EXACT_FIELD, FIXES, USUAL_REWRITES, Limit, Outcome, release_numbers
+from splitops.models.check.limits import SIZE_FIELD, FIXES, USUAL_REWRITES, Limit, Outcome, release_numbers
 from splitops.models.check.predicates import Condition, parse_condition
 from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history
@@ -389,7 +389,7 @@ def _parse_limit(table: Mapping[str, Any], name: str, title: str, releases: tupl
         quirk=_parse_quirk(table),
         outcome=outcome,
         message=message,
-        message_with_sizes=_parse_exact(table),
+        message_with_sizes=_parse_message_with_sizes(table),
         fix=table.get("fix"),
         rewrites=rewrites if "rewrites" in table else usual,
         evidence=table.get("evidence"),
@@ -442,11 +442,11 @@ def _check_choice(known: Iterable[str], word: str, key: str) -> str:
     return word
 
 
-def _parse_exact(table: Mapping[str, Any]) -> str | None:
-    exact: str | None = table.get("message_with_sizes")
-    if wrong := re.search(r"\{[^{}]*\}?|\}", EXACT_FIELD.sub("", exact or "")):
+def _parse_message_with_sizes(table: Mapping[str, Any]) -> str | None:
+    message: str | None = table.get("message_with_sizes")
+    if wrong := re.search(r"\{[^{}]*\}?|\}", SIZE_FIELD.sub("", message or "")):
         fields = "{count}, {size}, {axis} and {part}"
         raise _WrongError(
             f"message_with_sizes: unknown field {shown(wrong[0])}: use {fields}", "message_with_sizes"
         )
-    return exact
+    return message
