@@ -298,7 +298,8 @@ def test_the_commands_take_a_file_and_a_release(model: Path) -> None:
     fixed = model.with_name("fixed.onnx")
     done = CliRunner().invoke(cli, ["fix", str(model), *words, "-o", str(fixed)])
     assert done.exit_code == 0, done.output
-    assert "1 split rewritten for npu, onnxruntime 1.28. No split left to fix." in done.output.replace("\n", " ")
+    text = done.output.replace("\n", " ")
+    assert "1 split rewritten for npu, onnxruntime 1.28. No split left to fix." in text
     assert CliRunner().invoke(cli, ["check", str(fixed), *words]).exit_code == 0
 
 

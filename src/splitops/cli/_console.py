@@ -58,7 +58,7 @@ def group_equal_rows(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> l
     """Group rows with equal keys, in the order of their first rows. Large models repeat the same rows often.
 
     Examples:
-        >>> alike(["a", "bb", "c"], len)
+        >>> group_equal_rows(["a", "bb", "c"], len)
         [['a', 'c'], ['bb']]
     """
     groups: dict[Hashable, list[_Row]] = {}

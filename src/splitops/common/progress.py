@@ -61,8 +61,8 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
 
     Examples:
         >>> heard = []
-        >>> with progressing(heard.append):
-        ...     total = sum(counted([1, 2], "add"))
+        >>> with report_progress_to(heard.append):
+        ...     total = sum(track([1, 2], "add"))
         >>> heard
         [Steps(what='add', done=0, total=2, at=''), Steps(what='add', done=1, total=2, at=''), None]
     """
@@ -92,7 +92,7 @@ def report_progress(what: str, total: int | None, unit: str = "") -> Iterator[Ca
 
     Examples:
         >>> heard = []
-        >>> with progressing(heard.append), telling("ask", 2) as tell:
+        >>> with report_progress_to(heard.append), report_progress("ask", 2) as tell:
         ...     tell(1, "somebody")
         >>> heard
         [Steps(what='ask', done=1, total=2, at='somebody'), None]

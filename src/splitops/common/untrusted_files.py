@@ -66,7 +66,7 @@ def make_location(model: object) -> Where:
     """Return the location for errors of a model: its path, or an empty location if it is in memory.
 
     Examples:
-        >>> place_of("models/halves.onnx")
+        >>> make_location("models/halves.onnx")
         Where(model='models/halves.onnx', graph=None, node=None, input=None, attribute=None)
     """
     return Where(model=os.fsdecode(model)) if isinstance(model, str | os.PathLike) else Where()

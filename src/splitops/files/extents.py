@@ -152,7 +152,7 @@ def iter_extents(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterat
     Examples:
         A matrix of 2 rows and 3 columns of 4 bytes, transposed:
 
-        >>> for extent in walked(make_contiguous(0, 0, 1, 0, 4), [(2, 12, 4), (3, 4, 8)]):
+        >>> for extent in iter_extents(make_contiguous(0, 0, 1, 0, 4), [(2, 12, 4), (3, 4, 8)]):
         ...     print(*extent)
         0 0 4 1 0 8 4 3
         0 12 4 1 4 8 4 3
@@ -204,7 +204,8 @@ def cover_byte_ranges(extents: Iterable[Extent]) -> list[tuple[int, int]]:
     """Return sorted byte ranges that cover what the extents read. At most half of a range is unused.
 
     Examples:
-        >>> stretches([Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)])
+        >>> strided = [Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)]
+        >>> cover_byte_ranges(strided)
         [(0, 20), (100, 108), (164, 172)]
     """
 

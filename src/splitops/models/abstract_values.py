@@ -231,7 +231,7 @@ def with_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
     """Replace the symbols in shapes that have a size in ``sizes``.
 
     Examples:
-        >>> str(with_sizes(Tensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
+        >>> str(with_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
         '?[3, M]'
     """
     if not sizes:

@@ -113,7 +113,7 @@ def make_rows(plan: ShardPlan) -> list[RankRow]:
 def draw(plan: ShardPlan) -> str:
     """Draw which rank stores which elements, as a self-contained SVG document.
 
-    Each :class:`Row` is a line with one bar per rank. A bar is the complete axis, and the elements of the
+    Each :class:`RankRow` is a line with one bar per rank. A bar is the complete axis, and the elements of the
     rank have its colour.
     """
     rows = make_rows(plan)

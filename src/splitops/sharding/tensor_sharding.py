@@ -118,7 +118,7 @@ def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
     """Return the sharding of a tensor on a single rank: entry ``index`` of ``count`` entries over the ranks.
 
     Examples:
-        >>> [placed(i, 5, 2).shards.index(Shard()) for i in range(5)]
+        >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
         [0, 0, 0, 1, 1]
     """
     plan = _divide(count, ranks, even=False)
@@ -154,7 +154,7 @@ def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorShar
     """Shard an axis of a size over a number of ranks.
 
     Examples:
-        >>> cut = shard_axis(Recipe(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
+        >>> cut = shard_axis(AxisSharding(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
         >>> cut.shards[1]
         Shard(size=4, pieces=(Piece(begin=2, size=2, at=0), Piece(begin=4, size=2, at=2)))
     """

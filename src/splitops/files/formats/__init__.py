@@ -162,7 +162,7 @@ class Format(Protocol):
         """Lay out new files for tensors.
 
         Args:
-            tensors: tensors that :meth:`taken` returned. Their places are those in the source, not in the new
+            tensors: tensors that :meth:`adapt` returned. Their places are those in the source, not in the new
                 files.
             like: contents that the tensors come from. If it has this format, its metadata is copied.
             name: name of the file, or of the first of several.

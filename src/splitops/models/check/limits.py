@@ -56,7 +56,7 @@ Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
 """Fixes by their name in target files, the smallest change first."""
 SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
-"""A field of :attr:`Limit.message_with_sizes`. It is not a format string: user files must not access attributes."""
+"""A field of :attr:`Limit.message_with_sizes`. No format string: user files must not access attributes."""
 DEPENDS: Final = " (depends on the input)"
 """Suffix of the message of a limit that is only possibly met."""
 USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {

@@ -1,9 +1,9 @@
 """The predicates that limits of runtimes use in ``when``.
 
-Each is a method of :class:`Vocabulary`. It returns whether it is true of a split node in its model, or None
-if that depends on unknown sizes or values. The method's name is the text in ``when``, its argument the number
-or list after that text, and its docstring the description in the documentation. The limits are in the files
-of the runtimes, see :mod:`splitops.models.check.targets`.
+Each is a method of :class:`SplitPredicates`. It returns whether it is true of a split node in its model, or
+None if that depends on unknown sizes or values. The method's name is the text in ``when``, its argument the
+number or list after that text, and its docstring the description in the documentation. The limits are in the
+files of the runtimes, see :mod:`splitops.models.check.targets`.
 """
 
 from __future__ import annotations
@@ -626,7 +626,7 @@ def _is_zero_moved(shape: Shape, order: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate, with its method of :class:`Vocabulary`.
+    """A predicate, with its method of :class:`SplitPredicates`.
 
     Attributes:
         text: its text in ``when``, with ``N`` for a number or ``[...]`` for a list.
@@ -679,9 +679,11 @@ class Condition:
         """The condition in words, as a clause.
 
         Examples:
-            >>> parse_condition("axis not in [1]").words, parse_condition("not axis not in [-1, 1]").words
-            ('the axis is not 1', 'the axis is one of -1, 1')
-            >>> parse_condition("not rank above 1").words
+            >>> parse_condition("axis not in [1]").description
+            'the axis is not 1'
+            >>> parse_condition("not axis not in [-1, 1]").description
+            'the axis is one of -1, 1'
+            >>> parse_condition("not rank above 1").description
             'the data has at most 1 axis'
         """
         sentence = self.predicate.opposite if self.negated else self.predicate.meaning

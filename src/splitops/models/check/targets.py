@@ -14,7 +14,7 @@ from typing import Any, Final
 from splitops.common.documents import parse_toml
 from splitops.common.untrusted_files import read_bounded
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
-from splitops.models.check.limits import SIZE_FIELD, FIXES, USUAL_REWRITES, Limit, Outcome, release_numbers
+from splitops.models.check.limits import FIXES, SIZE_FIELD, USUAL_REWRITES, Limit, Outcome, release_numbers
 from splitops.models.check.predicates import Condition, parse_condition
 from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history

@@ -43,7 +43,7 @@ def parse_target(text: str | int) -> ConversionTarget:
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")
-        (Target(domain='', opset=18), Target(domain='openvino', opset=8))
+        (ConversionTarget(domain='', opset=18), ConversionTarget(domain='openvino', opset=8))
     """
     if isinstance(text, int) and not isinstance(text, bool):
         text = f"onnx:{text}"

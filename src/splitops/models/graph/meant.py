@@ -43,8 +43,8 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
     Examples:
         >>> from splitops.spec.operators import schema
         >>> facts = (Fact(_INT64, (6,)), Fact(ELEMENT_TYPES["int32"], (2,), (4, -1)))
-        >>> site = Site(schema=schema("Split", 18), attributes={}, facts=facts, outputs=("a", "b"))
-        >>> find_intended_split_node(site).inference.parts
+        >>> node = SplitNode(schema=schema("Split", 18), attributes={}, facts=facts, outputs=("a", "b"))
+        >>> find_intended_split_node(node).inference.parts
         ((4,), (2,))
     """
     error = split_node.error

@@ -267,7 +267,7 @@ class OnnxOpBuilder(OpBuilder):
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Put the nodes in the place of one, and values in that of each output (None: of an unread one).
 
-        Names, types and metadata go over, see :func:`exchange`.
+        Names, types and metadata go over, see :func:`transfer_values`.
         """
         graph = node.graph
         assert graph is not None

@@ -34,7 +34,7 @@ def iter_split_nodes(model: ir.Model, where: Where = NOWHERE) -> Iterator[SplitN
 
     Yields: The split nodes in the order of the model: main graph first, subgraphs after the node that
         they belong to, then functions, each with what the model declares of its inputs.
-        ``site.where.graph`` is None for the main graph, ``"choose.then_branch"`` for a branch of the node
+        ``node.where.graph`` is None for the main graph, ``"choose.then_branch"`` for a branch of the node
         named choose, ``"function my.domain.halve"`` for a function, and a path of these steps joined by
         ``/`` for what is nested.
 
@@ -46,7 +46,7 @@ def iter_split_nodes(model: ir.Model, where: Where = NOWHERE) -> Iterator[SplitN
         >>> model = ir.from_onnx_text('''
         ...     <ir_version: 9, opset_import: ["": 13]>
         ...     g (float[6] x) => (float[3] a, float[3] b) { a, b = Split<axis = 0>(x) }''')
-        >>> [(str(site.schema), dict(site.attributes), site.outputs) for site in iter_split_nodes(model)]
+        >>> [(str(node.schema), dict(node.attributes), node.outputs) for node in iter_split_nodes(model)]
         [('Split-13', {'axis': 0}, ('a', 'b'))]
     """
     for path, node, opset in located_nodes(model):

@@ -55,9 +55,9 @@ class SplitNode:
     Examples:
         >>> from splitops.spec.operators import schema
         >>> data = Fact(shape=(2, 7))
-        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2, "axis": 1}, facts=(data,),
-        ...             outputs=("a", "b"))
-        >>> site.inference.parts
+        >>> node = SplitNode(schema=schema("Split", 18), attributes={"num_outputs": 2, "axis": 1},
+        ...                  facts=(data,), outputs=("a", "b"))
+        >>> node.inference.parts
         ((2, 4), (2, 3))
     """
 
@@ -162,8 +162,9 @@ class SplitNode:
         Examples:
             >>> from splitops.spec.operators import schema
             >>> data, given = Fact(shape=(7,)), {"num_outputs": 2}
-            >>> site = Site(schema=schema("Split", 13), attributes=given, facts=(data,), outputs=("a", "b"))
-            >>> str(site.as_written)
+            >>> node = SplitNode(schema=schema("Split", 13), attributes=given, facts=(data,),
+            ...                  outputs=("a", "b"))
+            >>> str(node.as_written)
             'Split-18'
         """
         if self.unread is not None or _has_attributes(self.schema, self.attributes):
@@ -183,9 +184,9 @@ class SplitNode:
             >>> from splitops.spec.operators import schema
             >>> row, data, given = schema("SplitToSequence", 13), Fact(shape=(2, 3)), {"keepdims": 0}
             >>> one, two = Fact(shape=(), value=1), Fact(shape=(), value=2)
-            >>> sites = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))
+            >>> nodes = [SplitNode(schema=row, attributes=given, facts=facts, outputs=("s",))
             ...          for facts in ((data, one), (data, two), (data,))]
-            >>> [site.may_be_unbind for site in sites]
+            >>> [node.may_be_unbind for node in nodes]
             [True, False, False]
         """
         keepdims, chunk = self.schema.keepdims, self.lengths

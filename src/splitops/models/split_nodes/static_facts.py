@@ -314,7 +314,7 @@ def find_byte_ranges(
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> kind = ELEMENT_TYPES["float32"]
-        >>> lying((4, 3), 0, [1, 3], kind), lying((4, 3), 1, [1, 2], kind)
+        >>> find_byte_ranges((4, 3), 0, [1, 3], kind), find_byte_ranges((4, 3), 1, [1, 2], kind)
         ([((1, 3), 0, 12), ((3, 3), 12, 36)], None)
     """
     row_bits = math.prod(shape[axis + 1 :]) * element_type.bits

@@ -130,9 +130,9 @@ def iter_ways(
 
     Examples:
         >>> from splitops.spec.operators import schema
-        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
-        ...             outputs=("a", "b"))
-        >>> for way in iter_ways(site, Target("", 18), Form.LENGTHS, keep=False):
+        >>> node = SplitNode(schema=schema("Split", 18), attributes={"num_outputs": 2},
+        ...                  facts=(Fact(shape=(5,)),), outputs=("a", "b"))
+        >>> for way in iter_ways(node, ConversionTarget("", 18), SplitStyle.LENGTHS, keep=False):
         ...     print(way)
         Split-18(axis=0, split=[3, 2])
         Split-18(axis=0, num_outputs=2)
@@ -157,11 +157,11 @@ def get_first_way(
     Examples:
         >>> from splitops.spec.operators import schema
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
-        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
+        >>> node = SplitNode(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
         ...             outputs=("a", "b", "c", "d"))
-        >>> print(get_first_way(site, Target("", 11)))
+        >>> print(get_first_way(node, ConversionTarget("", 11)))
         Split-11(axis=0, split=[2, 2, 1, 0])
-        >>> print(get_first_way(site, Target("openvino")))
+        >>> print(get_first_way(node, ConversionTarget("openvino")))
         VariadicSplit-1(axis=0, split_lengths=[2, 2, 1, 0])
     """
     search = _Search(split_node, target, prefer, apart)

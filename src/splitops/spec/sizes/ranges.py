@@ -18,9 +18,9 @@ def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
     """Return the range of the axis sizes in ``size`` that a division accepts, or None if it accepts none.
 
     Examples:
-        >>> fitting(Division(SizeRule.EVEN, count=3), Range(2, 7))
+        >>> find_valid_sizes(Division(SizeRule.EVEN, count=3), Range(2, 7))
         Range(lo=3, hi=6, name=None)
-        >>> fitting(Division(SizeRule.EXPLICIT, lengths=(2, 3)), Range())
+        >>> find_valid_sizes(Division(SizeRule.EXPLICIT, lengths=(2, 3)), Range())
         5
     """
     return _bound(division, size, lambda at: at)
