@@ -73,7 +73,7 @@ def test_every_object_is_one_line_that_names_it(tmp_path: Path) -> None:
     assert shown["difference"] == "Difference(Split-13 -> Split-18: 7 changes)"
     assert shown["plan"] == "Plan(shape=(7, 3), axis=0, sizes=(3, 3, 1))"
     assert shown["tensor"] == "Tensor(float32[5])"
-    assert shown["split node"] == "Site(Split-18(axis=0, num_outputs=4) at node 'Split -> a')"
+    assert shown["split node"] == "SplitNode(Split-18(axis=0, num_outputs=4) at node 'Split -> a')"
     assert shown["session"].startswith("Session(Runs on the reference evaluator, including its split")
     assert shown["report"] == "Report(2 files, 96 tensor bytes)"
 

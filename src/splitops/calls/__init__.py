@@ -1,6 +1,6 @@
 """Calls: from arguments to plans, and plans run on arrays.
 
 The modules, each using those before it: :mod:`.arguments` (arguments for binding), :mod:`.symbolic` (sizes
-that a library traces), :mod:`.plan`, :mod:`.execution`, :mod:`.memo` (cached calls), :mod:`.compiled`
-(torch.compile) and :mod:`.functions` (the functions of the dialects). :mod:`.node` runs the node of a model.
+that a library traces), :mod:`.plan`, :mod:`.execution`, :mod:`.plan_cache` (cached calls),
+:mod:`.torch_compile` and :mod:`.functions` (the functions of the dialects). :mod:`.node` runs the node of a model.
 """

@@ -195,7 +195,7 @@ class Editor(ABC):
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Divide a constant that one node reads into constants beside it; None where it is none.
 
-        They have no names yet; :meth:`adopt` gives them those of the parts.
+        They have no names yet; :meth:`use_split_constant` gives them those of the parts.
         """
 
     def use_split_constant(self, part: ir.Value, old: ir.Value, before: ir.Node) -> None:

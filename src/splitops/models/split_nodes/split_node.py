@@ -81,7 +81,7 @@ class SplitNode:
 
     def __repr__(self) -> str:
         place = f" at {self.where}" if str(self.where) else ""
-        return f"Site({self}{place})"
+        return f"SplitNode({self}{place})"
 
     @property
     def operator(self) -> str:
@@ -199,7 +199,7 @@ UNBIND_REPAIRS: Final = (
     "splitops fix --unbind as-written keeps the axis, as the specification says; "
     "splitops fix --unbind as-pytorch drops it, as PyTorch means it"
 )
-"""The repairs of a split node with :attr:`Site.may_be_unbind`, for messages."""
+"""The repairs of a split node with :attr:`SplitNode.may_be_unbind`, for messages."""
 
 
 def _has_attributes(schema: OperatorSchema, attributes: Iterable[str]) -> bool:
