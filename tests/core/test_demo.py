@@ -83,7 +83,7 @@ def test_an_environment_grows_and_says_so_in_one_line(
             return ""
         assert "-qq" in commands[0]
         extras = commands[0][-1].removeprefix(str(ROOT))
-        assert lines == [f"Installing splitops{extras} into env, once. This takes a minute or two."]
+        assert lines == [f"Installing ./{extras} into env, once. This takes a minute or two."]
         return extras
 
     assert install("onnxruntime,openvino") == "[onnxruntime,openvino]"

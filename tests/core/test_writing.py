@@ -297,7 +297,7 @@ def interrupt(at, fails):
         return lines
     sys.settrace(lambda frame, *_: lines if frame.f_code.co_filename in places else None)
     try:
-        with signals.uninterrupted():
+        with signals.defer_signals():
             if fails:
                 raise ValueError
     except KeyboardInterrupt:

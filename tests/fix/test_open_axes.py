@@ -272,7 +272,7 @@ def test_the_command_verifies_sizes_that_the_source_rejects(tmp_path: Path) -> N
         same = {
             next(iter(trial["sizes"].values()))
             for trial in checks["trials"]
-            if trial["verdict"] == "identical"
+            if trial["verdict"] in ("identical", "rounded")  # OpenVINO's Sigmoid is not NumPy's
         }
         assert {7, 6, 3} <= same
         assert "lengths.baked" in printed(run("check", path))

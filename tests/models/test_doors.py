@@ -56,7 +56,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("convert", (split_model(), True), {}),
     ("convert", (split_model(), b"onnx:13"), {}),
     ("convert", (split_model(), 0), {}),
-    ("convert", (split_model(),), {"splits_only": True, "form": "none such"}),
+    ("convert", (split_model(),), {"splits_only": True, "style": "none such"}),
     ("simplify", (None,), {}),
     ("simplify", (split_model(), 3), {}),
     ("simplify", (split_model(),), {"limit": "1 MiB"}),

@@ -97,7 +97,7 @@ def test_a_legal_site_goes_to_the_runtime_with_all_the_rest():
 
 @needs_onnxruntime
 def test_a_limit_that_is_left_sends_the_whole_model_to_the_reference():
-    words = r"would not run 'SplitToSequence -> s' .*\[onnxruntime.unbind\]; engine='auto'"
+    words = r"would not run 'SplitToSequence -> s' .*\[onnxruntime.unbind\]: use engine='auto'"
     with pytest.raises(EngineError, match=words):
         splitops.session(BORDER, "onnxruntime")
     ready = same(BORDER, {"x": X}, "auto")
@@ -597,7 +597,7 @@ def test_a_runtime_that_is_missing_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(splitops.models.engines, "is_installed", lambda name: False)
     monkeypatch.setattr(sessions, "is_installed", lambda name: False)
     with pytest.raises(
-        ModelError, match=r"'onnxruntime' is not installed; pip install splitops\[onnxruntime\]"
+        ModelError, match=r"'onnxruntime' is not installed: pip install splitops\[onnxruntime\]"
     ):
         splitops.session(LEGAL, "onnxruntime")
     ready = splitops.session(LEGAL)

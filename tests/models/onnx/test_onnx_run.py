@@ -299,8 +299,8 @@ class TestSubgraphs:
     @pytest.mark.parametrize(
         ("opset", "scanned", "inputs", "reason"),
         [
-            (7, "1", "z, x", "Scan-8, with its batch axis, is not supported"),
-            (8, "1", "z, x", "Scan-8, with its batch axis, is not supported"),
+            (7, "1", "z, x", "Scan-8 with its batch axis is not supported: use opset 9 or later"),
+            (8, "1", "z, x", "Scan-8 with its batch axis is not supported: use opset 9 or later"),
             (18, "5", "z, x", "Scan has num_scan_inputs = 5 and 2 inputs"),
             (18, "0", "z, x", "Scan has num_scan_inputs = 0 and 2 inputs"),
             (18, "2", "x, v", r"the scanned axes have different sizes: \[3, 4\]"),

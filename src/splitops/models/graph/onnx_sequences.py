@@ -66,7 +66,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
         ModelError: more is read of the sequence, and nothing has changed.
     """
     if split_node.may_be_unbind:
-        raise ModelError(f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}")
+        raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     axis = None if split_node.binding is None else split_node.binding.axis
     given, readers = split_node.lengths, find_consumers(node.outputs[0])

@@ -177,7 +177,7 @@ def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
         str(split_node.schema),
         rule,
         "keepdims = 0 is set with chunks of 1: the specification ignores it, PyTorch and onnxruntime do not",
-        f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}",
+        f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}",
         where=split_node.where,
     )
 
