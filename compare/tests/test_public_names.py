@@ -47,8 +47,8 @@ def test_private_names_are_found() -> None:
     )
     assert sorted(private_names(source)) == [
         "splitops.calls",
-        "splitops.extension.secret",
         "splitops.common.json_values.to_json_values",
+        "splitops.extension.secret",
         "splitops.spec",
     ]
 

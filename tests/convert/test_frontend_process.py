@@ -13,6 +13,7 @@ import onnx.parser
 import pytest
 
 import splitops
+import splitops_compare
 from splitops.models.engines import is_installed, openvino_process
 from splitops.models.engines.engine import EngineError
 
@@ -75,7 +76,8 @@ def note(event, arguments):
         while frame:
             files.append(frame.f_code.co_filename)
             frame = frame.f_back
-        foreign = "" if any(name.startswith(os.environ["OWN"]) for name in files) else ":foreign"
+        own = tuple(os.environ["OWN"].split(os.pathsep))
+        foreign = "" if any(name.startswith(own) for name in files) else ":foreign"
         with open(os.environ["SEEN"], "a") as file:
             file.write(f"{event}{foreign}\\n")
 sys.addaudithook(note)
@@ -89,7 +91,11 @@ def _seen(tmp_path: Path, script: str) -> list[str]:
     seen.touch()
     # In continuous integration, and by those who have declined, OpenVINO sends nothing.
     environment = {name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
-    own = os.path.join(os.path.dirname(splitops.__file__), "")  # a clone may have this name too
+    # A clone may have these names too.
+    packages = [
+        os.path.join(os.path.dirname(package.__file__), "") for package in (splitops, splitops_compare)
+    ]
+    own = os.pathsep.join(packages)
     environment |= {"SEEN": str(seen), "OWN": own, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
     return seen.read_text().split()

@@ -351,10 +351,14 @@ def _regroup(
     builder: LayerOpBuilder, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]
 ) -> ir.Value:
     """Reshape a value to other sizes in the place of those of some axes."""
-    shape = builder.op("Shape", [value])
+    shape, known_shape = builder.op("Shape", [value]), _tensor(value).shape
     before = [builder.part(shape, 0, 0, first)] if first else []
     pattern = builder.op("Concat", [*before, *sizes, builder.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
-    return builder.op("Reshape", [value, pattern], {"allowzero": 1})
+    # A 0 in a pattern is the size at its own position, which is right unless an axis has moved.
+    keeps_positions = len(sizes) == end - first or (
+        known_shape and all(isinstance(size, int) and size for size in known_shape[end:])
+    )
+    return builder.op("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
 
 
 def _give(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
