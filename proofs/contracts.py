@@ -239,14 +239,14 @@ def _ranges(rule: SizeRule, bounded: bool) -> Callable[[ModuleType, ModuleType, 
         axis = Range(low, high)
         match _chosen(3):
             case 0:
-                yield from _within(spans.fitting(division, axis), size)
+                yield from _within(spans.find_valid_sizes(division, axis), size)
             case 1:
-                yield from _within(spans.count_range(division, axis), sizes.part_count(division, size))
+                yield from _within(spans.bound_count(division, axis), sizes.part_count(division, size))
             case _:
                 index = _chosen(number)
                 if index < sizes.part_count(division, size):
                     part = sizes.part_size(division, size, index)
-                    yield from _within(spans.part_range(division, axis, index), part)
+                    yield from _within(spans.bound_part(division, axis, index), part)
 
     return makes
 
@@ -282,7 +282,7 @@ MUTANTS = (
     ("CEIL", "arithmetic", PART, "max(0, min(chunk, size - (index + 1) * chunk))"),
     ("CEIL", "arithmetic", CEIL_DIV, "dividend // divisor"),
     ("CEIL: the chunk", "arithmetic", CEIL_DIV, "(dividend + divisor) // divisor"),
-    ("CHUNK", "arithmetic", "return _ceil_div(size, division.chunk)", "return size // division.chunk"),
+    ("CHUNK", "arithmetic", "return _divide_up(size, division.chunk)", "return size // division.chunk"),
     ("part_sizes", "arithmetic", "(size - full * chunk,)", "(chunk,)"),
     ("part_sizes", "arithmetic", FULL, f"{FULL[:-1]} + 1)"),
     ("CHUNK, sizes from lo to", "ranges", "candidates = {lo, hi, block}", "candidates = {lo, block}"),

@@ -106,14 +106,14 @@ def test_whole_bytes_are_a_read_only_view(kind: ElementType) -> None:
 def test_wrong_number_of_bytes(kind: ElementType) -> None:
     size = compute_packed_size(kind, 3)
     for wrong in (size - 1, size + 1):
-        with pytest.raises(ArrayError, match=f"{wrong} bytes for 3 elements"):
+        with pytest.raises(ArrayError, match=f"there are {wrong} bytes"):
             unpack(bytes(wrong), kind, (3,))
 
 
 def test_what_cannot_be_packed() -> None:
-    with pytest.raises(ArrayError, match="code 2 does not fit the 1 bits of uint1"):
+    with pytest.raises(ArrayError, match="code 2 does not fit into the 1 bits of uint1"):
         pack(np.array([0, 2], np.uint8), ELEMENT_TYPES["uint1"])
-    with pytest.raises(ArrayError, match="dtype int64 for elements of type uint4"):
+    with pytest.raises(ArrayError, match="an array of uint4 elements must have dtype uint4, not int64"):
         pack(np.array([1]), ELEMENT_TYPES["uint4"])
     with pytest.raises(ArrayError, match="no size before they are known"):
         compute_packed_size(ELEMENT_TYPES["string"], 3)

@@ -77,7 +77,6 @@ ALLOWED = {
     "files/plan_builder.py": "the file that a caller names",
     "files/max_size.py": "the file that a caller names",
     "files/formats/npy.py": "the file that a caller names",
-    "models/check/checking.py": "the model that a caller names",
     "models/formats/onnx/storage.py": "the model that a caller names, and files that are written",
     "models/formats/openvino/reader.py": "the model that a caller names",
     "models/check/messages.py": "data of the package",
