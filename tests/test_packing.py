@@ -115,7 +115,7 @@ def test_what_cannot_be_packed() -> None:
         pack(np.array([0, 2], np.uint8), ELEMENT_TYPES["uint1"])
     with pytest.raises(ArrayError, match="an array of uint4 elements must have dtype uint4, not int64"):
         pack(np.array([1]), ELEMENT_TYPES["uint4"])
-    with pytest.raises(ArrayError, match="no size before they are known"):
+    with pytest.raises(ArrayError, match="the size of string elements depends on their contents"):
         compute_packed_size(ELEMENT_TYPES["string"], 3)
     with pytest.raises(ArrayError, match="at least 0"):
         compute_packed_size(ELEMENT_TYPES["uint4"], -1)
