@@ -2,7 +2,7 @@
 
 ::
 
-    with progressing(lambda steps: print(steps)):
+    with report_progress_to(lambda steps: print(steps)):
         splitops.convert("large.onnx", to=13)
 """
 
