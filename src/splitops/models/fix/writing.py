@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 import onnx_ir as ir
@@ -13,7 +13,7 @@ import onnx_ir as ir
 from splitops.errors import ModelError, RuleError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.check.baked import find_baked_lengths
-from splitops.models.check.limits import Fix, Repair
+from splitops.models.check.limits import Cure, Fix, Repair
 from splitops.models.fix.driver import NotApplicableError, RewriteResult
 from splitops.models.fix.loosened import loosen_after
 from splitops.models.fix.onnx_sequences import cast_sequence
@@ -47,6 +47,7 @@ from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.lengths import INT64_MAX
 
+_Writer: TypeAlias = Callable[[ir.Node, SplitNode], RewriteResult]
 _MAX_OUTPUTS: Final = 1 << 12
 """Maximum number of outputs that a fix declares, and of parts of a new sequence."""
 _ANY_SIZE: Final = 1 << 62
@@ -83,12 +84,43 @@ class FixWriter:
         if form in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
             raise NotApplicableError(f"{split_node.operator} does not return a sequence")
         try:
-            writer: Callable[[ir.Node, SplitNode], RewriteResult] = getattr(
-                self, f"_write_{form.name.lower()}"
-            )
-            return writer(node, split_node)
+            return self._get_writer(form)(node, split_node)
         except RuleError as error:
             raise NotApplicableError(error.message) from error
+
+    def _get_writer(self, form: Fix) -> _Writer:
+        match form:
+            case Repair.AXIS:
+                return self._write_axis
+            case Repair.EXPLICIT_OUTPUTS:
+                return self._write_explicit_outputs
+            case Repair.VERSION:
+                return self._write_version
+            case Repair.NUM_OUTPUTS:
+                return self._write_num_outputs
+            case Repair.UNBIND:
+                return self._write_unbind
+            case Repair.OPEN:
+                return self._write_open
+            case Kind.NODE:
+                return self._write_node
+            case Kind.PARTS:
+                return self._write_parts
+            case Kind.SEQUENCE:
+                return self._write_sequence
+            case Kind.TREE:
+                return self._write_tree
+            case Kind.SLICES:
+                return self._write_slices
+            case Kind.GATHERS:
+                return self._write_gathers
+            case Kind.CASTS:
+                return self._write_casts
+            case Cure.CONSTANTS:
+                return self._write_constants
+            case Cure.EMPTY_TENSOR:
+                return self._write_empty_tensor
+        assert_never(form)
 
     def _describe(self, node: ir.Node) -> str:
         return str(self.editor.read_split_node(node))

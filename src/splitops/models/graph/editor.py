@@ -579,12 +579,6 @@ class Editor(ABC):
             if node.graph is not None:
                 remove_node(node)
 
-    def remove_if_dead(self, value: ir.Value) -> None:
-        """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
-        maker = self._let_go(value)
-        if maker is not None and not self.is_live(maker):
-            self.remove(maker)
-
     def _let_go(self, value: ir.Value) -> ir.Node | None:
         """Remove an initializer that nobody reads any more; return the node that may go with a value."""
         producer = value.producer()
