@@ -12,6 +12,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 
 _IMPORTS = "from dataclasses import replace\nfrom splitops.spec.operators.schemas import *\n"
@@ -56,5 +57,6 @@ def run(steps: Mapping[str, object]) -> None:
 
 if __name__ == "__main__":
     domain, row, script = sys.argv[1:]
+    sys.path.append(str(Path(__file__).parents[2]))  # for dev.pages
     add(domain, row)
     run(vars(importlib.import_module(script)))
