@@ -511,7 +511,7 @@ def _run_empty(
             found = engine.compile(program).run(feeds)
     except EngineError as error:
         before = source_failure(feeds)
-        same = "has ended its process" in error.message or _strip_names(before) == _strip_names(error.message)
+        same = error.process_ended or _strip_names(before) == _strip_names(error.message)
         if before and same:
             return Trial(sizes, TrialVerdict.UNSAMPLED, error.message)
         return Trial(sizes, TrialVerdict.FAILED, error.message)

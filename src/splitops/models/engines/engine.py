@@ -21,6 +21,7 @@ class EngineError(ModelError):
         engine: name of the runtime.
         node: name of the node in the runtime's message, or None.
         operator: operator of that node, or None.
+        process_ended: whether the process of the runtime has ended.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class EngineError(ModelError):
         *,
         node: str | None = None,
         operator: str | None = None,
+        process_ended: bool = False,
     ) -> None:
         super().__init__(f"{engine} {one_line(problem, 400)}", where)
         self.engine = engine
         self.node = node
         self.operator = operator
+        self.process_ended = process_ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class IsolatedEngine:
                 # The worker runs as the same user: unpickling its response grants it no new rights.
                 answer = pickle.load(self._process.stdout)  # noqa: S301
             except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-                raise EngineError(self.name, self._end(), where) from error
+                raise EngineError(self.name, self._end(), where, process_ended=True) from error
             except BaseException:  # Ctrl-C: the next request would get the response to this one
                 self._process.kill()
                 self._process.stdout.close()  # a response in the pipe outlives the process

@@ -79,7 +79,8 @@ def to_ir(
         return answer
     at = _find_suspect(given, extensions, where)
     likely = "" if at is None else f"; the likely cause is {at}"
-    raise EngineError("openvino", f"{answer} while it read the model{likely}", where)
+    problem = f"{answer} while it read the model{likely}"
+    raise EngineError("openvino", problem, where, process_ended=True)
 
 
 def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:

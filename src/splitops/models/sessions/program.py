@@ -159,7 +159,12 @@ class SessionProgram(ABC):
                     problem = error.message.removeprefix(f"{error.engine} ")
                     hint = f"{problem[:300]}: use engine='auto' for another engine"
                     raise EngineError(
-                        error.engine, hint, error.where, node=error.node, operator=error.operator
+                        error.engine,
+                        hint,
+                        error.where,
+                        node=error.node,
+                        operator=error.operator,
+                        process_ended=error.process_ended,
                     ) from error
                 self.rejection, self.engine = error, None
         if self.engine is None:
@@ -281,7 +286,7 @@ class SessionProgram(ABC):
 
     def _is_child(self, error: EngineError) -> bool:
         """Return whether the model crashed the child process of :meth:`_get_child`."""
-        return self._child is not None and "has ended its process" in error.message
+        return self._child is not None and error.process_ended
 
     def _get_reference(self) -> Prepared:
         with self._lock:
