@@ -37,7 +37,7 @@ class OnnxRuntime:
     name = "onnxruntime"
 
     def __init__(self, options: Mapping[str, Any], *, profile: bool = False) -> None:
-        import onnxruntime  # type: ignore[import-untyped,unused-ignore]
+        import onnxruntime
 
         check_options(self.name, options, _OPTIONS)
         self._library: Any = onnxruntime
