@@ -63,6 +63,14 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(autouse=True)
+def default_hangup():
+    """Children inherit an ignored SIGHUP, as under nohup: the tests run with the default."""
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, inherited)
+
+
 @pytest.fixture
 def child(environment, tmp_path):
     """Run a command that gets signals: the first among its tasks, the second while it cleans up."""
