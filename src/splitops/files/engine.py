@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.files.extents import Extent, Extents, Table, concat_ranges, merge_adjacent
+from splitops.files.extents import Column, Extent, Extents, Table, concat_ranges, merge_adjacent
 from splitops.native.files import copy_extents
 
 TASK_BYTES: Final = 256 << 20
@@ -61,13 +61,13 @@ class ExtentBatches:
     @property
     def counts(self) -> Table:
         """Number of runs that each extent of a batch has."""
-        found: Table = self.extents.table[self.firsts, 7]
+        found: Table = self.extents.table[self.firsts, Column.RUNS]
         return found
 
     @property
     def row_bytes(self) -> Table:
         """Bytes of one run of every extent together, for each batch."""
-        run = self.extents.table[:, 6]
+        run = self.extents.table[:, Column.RUN]
         found: Table = np.add.reduceat(run, self.firsts) if len(self.sizes) else self.sizes
         return found
 
@@ -76,9 +76,9 @@ class ExtentBatches:
         sizes = self.sizes[passes]
         table = self.extents.table[concat_ranges(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
-        table[:, 1] += skipped * table[:, 2]
-        table[:, 4] += skipped * table[:, 5]
-        table[:, 7] = np.repeat(end - first, sizes)
+        table[:, Column.OFFSET] += skipped * table[:, Column.STRIDE]
+        table[:, Column.TARGET_OFFSET] += skipped * table[:, Column.TARGET_STRIDE]
+        table[:, Column.RUNS] = np.repeat(end - first, sizes)
         return ExtentBatches(Extents(table), sizes, self.block_rows[passes])
 
 
@@ -109,7 +109,7 @@ def batch_extents(extents: Iterable[Extent], memory: int) -> ExtentBatches:
     """
     found = merge_adjacent(extents).table
     block = max(1, min(_BLOCK, memory // 4))
-    run, one = found[:, 6], found[:, 7] == 1
+    run, one = found[:, Column.RUN], found[:, Column.RUNS] == 1
     small, short = one & (run < block), ~one & (run < _LONG_RUN)
     whole, ends = _split_into_blocks(found[one & ~small], block)
     some = [
@@ -122,39 +122,40 @@ def batch_extents(extents: Iterable[Extent], memory: int) -> ExtentBatches:
     block_rows = np.concatenate([rows for _, _, rows in some])
     made = ExtentBatches(Extents(table), sizes, block_rows)
     first = table[made.firsts]
-    order = np.lexsort((first[:, 1], first[:, 0]))
+    order = np.lexsort((first[:, Column.OFFSET], first[:, Column.SOURCE]))
     return made.select_runs(order, np.zeros_like(order), made.counts[order])
 
 
 def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
     """Split single runs into an extent of whole blocks and an extent of the remaining bytes."""
     whole, ends = found.copy(), found.copy()
-    size = found[:, 6] % block
-    whole[:, [2, 5, 6]], whole[:, 7] = block, found[:, 6] // block
-    ends[:, [1, 4]] += (found[:, 6] - size)[:, None]
-    ends[:, [2, 5, 6]] = size[:, None]
+    size = found[:, Column.RUN] % block
+    lengths = [Column.STRIDE, Column.TARGET_STRIDE, Column.RUN]
+    whole[:, lengths], whole[:, Column.RUNS] = block, found[:, Column.RUN] // block
+    ends[:, [Column.OFFSET, Column.TARGET_OFFSET]] += (found[:, Column.RUN] - size)[:, None]
+    ends[:, lengths] = size[:, None]
     return whole, ends[size > 0]
 
 
 def _split_into_columns(found: Table) -> Table:
     """Split long runs into columns of at most a block."""
-    counts = -(-found[:, 6] // _BLOCK)
+    counts = -(-found[:, Column.RUN] // _BLOCK)
     begin = concat_ranges(np.zeros_like(counts), counts) * _BLOCK
     columns = np.repeat(found, counts, axis=0)
-    columns[:, [1, 4]] += begin[:, None]
-    columns[:, 6] = np.minimum(_BLOCK, columns[:, 6] - begin)
+    columns[:, [Column.OFFSET, Column.TARGET_OFFSET]] += begin[:, None]
+    columns[:, Column.RUN] = np.minimum(_BLOCK, columns[:, Column.RUN] - begin)
     return columns
 
 
 def _batch_each(found: Table) -> _Batches:
-    return found, np.arange(len(found)), np.clip(_BLOCK // found[:, 6], 1, found[:, 7])
+    return found, np.arange(len(found)), np.clip(_BLOCK // found[:, Column.RUN], 1, found[:, Column.RUNS])
 
 
 def _batch_targets(found: Table, block: int) -> _Batches:
     """Batch single runs of less than a block with neighbours in the target: writes cost more than reads."""
-    found = found[np.lexsort((found[:, 4], found[:, 3]))]
-    blocks = (np.cumsum(found[:, 6]) - found[:, 6]) // block
-    number = _number_groups((np.diff(found[:, 3]) != 0) | (np.diff(blocks) != 0), len(found))
+    found = found[np.lexsort((found[:, Column.TARGET_OFFSET], found[:, Column.TARGET]))]
+    blocks = (np.cumsum(found[:, Column.RUN]) - found[:, Column.RUN]) // block
+    number = _number_groups((np.diff(found[:, Column.TARGET]) != 0) | (np.diff(blocks) != 0), len(found))
     return found, number, np.ones(len(np.unique(number)), np.int64)
 
 
@@ -168,7 +169,7 @@ def _batch_short_runs(extents: Table, memory: int) -> _Batches:
     if not len(extents):
         return _batch_each(extents)
     group = _find_groups(extents, memory)
-    order = np.lexsort((extents[:, 4], extents[:, 3], group))
+    order = np.lexsort((extents[:, Column.TARGET_OFFSET], extents[:, Column.TARGET], group))
     extents, group = extents[order], group[order]
     (reading, _), (writing, _) = (
         _find_strided_runs(extents, group, _MAX_GAP),
@@ -187,8 +188,8 @@ def _batch_short_runs(extents: Table, memory: int) -> _Batches:
     wide = (row > memory)[group]  # the rows do not fit in memory: one batch per extent
     number = _number_groups((np.diff(group) != 0) | wide[1:], len(group))
     first = np.unique(number, return_index=True)[1]
-    counts, most = extents[first, 7], most[group[first]]
-    alone = np.minimum(counts, memory // (2 * extents[first, 2]))
+    counts, most = extents[first, Column.RUNS], most[group[first]]
+    alone = np.minimum(counts, memory // (2 * extents[first, Column.STRIDE]))
     even = -(-counts // -(-counts // most))  # equal blocks: a small last one would need as many calls
     return extents, number, np.maximum(1, np.where(wide[first], alone, even))
 
@@ -199,7 +200,7 @@ def _find_groups(extents: Table, memory: int) -> Table:
     Groups are small enough for each file to get a whole piece at a time, unless that would make the rows
     short.
     """
-    shortest = int(extents[:, 6].min())
+    shortest = int(extents[:, Column.RUN].min())
     reading, writing = (
         min(memory // 4, max(least, shortest * (memory // _PIECE) // of))
         for least, of in ((_NARROW, 1), (_MAX_GAP, 2))
@@ -233,9 +234,10 @@ def _find_strided_runs(
     gaps of up to ``gap`` bytes; 0 is for writing, which must not touch other bytes. They have at most
     ``widest`` bytes.
     """
-    order = np.lexsort((extents[:, 1], extents[:, 2], extents[:, 7], extents[:, 0], number))
-    keys = np.column_stack((number, extents[:, [0, 7, 2]]))[order]
-    offset, end = extents[order, 1], extents[order, 1] + extents[order, 6]
+    keys = np.column_stack((number, extents[:, [Column.SOURCE, Column.RUNS, Column.STRIDE]]))
+    order = np.lexsort((extents[:, Column.OFFSET], *keys.T[::-1]))
+    keys, offset = keys[order], extents[order, Column.OFFSET]
+    end = offset + extents[order, Column.RUN]
     new = (np.diff(keys, axis=0) != 0).any(1)
     new |= offset[1:] > end[:-1] + gap if gap else offset[1:] != end[:-1]
     first = np.flatnonzero(np.concatenate(([True], new)))[: len(order)]
@@ -261,7 +263,8 @@ def _find_strided_runs(
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
     """Do the same as :func:`_find_strided_runs` for single runs; with a gap, overlapping ones are merged."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
-    of, file, offset, size = number[order], *extents[order][:, [0, 1, 6]].T
+    columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
+    of, file, offset, size = number[order], *extents[order][:, columns].T
     end = offset + size
     new = (np.diff(of) != 0) | (np.diff(file) != 0)
     new |= offset[1:] > end[:-1] if gap else offset[1:] != end[:-1]
@@ -368,10 +371,11 @@ def _make_core_tables(task: ExtentBatches) -> list[Table]:
         number = passes + np.repeat(np.arange(some.sum()), task.sizes[some])
         table = task.extents.table[position]
         (read, of), (written, to) = lanes(table, number, _MAX_GAP), lanes(_invert(table), number, 0)
-        order = np.lexsort((table[:, 4], to))
+        order = np.lexsort((table[:, Column.TARGET_OFFSET], to))
         table, of, to = table[order], of[order], to[order]
-        column, target_column = table[:, 1] - read[of, 2], table[:, 4] - written[to, 2]
-        moves = np.stack((sources + of, column, targets + to, target_column, table[:, 6]), 1)
+        column = table[:, Column.OFFSET] - read[of, 2]
+        target_column = table[:, Column.TARGET_OFFSET] - written[to, 2]
+        moves = np.stack((sources + of, column, targets + to, target_column, table[:, Column.RUN]), 1)
         counts = np.column_stack((task.counts, task.block_rows))[some]
         for tables, more in zip(made, (counts, read, written, moves, position[order]), strict=True):
             tables.append(more)

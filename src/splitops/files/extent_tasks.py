@@ -20,7 +20,7 @@ from splitops.errors import FileError, shown_path
 from splitops.files import engine
 from splitops.files.descriptors import allocate, make_durable, write_all
 from splitops.files.engine import CopyError, ExtentBatches
-from splitops.files.extents import Extents
+from splitops.files.extents import Column, Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import LocalFile, format_reason
 from splitops.files.tasks import Files, Tick, ignore_tick
@@ -53,7 +53,7 @@ class ExtentCopies:
 
     def make_tasks(self, memory: int) -> list[ExtentTask]:
         """Split the copies into independent, repeatable tasks. Too little memory is a FileError."""
-        size = int(self.extents.table[:, 6:].prod(1, dtype=float).sum())  # may exceed 64 bits
+        size = int(self.extents.table[:, Column.RUN :].prod(1, dtype=float).sum())  # may exceed 64 bits
         if size > _MAX_BYTES:
             raise FileError(f"the plan copies {size} bytes; the limit is {_MAX_BYTES}")
         if memory < _MIN_MEMORY:
@@ -88,9 +88,8 @@ class ExtentCopies:
         Otherwise the size is only set if nothing is written at the end. Descriptors stay open in
         ``left_open``, if it is given.
         """
-        table = self.extents.table
         reached = np.zeros(len(targets), np.int64)
-        np.maximum.at(reached, table[:, 3], table[:, 4] + (table[:, 7] - 1) * table[:, 5] + table[:, 6])
+        np.maximum.at(reached, self.extents.table[:, Column.TARGET], self.extents.target_ends)
         for parent in {os.fspath(draft).rpartition(os.sep)[0] for draft in drafts}:
             os.makedirs(parent, exist_ok=True)
         opened = Descriptors() if left_open is None else left_open

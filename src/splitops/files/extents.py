@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
 from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 Table = npt.NDArray[np.int64]
-"""Extents as an array: one row per extent, one column per field."""
+"""Extents as an array: one row per extent, one :class:`Column` per field."""
 
 
 class Extent(NamedTuple):
@@ -49,6 +50,19 @@ class Extent(NamedTuple):
     def bytes(self) -> int:
         """Number of bytes that are copied."""
         return self.run * self.runs
+
+
+class Column(IntEnum):
+    """Column of a table of extents: the position of the field in :class:`Extent`."""
+
+    SOURCE = 0
+    OFFSET = 1
+    STRIDE = 2
+    TARGET = 3
+    TARGET_OFFSET = 4
+    TARGET_STRIDE = 5
+    RUN = 6
+    RUNS = 7
 
 
 class Extents(Sequence[Extent]):
@@ -95,7 +109,7 @@ class Extents(Sequence[Extent]):
     @property
     def sources(self) -> list[int]:
         """Indices of the sources, sorted and without duplicates."""
-        found: list[int] = np.unique(self.table[:, 0]).tolist()
+        found: list[int] = np.unique(self.table[:, Column.SOURCE]).tolist()
         return found
 
     @property
@@ -106,11 +120,19 @@ class Extents(Sequence[Extent]):
     @property
     def bytes(self) -> int:
         """Number of bytes that are copied."""
-        return int((self.table[:, 6] * self.table[:, 7]).sum())
+        return int((self.table[:, Column.RUN] * self.table[:, Column.RUNS]).sum())
+
+    @property
+    def target_ends(self) -> Table:
+        """Offset past the last byte in the target, for each extent."""
+        offset, stride, run, runs = self.table[:, Column.TARGET_OFFSET :].T
+        ends: Table = offset + (runs - 1) * stride + run
+        return ends
 
     def invert(self) -> Extents:
         """Swap sources and targets: the result copies the bytes back."""
-        return Extents(self.table[:, [3, 4, 5, 0, 1, 2, 6, 7]])
+        source, target, counts = np.split(self.table, [Column.TARGET, Column.RUN], axis=1)
+        return Extents(np.concatenate([target, source, counts], 1))
 
 
 def make_contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
@@ -273,8 +295,8 @@ def merge_adjacent(extents: Iterable[Extent]) -> Extents:
     first = np.flatnonzero(np.concatenate(([True], ~goes_on))[: len(table)])
     sizes = np.add.reduceat(sizes, first) if len(table) else sizes
     table, one = table[first], one[first]
-    table[one, 7] = 1
-    for column in (2, 5, 6):
+    table[one, Column.RUNS] = 1
+    for column in (Column.STRIDE, Column.TARGET_STRIDE, Column.RUN):
         table[one, column] = sizes[one]
     return Extents(table)
 

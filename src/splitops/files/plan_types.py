@@ -15,7 +15,7 @@ from splitops.errors import FileError, count_of, shown, shown_path
 from splitops.files.chunk_tasks import ChunkTask
 from splitops.files.chunks import ChunkCopies
 from splitops.files.extent_tasks import ExtentCopies, ExtentTask
-from splitops.files.extents import Extents
+from splitops.files.extents import Column, Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
@@ -296,7 +296,7 @@ class PlannedFiles:
             return f"a copy of {target.copied}"
         if isinstance(self.copies, ExtentCopies):
             table = self.extents.table
-            found = dict.fromkeys(table[table[:, 3] == index, 0].tolist())
+            found = dict.fromkeys(table[table[:, Column.TARGET] == index, Column.SOURCE].tolist())
         else:
             assemblies = [assembly for assembly in self.copies.assemblies if assembly.target == index]
             found = dict.fromkeys(span.source for assembly in assemblies for span in assembly.spans)

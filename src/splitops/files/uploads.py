@@ -25,7 +25,7 @@ from splitops.files import engine
 from splitops.files.addresses import RemoteFile, format_address, open_file_system
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
-from splitops.files.extents import Extent, Extents, Table, compose, make_contiguous
+from splitops.files.extents import Column, Extent, Extents, Table, compose, make_contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.plan_types import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
@@ -70,8 +70,9 @@ class AddressRun(Run):
         self._uploads = make_uploads(plan)
         self._memory = how["memory"]
         self._digested = how["sha256"] or how["checksums"] is not None
-        table = plan.extents.table[np.argsort(plan.extents.table[:, 3])]
-        of_targets = np.split(table, np.searchsorted(table[:, 3], np.arange(1, len(plan.targets))))
+        table = plan.extents.table[np.argsort(plan.extents.table[:, Column.TARGET])]
+        begins = np.searchsorted(table[:, Column.TARGET], np.arange(1, len(plan.targets)))
+        of_targets = np.split(table, begins)
         self._made = [_TargetContent(*pair) for pair in zip(plan.targets, of_targets, strict=False)]
 
     def execute(self) -> Report:
@@ -241,11 +242,11 @@ class _TargetContent:
         self.checksum = 0
         self.digest = hashlib.sha256()
         self._extents = extents
-        self._ends = extents[:, 4] + (extents[:, 7] - 1) * extents[:, 5] + extents[:, 6]
+        self._ends = Extents(extents).target_ends
 
     def find_extents(self, window: range, place: int) -> list[Extent]:
         """Return the extents that copy a window to offset ``place`` of the scratch file."""
-        meeting = (self._extents[:, 4] < window.stop) & (self._ends > window.start)
+        meeting = (self._extents[:, Column.TARGET_OFFSET] < window.stop) & (self._ends > window.start)
         found = Extents(self._extents[meeting])
         target = found.targets[0] if found else 0
         return compose(found, [make_contiguous(target, window.start, 0, place, len(window))])

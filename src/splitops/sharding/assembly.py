@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from splitops.files.extent_tasks import ExtentCopies
-from splitops.files.extents import Extent, Extents, compose, make_contiguous, merge_adjacent
+from splitops.files.extents import Column, Extent, Extents, compose, make_contiguous, merge_adjacent
 from splitops.files.formats import TargetFile
 from splitops.files.plan import FilePlan
 from splitops.files.plan_types import Finish
@@ -37,11 +37,12 @@ def assemble_files(
     targets = [TargetFile(out.name, 0, folder=True)]
     if checkpoint.held is None:
         table, own = layout.extents.table.copy(), locate_tensors(checkpoint.tensors)
-        table[:, 1] += own[table[:, 0], 1]
-        table[:, 0] = own[table[:, 0], 0]
+        file, offset = own[table[:, Column.SOURCE], :2].T
+        table[:, Column.OFFSET] += offset
+        table[:, Column.SOURCE] = file
     else:
         table = Extents.from_extents(compose(checkpoint.held, layout.extents)).table
-    table[:, 3] += len(targets)
+    table[:, Column.TARGET] += len(targets)
     targets += [*layout.files, *written]
     extents: list[Extent] = []
     for other in checkpoint.others:

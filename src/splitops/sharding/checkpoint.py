@@ -16,7 +16,7 @@ import numpy as np
 
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, PlanError, SplitError, count_of, shown, shown_path
-from splitops.files.extents import Extent, Extents, make_contiguous
+from splitops.files.extents import Column, Extent, Extents, make_contiguous
 from splitops.files.folders import INDEX, SidecarFile, check_file_name, find_main_file, find_other_files
 from splitops.files.formats import get_format
 from splitops.files.formats.safetensors import read_shards
@@ -80,7 +80,7 @@ class Checkpoint:
         if self.held is None:
             tensor = self.tensors[index]
             return make_contiguous(tensor.file, tensor.offset, 0, 0, tensor.size)
-        return self.held[int(np.searchsorted(self.held.table[:, 3], index))]
+        return self.held[int(np.searchsorted(self.held.table[:, Column.TARGET], index))]
 
 
 def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = False) -> Checkpoint:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import PlanError
-from splitops.files.extents import Extent, Extents
+from splitops.files.extents import Column, Extent, Extents
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
@@ -35,9 +35,11 @@ def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDAr
 
 def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
     """Keep the first of all extents with equal targets, in the order of targets, which are tensor indices."""
-    places = extents.table[:, 3:].copy()
-    places[places[:, 4] == 1, 2] = 0  # the stride of a single run
-    order = np.lexsort((places[:, 2], places[:, 4], places[:, 3], places[:, 1], places[:, 0]))
+    table = extents.table.copy()
+    table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # the stride of a single run
+    keys = (Column.TARGET, Column.TARGET_OFFSET, Column.RUN, Column.RUNS, Column.TARGET_STRIDE)
+    places = table[:, keys]
+    order = np.lexsort(places.T[::-1])
     new = np.concatenate(([True], (np.diff(places[order], axis=0) != 0).any(1)))[: len(order)]
     kept = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     for at in np.flatnonzero(~new).tolist():

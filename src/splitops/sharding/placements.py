@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from splitops.errors import PlanError, shown
-from splitops.files.extents import Extent, Extents, Table, concat_ranges, extents_from_ranges
+from splitops.files.extents import Column, Extent, Extents, Table, concat_ranges, extents_from_ranges
 from splitops.files.formats import Contents, TargetFile, get_format
 from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, number_keys
 from splitops.sharding.boxes import Box, check_boxes
@@ -56,9 +56,9 @@ def copy_extents(
     rows = counts[form]
     table = Extents.from_extents([extent for each in forms for extent in each]).table
     table = table[concat_ranges((np.cumsum(counts) - counts)[form], rows)]
-    table[:, 0] = np.repeat(sources, rows)
-    table[:, 3] = np.repeat(np.broadcast_to(target, len(rows)), rows)
-    table[:, 4] += np.repeat(places, rows)
+    table[:, Column.SOURCE] = np.repeat(sources, rows)
+    table[:, Column.TARGET] = np.repeat(np.broadcast_to(target, len(rows)), rows)
+    table[:, Column.TARGET_OFFSET] += np.repeat(places, rows)
     return Extents(table)
 
 
