@@ -159,7 +159,7 @@ def test_the_command_line(source: Path, tmp_path: Path) -> None:
     split = ("split", source, "--parts", 2, "--out", tmp_path / "out", "--checksums", sums)
     assert run(*split)[0] == 0
     assert run(*split, "--resume")[0] == 0
-    assert run("inspect", "--check", sums) == (0, f"2 files as in {sums}, 0 not\n")
+    assert run("inspect", "--check", sums) == (0, f"{sums}: 2 files correct, 0 wrong\n")
     (tmp_path / "out" / "x.1.npy").write_bytes(b"another")
     code, said = run("inspect", "--check", sums)
     assert code == 1
