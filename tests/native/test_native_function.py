@@ -151,7 +151,7 @@ def test_errors_of_the_planner_are_the_caller_s_and_nothing_is_remembered() -> N
     for _ in range(2):
         with pytest.raises(LookupError):
             function(np.zeros(4), [1])
-        with pytest.raises(TypeError, match="must give a Plan"):
+        with pytest.raises(TypeError, match="must return a Plan"):
             function(np.zeros(4))
 
 
@@ -162,7 +162,7 @@ def test_a_function_is_made_of_fitting_parameters() -> None:
         (("data", "copy", "out"), (), 4),
         (("data", "copy", "out"), (None,) * 4, 1),
     ):
-        with pytest.raises(ValueError, match="the parameters are not"):
+        with pytest.raises(ValueError, match="the parameters must be"):
             _core.Function(print, print, names, defaults, positional)
     with pytest.raises(TypeError):
         _core.Function(print, print)
@@ -180,7 +180,7 @@ def test_a_weak_reference_to_a_function_ends_with_it() -> None:
 def test_methods_of_a_plan_take_what_they_say(method: str) -> None:
     plan = _core.Plan((4,), 0, (0, 1), (1, 3))
     for arguments in ((), (1, 2, 3)):
-        with pytest.raises(TypeError, match=r"takes|argument"):
+        with pytest.raises(TypeError, match=r"requires|argument"):
             getattr(plan, method)(*arguments)
 
 

@@ -195,5 +195,5 @@ def test_other_layouts(mode: str, dtype: str) -> None:
 
 
 def test_an_unknown_instruction_set() -> None:
-    with pytest.raises(ValueError, match="no such instruction set"):
+    with pytest.raises(ValueError, match="does not support the instruction set"):
         _core.use_instruction_set("abacus")

@@ -127,7 +127,7 @@ class Plan(SplitPlan):
         data = self._check_array(array)
         others = prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
         if sum(self.sizes) * data.itemsize * others > _INT64_MAX:
-            raise MemoryError("the parts together have more bytes than fit into 63 bits")
+            raise MemoryError("the total size of the parts does not fit into 63 bits")
         container: Callable[[Iterator[Array]], Parts] = list if self.sequence else tuple
         return container(part.copy(order="C") for part in self._cut(data))
 

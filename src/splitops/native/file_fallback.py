@@ -143,7 +143,7 @@ def _check(
 ) -> None:
     for table, columns in ((passes, 2), (sources, 5), (targets, 5), (moves, 5)):
         if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != columns:
-            raise ValueError("a table has another number of columns")
+            raise ValueError("a table has the wrong number of columns")
     if (passes < 1).any():
         raise ValueError("a pass has no rows")
     _check_lanes(sources, passes, source_files)

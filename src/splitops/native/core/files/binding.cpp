@@ -23,7 +23,7 @@ template <class Row>
 std::vector<Row> rows_of(const Table &table) {
     static_assert(sizeof(Row) % sizeof(Offset) == 0);
     if (table.shape(1) * sizeof(Offset) != sizeof(Row))
-        throw nb::value_error("a table has another number of columns");
+        throw nb::value_error("a table has the wrong number of columns");
     const Row *first = reinterpret_cast<const Row *>(table.data());
     return {first, first + table.shape(0)};
 }

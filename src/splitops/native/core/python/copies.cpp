@@ -21,7 +21,7 @@ namespace nb = nanobind;
 namespace splitops {
 namespace {
 
-static_assert(sizeof(npy_intp) == sizeof(Extent), "NumPy's extents are handed to the kernels as they are");
+static_assert(sizeof(npy_intp) == sizeof(Extent), "the kernels read NumPy's shapes and strides directly");
 
 constexpr std::size_t kAlignment = kLine;
 
@@ -83,7 +83,7 @@ Block *new_block(std::size_t bytes) {
         block->slab = memory_pool::acquire(bytes);
     } catch (const std::bad_alloc &) {
         Py_DECREF(block);
-        PyErr_Format(PyExc_MemoryError, "the parts need %zu bytes of memory, which are not to be had", bytes);
+        PyErr_Format(PyExc_MemoryError, "not enough memory for the parts: %zu bytes are needed", bytes);
         return nullptr;
     }
     block->data = block->slab.data;
@@ -382,7 +382,7 @@ bool Filling::run() {
 }
 
 PyObject *set_too_large() {
-    PyErr_SetString(PyExc_MemoryError, "the parts together have more bytes than fit into 63 bits");
+    PyErr_SetString(PyExc_MemoryError, "the total size of the parts does not fit into 63 bits");
     return nullptr;
 }
 
@@ -449,7 +449,7 @@ bool init_block_type() {
     static PyType_Slot slots[] = {
         {Py_tp_dealloc, reinterpret_cast<void *>(block_dealloc)},
         {Py_bf_getbuffer, reinterpret_cast<void *>(block_getbuffer)},
-        {Py_tp_doc, const_cast<char *>("The owner of the memory of copied parts.")},
+        {Py_tp_doc, const_cast<char *>("Owns the memory of copied parts.")},
         {0, nullptr},
     };
     static PyType_Spec spec = {"splitops.native._core.Block", sizeof(Block), 1,

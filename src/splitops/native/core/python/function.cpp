@@ -257,7 +257,7 @@ nb::object make_plan(const Function *f, PyObject *const *values, std::size_t cou
     if (!plan.is_valid())
         return plan;
     if (!is_plan(plan.ptr())) {
-        PyErr_SetString(PyExc_TypeError, "the planner of a Function must give a Plan");
+        PyErr_SetString(PyExc_TypeError, "the planner of a Function must return a Plan");
         return {};
     }
     const Cuts &cuts = reinterpret_cast<Plan *>(plan.ptr())->cuts;
@@ -302,7 +302,7 @@ PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *) {
     const Py_ssize_t count = PyTuple_GET_SIZE(names);
     if (count < 3 || count > kMaxParameters || positional < 1 || positional > count ||
         PyTuple_GET_SIZE(defaults) > count) {
-        PyErr_SetString(PyExc_ValueError, "the parameters are not an array, what is remembered, copy and out");
+        PyErr_SetString(PyExc_ValueError, "the parameters must be an array, the arguments of the cache key, copy and out");
         return nullptr;
     }
     // The last parameters have defaults.

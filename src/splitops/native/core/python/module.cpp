@@ -41,7 +41,7 @@ void use_instruction_set_named(const char *name) {
     for (const InstructionSet &set : instruction_sets())
         if (std::strcmp(set.name, name) == 0)
             return use_instruction_set(set);
-    throw nb::value_error("this processor has no such instruction set");
+    throw nb::value_error("this processor does not support the instruction set");
 }
 
 // The types and the functions for calls exist once per process. Another interpreter would call them without its own
@@ -51,7 +51,7 @@ void claim_for_this_interpreter() {
     const std::int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
     std::int64_t found = -1;
     if (!owner.compare_exchange_strong(found, here) && found != here)
-        throw nb::import_error("another interpreter of this process uses the compiled core");
+        throw nb::import_error("the compiled core is already loaded in another interpreter of this process");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ PyArrayObject *fitting_array(PyObject *self, PyObject *object) {
 // The result of `__call__` in Python.
 PyObject *call_general(PyObject *self, PyObject *const *args, std::size_t nargs, PyObject *kwnames) {
     if (g_general_call == nullptr) {
-        PyErr_SetString(PyExc_TypeError, "nobody has said how a plan is called with this");
+        PyErr_SetString(PyExc_TypeError, "plans cannot be called before the module is initialised");
         return nullptr;
     }
     const std::size_t total = nargs + (kwnames == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(kwnames)));
@@ -126,7 +126,7 @@ PyObject *plan_copies(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 PyObject *plan_copies_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     if (nargs != 2) {
-        PyErr_SetString(PyExc_TypeError, "copies_into takes an array and the arrays to fill");
+        PyErr_SetString(PyExc_TypeError, "copies_into requires an array and the arrays to fill");
         return nullptr;
     }
     PyArrayObject *array = fitting_array(self, args[0]);
@@ -137,7 +137,7 @@ PyObject *plan_copies_into(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 PyObject *plan_fill(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     if (nargs != 2) {
-        PyErr_SetString(PyExc_TypeError, "fill takes an array and the arrays to fill");
+        PyErr_SetString(PyExc_TypeError, "fill requires an array and the arrays to fill");
         return nullptr;
     }
     PyArrayObject *array = fitting_array(self, args[0]);
