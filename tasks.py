@@ -133,13 +133,14 @@ def test(*arguments: str) -> None:
 
 
 def lint() -> None:
-    """Check style, types and the layering of the imports."""
+    """Check style, types, the layering of the imports, and habits of prose and naming."""
     tools = python(LINT, "lint,compare")
     run(tools, "-m", "ruff", "check", ".")
     run(tools, "-m", "ruff", "format", "--check", ".")
     run(tools, "-m", "mypy")
     run(tools.with_name("lint-imports"))
     run(tools.with_name("zizmor"), "--offline", "--quiet", ".github")
+    run(tools, "dev/tools/prose.py")
 
 
 def oldest(*arguments: str) -> None:
