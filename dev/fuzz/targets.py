@@ -190,7 +190,7 @@ TESTS: Final = {
     "axes": "inference/test_one_operator.py::test_openvino_split_of_any_axis",
     "sequences": "inference/test_one_operator.py::test_split_to_sequence",
     "shapefold": "inference/test_folded_shapes.py::test_what_is_inferred_contains_what_a_run_computes",
-    "fixes": "fix/test_random_sites.py::test_onnxruntime",
+    "fixes": "fix/test_random_split_nodes.py::test_onnxruntime",
     "opsets": "convert/test_round_trips.py::test_there_and_back_between_opsets",
     "failing": "simplify/test_simplify_random.py::test_what_fails_on_other_sizes_fails",
     "copies": "native/test_native_equality.py::test_copies",
