@@ -172,7 +172,7 @@ def test_wrong_results_and_crashes_come_first_in_sentences(opened: Any) -> None:
 
 def test_the_page_of_a_site_has_a_way_home(opened: Any) -> None:
     assert opened().locator(".brand a").count() == 0
-    assert '<a href="../index.html">splitops</a> compare' in to_html(MADE, "1", home="../index.html")
+    assert '<a href="../index.html">splitops-compare</a>' in to_html(MADE, "1", home="../index.html")
 
 
 def test_a_copied_reproduction(opened: Any) -> None:
