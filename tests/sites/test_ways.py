@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import Kind, get_first_way, iter_ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
+from splitops.spec.operators.schemas import Attribute, SourceKind, ValueSource
 from splitops.splitting.binding import Fact
 
 
@@ -86,3 +88,22 @@ def test_a_node_that_a_runtime_takes_for_another_one_sets_its_lengths() -> None:
 def test_the_error_is_that_of_the_plainest_way() -> None:
     with pytest.raises(RuleError, match=r"Split-11 \[type.unsupported\]"):
         get_first_way(site(18, None, num_outputs=2, dtype="bfloat16"), ConversionTarget("", 11))
+
+
+@pytest.mark.parametrize(
+    "target", [ConversionTarget("", 18), ConversionTarget("", 13), ConversionTarget("openvino")]
+)
+def test_parts_without_the_axis_have_no_way_with_it(target):
+    """No version of Split removes the axis. If one ever does, nothing that keeps the axis may replace it."""
+    attributes = (*schema("Split", 18).attributes, Attribute(name="keepdims", default=1, minimum=0))
+    keepdims = ValueSource(SourceKind.ATTRIBUTE, "keepdims")
+    future = replace(schema("Split", 18), since_version=99, attributes=attributes, keepdims=keepdims)
+    data = Fact(ELEMENT_TYPES["float32"], (2, 3))
+    node = SplitNode(
+        schema=future, attributes={"num_outputs": 2, "keepdims": 0}, facts=(data,), outputs=("a", "b")
+    )
+    with pytest.raises(RuleError, match="do not have the axis") as found:
+        get_first_way(node, target)
+    assert found.value.rule == "op.version"
+    kept = replace(node, attributes={"num_outputs": 2})
+    assert get_first_way(kept, target).squeeze is False

@@ -264,7 +264,7 @@ class _Search:
                 for schema in self.schemas:
                     yield from self._iter_nodes(schema, division, binding.data)
             yield from self._iter_computed_lengths()
-        if not self.target.domain and not binding.schema.gives_sequence:
+        if not self.target.domain and not binding.schema.gives_sequence and binding.squeeze is False:
             yield from self._iter_slices()
             yield from self._iter_casts()
 
@@ -345,6 +345,8 @@ class _Search:
             self.against.setdefault(False, error)
             return
         if again.squeeze != binding.squeeze:
+            got = "the parts do not have the axis" if binding.squeeze else "the parts may have the axis"
+            self._add_error(schema, Rule.OPERATOR_VERSION, got, f"the parts of {schema} differ")
             return
         if again.division is None or not self._has_same_parts(again.division):
             return
