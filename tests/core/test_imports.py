@@ -96,7 +96,7 @@ def test_the_tables_of_layers_are_those_of_the_contracts(contract: str, number: 
     ("contract", "lower", "upper"),
     [
         ("From files down to errors", "calls", "cli"),
-        ("In models: from tools down to what is known of a value", "ops", "infer"),
+        ("In models: from tools down to abstract values", "ops", "infer"),
     ],
 )
 def test_a_contract_that_is_turned_upside_down_is_broken(
