@@ -40,6 +40,7 @@ from splitops.models.infer.onnx_types import types_of_values
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.legacy_ops import (
     SLICE_WITH_STEPS,
+    Concat,
     Flatten,
     Identity,
     Slice,
@@ -52,7 +53,7 @@ from splitops.onnx.reference import get_reference_ops, node_label
 from splitops.spec.elements.types import element_type_of
 
 _FAMILY: Final = {operator.__name__: operator for operator in get_reference_ops()}
-_OWN: Final[Mapping[str, type[OpRun]]] = {"Flatten": Flatten, "Identity": Identity}
+_OWN: Final[Mapping[str, type[OpRun]]] = {"Concat": Concat, "Flatten": Flatten, "Identity": Identity}
 _MAX_BODIES: Final = 10_000
 """Maximum number of function bodies with different attributes: nested calls can need exponentially many."""
 

@@ -1,4 +1,4 @@
-"""Fixes for operators that onnx's reference evaluator runs wrongly: old versions, Slice and empty tensors.
+"""Fixes for operators that the reference evaluator of onnx runs wrongly, in old versions or on some data.
 
 onnx has separate implementations for some versions of an operator, but not for these.
 """
@@ -9,6 +9,7 @@ import math
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
 from onnx import NodeProto, defs
 from onnx.reference.op_run import OpRun
 
@@ -97,6 +98,16 @@ class Slice(OpRun):
         for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
             index[axis] = clamped(data.shape[axis], slice(*map(int, bounds)))
         return (data[tuple(index)],)
+
+
+class Concat(OpRun):
+    """Concat. Some releases of onnx add axes to data whose rank is too small for the axis."""
+
+    def _run(self, *tensors: Any, axis: int) -> tuple[Any, ...]:
+        for tensor in tensors:
+            if not -tensor.ndim <= axis < tensor.ndim:
+                raise ValueError(f"axis {axis} is out of range for rank {tensor.ndim}")
+        return (np.concatenate(tensors, axis),)
 
 
 class Flatten(OpRun):
