@@ -200,7 +200,7 @@ def convert_with_report(
         >>> change.before, change.after, str(change.status)
         ('Split-18(axis=0, num_outputs=2)', 'Split-11(axis=0, split=[3, 2])', 'converted')
     """
-    preferred = _form(style, splits_only)
+    preferred = _parse_style(style, splits_only)
     if splits_only and to is not None:
         raise ModelError("splits_only keeps the opset of the model: it takes no target")
     if to is None and not splits_only:
@@ -232,7 +232,7 @@ def convert_with_report(
     return convert_opset(checked, edited, target, preferred)
 
 
-def _form(style: str | SplitStyle | None, splits_only: bool) -> SplitStyle:
+def _parse_style(style: str | SplitStyle | None, splits_only: bool) -> SplitStyle:
     if style is None:
         return SplitStyle.LENGTHS if splits_only else SplitStyle.SAME
     try:

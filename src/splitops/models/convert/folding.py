@@ -32,10 +32,10 @@ from splitops.spec.elements.types import element_type_of
 
 _MAX_NODES: Final = 256
 MAX_ELEMENTS: Final = 1 << 16
-_DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
+_KNOWN_AT_RUN_TIME: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
 
 
-def folded_array(
+def fold_value(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
     """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
@@ -65,7 +65,7 @@ def folded_array(
     return found
 
 
-def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
+def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
     """Return the outputs of a layer that reads constants alone, as OpenVINO computes them; else None."""
     needed: dict[int, Layer] = {}
     stack = [layer]
@@ -73,7 +73,7 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         one = stack.pop()
         constant = one.constant
         large = constant is not None and math.prod(constant.shape) > MAX_ELEMENTS
-        if large or len(needed) == _MAX_NODES or (one.type in _DECIDED_BY_A_RUN and constant is None):
+        if large or len(needed) == _MAX_NODES or (one.type in _KNOWN_AT_RUN_TIME and constant is None):
             return None
         needed[one.id] = one
         stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.convert.folding import MAX_ELEMENTS, folded_array
+from splitops.models.convert.folding import MAX_ELEMENTS, fold_value
 from splitops.models.formats.walk import FreshNames
 from splitops.models.graph import onnx as nodes
 from splitops.models.graph.onnx import annotate, constant_array
@@ -29,11 +29,11 @@ class ValueReader:
         """Return the value of a constant; None where it is computed when the model runs."""
         return constant_array(value)
 
-    def type_of(self, value: ir.Value) -> ElementType | None:
+    def find_type(self, value: ir.Value) -> ElementType | None:
         """Return the element type."""
         return nodes.type_of(value)
 
-    def shape_of(self, value: ir.Value) -> Shape | None:
+    def find_shape(self, value: ir.Value) -> Shape | None:
         """Return the shape."""
         return nodes.shape_of(value)
 
@@ -49,10 +49,10 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the value of a constant, or of what follows from constants alone; else None."""
         found = super().read_constant(value)
-        return self._folded(value, MAX_ELEMENTS) if found is None else found
+        return self._fold(value, MAX_ELEMENTS) if found is None else found
 
-    def _folded(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
-        return folded_array(value, self._graph.opset_imports[""], limit=limit) if value.producer() else None
+    def _fold(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
+        return fold_value(value, self._graph.opset_imports[""], limit=limit) if value.producer() else None
 
     def put(self, node: ir.Node) -> None:
         """Add a node, and note the element types of its outputs."""
@@ -60,21 +60,21 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         for value, told in zip(node.outputs, _output_types(node.op_type, self.opset), strict=False):
             if isinstance(told, int):
                 source = node.inputs[told] if told < len(node.inputs) else None
-                told = None if source is None else self.type_of(source)
+                told = None if source is None else self.find_type(source)
             annotate(value, AbstractTensor(told))
 
-    def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
+    def add_weights(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
         """Add an initializer that has the element type of a value."""
-        kind = self.type_of(like)
+        kind = self.find_type(like)
         assert kind is not None
         assert kind.onnx_number is not None
         tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number))
         return nodes.initializer(self._graph, tensor, self.name("weights"))
 
-    def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
+    def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return a constant of any size, or what follows from constants alone; else None."""
         found = constant_array(value, limit=_ANY_SIZE)
-        return self._folded(value, _ANY_SIZE) if found is None else found
+        return self._fold(value, _ANY_SIZE) if found is None else found
 
     def has_consumers(self, output: int) -> bool:
         """Return whether anybody reads an output of the layer."""
@@ -88,10 +88,10 @@ def _output_types(operator: str, opset: int) -> tuple[ElementType | int | None, 
     fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = [parameter.type_str for parameter in schema.inputs]
 
-    def told(name: str) -> ElementType | int | None:
+    def find_source(name: str) -> ElementType | int | None:
         if name in inputs:
             return inputs.index(name)
         allowed = fixed.get(name, [name])
         return from_onnx_name(allowed[0]) if len(allowed) == 1 else None
 
-    return tuple(told(parameter.type_str) for parameter in schema.outputs)
+    return tuple(find_source(parameter.type_str) for parameter in schema.outputs)

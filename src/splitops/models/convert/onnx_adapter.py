@@ -16,7 +16,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
-from splitops.models.convert.onnx_versions import drop_defaults, unchanged
+from splitops.models.convert.onnx_versions import drop_defaults, is_unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
@@ -48,10 +48,10 @@ class CanonicalNode:
     """Those of its inputs that are small and always the same."""
 
     @classmethod
-    def of(cls, node: ir.Node) -> CanonicalNode:
+    def from_node(cls, node: ir.Node) -> CanonicalNode:
         """Return a node by itself."""
         proto = ir.serde.serialize_node(node)
-        names = _place_names(node)
+        names = _name_values(node)
         types = {
             name: kind
             for value, name in names.items()
@@ -67,8 +67,8 @@ class CanonicalNode:
             if value is None or value not in names:
                 continue
             array = fixed_array(value, limit=_MAX_EMBEDDED)
-            if array is not None and _is_shown(array):
-                constants[names[value]] = _readable(array, names[value])
+            if array is not None and _is_embedded(array):
+                constants[names[value]] = _make_typed_tensor(array, names[value])
         return cls(proto, types, constants)
 
     @property
@@ -76,13 +76,13 @@ class CanonicalNode:
         """Whether it has a body, or an attribute of the function around it."""
         return any(a.HasField("g") or a.graphs or a.ref_attr_name for a in self.node.attribute)
 
-    def key(self) -> tuple[bytes, ...]:
+    def make_key(self) -> tuple[bytes, ...]:
         """Return what two nodes of one kind share."""
         messages: list[Any] = [self.node, *self.types.values(), *self.constants.values()]
         names = "\0".join((*self.types, *self.constants)).encode()
         return names, *(message.SerializeToString(deterministic=True) for message in messages)
 
-    def model(self, opset: int) -> ModelProto:
+    def to_model(self, opset: int) -> ModelProto:
         """Return a model of it."""
         graph = helper.make_graph([self.node], "node", [], [])
         for name in dict.fromkeys(filter(None, self.node.input)):
@@ -92,21 +92,21 @@ class CanonicalNode:
                 graph.input.add(name=name, type=self.types.get(name))
         for name in filter(None, self.node.output):
             graph.output.add(name=name, type=self.types.get(name))
-        return _model(graph, opset)
+        return _make_model(graph, opset)
 
 
-def _readable(array: npt.NDArray[Any], name: str) -> TensorProto:
+def _make_typed_tensor(array: npt.NDArray[Any], name: str) -> TensorProto:
     """Return a tensor whose numbers onnx's converter reads: up to onnx 1.21, it takes raw data for none."""
     return helper.make_tensor(
         name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.reshape(-1).tolist()
     )
 
 
-def _is_shown(array: npt.NDArray[Any]) -> bool:
+def _is_embedded(array: npt.NDArray[Any]) -> bool:
     return array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MAX_FACTORS)
 
 
-def _place_names(node: ir.Node) -> dict[ir.Value, str]:
+def _name_values(node: ir.Node) -> dict[ir.Value, str]:
     """Return a name for each value that a node reads or makes."""
     names: dict[ir.Value, str] = {}
     for letter, values in (("i", node.inputs), ("o", node.outputs)):
@@ -116,7 +116,7 @@ def _place_names(node: ir.Node) -> dict[ir.Value, str]:
     return names
 
 
-def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
+def _make_model(graph: onnx.GraphProto, opset: int) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR_VERSION)
 
 
@@ -129,7 +129,7 @@ class ReplacementModel:
     known: Mapping[str, AbstractValue]
 
     @classmethod
-    def of(cls, model: ModelProto, opset: int) -> ReplacementModel:
+    def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
         """Return a model with what inference knows of its values."""
         found = (
             ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
@@ -138,7 +138,7 @@ class ReplacementModel:
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
         """Put it in the place of a node, reading the values that the node reads; return its nodes."""
-        places = _place_names(node)
+        places = _name_values(node)
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
         values[""] = None
@@ -165,63 +165,63 @@ class Adapter:
     """onnx's answers, each asked for once."""
 
     def __init__(self) -> None:
-        self._moved: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
+        self._converted: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
         self._bodies: dict[tuple[Any, ...], ReplacementModel | None] = {}
         self._unchanged: dict[tuple[Any, ...], bool] = {}
 
-    def unchanged(self, node: ir.Node, old: int, new: int) -> bool:
+    def is_unchanged(self, node: ir.Node, old: int, new: int) -> bool:
         """Return whether a node says the same at both opsets."""
         attributes = node.attributes.data.values()
         if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
-            canonical = CanonicalNode.of(node)
-            return _unchanged(canonical.node, canonical.types, old, new)
+            canonical = CanonicalNode.from_node(node)
+            return _is_unchanged(canonical.node, canonical.types, old, new)
         stated = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
-        key = old, new, node.op_type, stated, *map(_kind_of, node.inputs), None, *map(_kind_of, node.outputs)
+        key = old, new, node.op_type, stated, *map(_to_key, node.inputs), None, *map(_to_key, node.outputs)
         if key not in self._unchanged:
-            canonical = CanonicalNode.of(node)
-            self._unchanged[key] = _unchanged(canonical.node, canonical.types, old, new)
+            canonical = CanonicalNode.from_node(node)
+            self._unchanged[key] = _is_unchanged(canonical.node, canonical.types, old, new)
         return self._unchanged[key]
 
     def convert(self, canonical: CanonicalNode, old: int, new: int) -> ReplacementModel:
         """Return the result of onnx's converter for a node."""
-        key = (old, new, *canonical.key())
-        if key not in self._moved:
+        key = (old, new, *canonical.make_key())
+        if key not in self._converted:
             try:
-                self._moved[key] = ReplacementModel.of(_adapted(canonical.model(old), old, new), new)
+                self._converted[key] = ReplacementModel.infer(_adapt(canonical.to_model(old), old, new), new)
             except NoAdapterError as error:
-                self._moved[key] = error
-        found = self._moved[key]
+                self._converted[key] = error
+        found = self._converted[key]
         if isinstance(found, NoAdapterError):
             raise NoAdapterError(str(found))
         return found
 
-    def body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
+    def find_body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
         """Return the body that the schema of a node's operator has; None where it sets none for it."""
-        key = (opset, *canonical.key())
+        key = (opset, *canonical.make_key())
         if key not in self._bodies:
-            self._bodies[key] = _body(canonical, opset)
+            self._bodies[key] = _build_body(canonical, opset)
         return self._bodies[key]
 
 
-def _kind_of(value: ir.Value | None) -> object:
+def _to_key(value: ir.Value | None) -> object:
     """Return what two values of one type share."""
     found = get_abstract_value(value) if value is not None and value.name else ""
     return (found.type,) if isinstance(found, AbstractTensor) else found
 
 
-def _unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
-    return unchanged(node, *_written_types(node, types), old, new)
+def _is_unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
+    return is_unchanged(node, *_format_types(node, types), old, new)
 
 
-def _written_types(
+def _format_types(
     node: NodeProto, types: Mapping[str, TypeProto]
 ) -> tuple[list[str | None], list[str | None]]:
-    return [_written(types.get(name)) for name in node.input], [
-        _written(types.get(name)) for name in node.output
+    return [_format_type(types.get(name)) for name in node.input], [
+        _format_type(types.get(name)) for name in node.output
     ]
 
 
-def _written(proto: TypeProto | None) -> str | None:
+def _format_type(proto: TypeProto | None) -> str | None:
     """Return a type as schemas write it; None where it is not known in full."""
     match None if proto is None else proto.WhichOneof("value"):
         case "tensor_type":
@@ -230,11 +230,11 @@ def _written(proto: TypeProto | None) -> str | None:
             return f"tensor({TensorProto.DataType.Name(number).lower()})" if number else None
         case "sequence_type":
             assert proto is not None
-            inner = _written(proto.sequence_type.elem_type)
+            inner = _format_type(proto.sequence_type.elem_type)
             return inner and f"seq({inner})"
         case "optional_type":
             assert proto is not None
-            inner = _written(proto.optional_type.elem_type)
+            inner = _format_type(proto.optional_type.elem_type)
             return inner and f"optional({inner})"
     return None
 
@@ -242,14 +242,14 @@ def _written(proto: TypeProto | None) -> str | None:
 # The version converter
 
 
-def _adapted(model: ModelProto, old: int, new: int) -> ModelProto:
+def _adapt(model: ModelProto, old: int, new: int) -> ModelProto:
     """Convert a small model version by version."""
     step = 1 if new > old else -1
     for opset in range(old, new, step):
         for node in model.graph.node:
             drop_defaults(node, opset, opset + step)
-        types = _types(model)
-        if all(_unchanged(node, types, opset, opset + step) for node in model.graph.node):
+        types = _read_types(model)
+        if all(_is_unchanged(node, types, opset, opset + step) for node in model.graph.node):
             model.opset_import[0].version = opset + step
             continue
         try:
@@ -261,11 +261,11 @@ def _adapted(model: ModelProto, old: int, new: int) -> ModelProto:
             raise NoAdapterError(f"onnx's converter says: {reason[:200]}") from error
         for node in model.graph.node:
             drop_defaults(node, opset, opset + step)
-    _prove(model, new)
+    _check_result(model, new)
     return model
 
 
-def _types(model: ModelProto) -> dict[str, TypeProto]:
+def _read_types(model: ModelProto) -> dict[str, TypeProto]:
     graph = model.graph
     return {
         value.name: value.type
@@ -274,12 +274,12 @@ def _types(model: ModelProto) -> dict[str, TypeProto]:
     }
 
 
-def _prove(model: ModelProto, opset: int) -> None:
+def _check_result(model: ModelProto, opset: int) -> None:
     """Hold what the converter has made against the schemas: it leaves attributes that a version lacks."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _IR_VERSION
     context.opset_imports = {"": opset}
-    types = _types(model)
+    types = _read_types(model)
     for node in model.graph.node:
         try:
             onnx.checker.check_node(node, context)
@@ -287,14 +287,14 @@ def _prove(model: ModelProto, opset: int) -> None:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
             raise NoAdapterError(f"what onnx's converter makes is not valid: {reason[:200]}") from error
         version = version_of(node.op_type, opset)
-        if version is None or not version.takes(*_written_types(node, types)):
+        if version is None or not version.takes(*_format_types(node, types)):
             raise NoAdapterError(f"the result of onnx's converter, {node.op_type}, takes other types")
 
 
 # Bodies
 
 
-def _body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
+def _build_body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
     node = canonical.node
     schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
     fixed, depending = schema.function_opset_versions, schema.context_dependent_function_opset_versions
@@ -310,17 +310,17 @@ def _body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
                 version, node.SerializeToString(), types
             )
             function = FunctionProto.FromString(content)
-        body = _inlined(canonical, schema, function, version)
+        body = _inline_body(canonical, schema, function, version)
         if any(attribute.HasField("g") for inner in body.graph.node for attribute in inner.attribute):
             return None  # it reads values of the graph around it, by names that they have here alone
-        return ReplacementModel.of(body, version)
+        return ReplacementModel.infer(body, version)
     except Exception:  # onnx asks for types that are not known, or its inference rejects
         return None
 
 
-def _inlined(canonical: CanonicalNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
+def _inline_body(canonical: CanonicalNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
     """Return a node's body as a model, without what nobody reads of it."""
-    model = canonical.model(opset)
+    model = canonical.to_model(opset)
     (call,) = model.graph.node
     given = {attribute.name for attribute in call.attribute}
     defaults = [found.default_value for name, found in schema.attributes.items() if name not in given]

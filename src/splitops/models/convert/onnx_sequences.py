@@ -27,15 +27,15 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
         raise make_unbind_error(split_node, rule)
     binding = split_node.bind()
     division, axis, shape = binding.division, binding.axis, binding.data.shape
-    sizes = _sizes(split_node, division, axis, shape)
+    sizes = _compute_part_sizes(split_node, division, axis, shape)
     if sizes is None or axis is None:
-        raise _unreadable(split_node, "the number of its parts is not known before the model runs", rule)
+        raise _make_error(split_node, "the number of its parts is not known before the model runs", rule)
     sequence = node.outputs[0]
     readers = find_consumers(sequence)
     for reader in readers:
-        _prove(reader, split_node, len(sizes), rule)
+        _check_consumer(reader, split_node, len(sizes), rule)
     if sequence.is_graph_output():
-        raise _unreadable(split_node, "the sequence is an output of its graph", rule)
+        raise _make_error(split_node, "the sequence is an output of its graph", rule)
     data, op_schema, builder = node.inputs[0], schema("Split", editor.opset(node)), editor.make_builder(node)
     assert data is not None
     explicit = Division(SizeRule.EXPLICIT, lengths=sizes)
@@ -49,7 +49,7 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
     return split
 
 
-def _sizes(
+def _compute_part_sizes(
     split_node: SplitNode, division: Division | None, axis: int | None, shape: object
 ) -> tuple[int, ...] | None:
     """Return the sizes of the parts; None where their number is not known."""
@@ -67,20 +67,20 @@ def _sizes(
     return part_sizes(division, size, count) if isinstance(size, int) else division.lengths
 
 
-def _prove(reader: ir.Node, split_node: SplitNode, count: int, rule: Rule) -> None:
+def _check_consumer(reader: ir.Node, split_node: SplitNode, count: int, rule: Rule) -> None:
     """Reject what cannot read elements instead of the sequence."""
     if is_operator(reader, "SequenceLength", "ConcatFromSequence"):
         return
     if not is_operator(reader, "SequenceAt"):
-        raise _unreadable(split_node, f"{reader.op_type} reads the sequence", rule)
+        raise _make_error(split_node, f"{reader.op_type} reads the sequence", rule)
     position = position_of(reader)
     if position is None:
-        raise _unreadable(split_node, "SequenceAt reads a position that is not constant", rule)
+        raise _make_error(split_node, "SequenceAt reads a position that is not constant", rule)
     if not -count <= position < count:
         raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", split_node.where)
 
 
-def _unreadable(split_node: SplitNode, reason: str, rule: Rule) -> Exception:
+def _make_error(split_node: SplitNode, reason: str, rule: Rule) -> Exception:
     return rule_error(
         str(split_node.schema),
         rule,

@@ -71,14 +71,14 @@ def convert_opset(
     try:
         check_converted(converted, where, model.proto)
     except SplitError as error:
-        corrected = _with_true_shapes(converted, where)
-        if corrected is None or _problem(corrected, full=True) is not None:
+        corrected = _fix_shapes(converted, where)
+        if corrected is None or _find_problem(corrected, full=True) is not None:
             return Conversion(name, changes, None, error)
         converted = corrected
     return Conversion(name, changes, converted)
 
 
-def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
+def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
     """Return a model without false shapes of values, which its source declares too; None where all are true.
 
     onnx's inference of an older operation set knows less and lets them pass, and runtimes do not need them.
@@ -128,20 +128,20 @@ def check_converted(model: ModelProto, where: Where, source: ModelProto | None =
     """Hold the result against onnx's checker: a valid model, or IR, never becomes an invalid one."""
     check_model(model, where)
     for full in (True, False):
-        reason = _problem(model, full=full)
-        if reason is not None and (source is None or _problem(source, full=full) is None):
+        reason = _find_problem(model, full=full)
+        if reason is not None and (source is None or _find_problem(source, full=full) is None):
             raise ModelError(f"the converted model would not be valid: {reason[:300]}", where)
         if reason is None:
             return
 
 
-def _problem(model: ModelProto, *, full: bool) -> str | None:
+def _find_problem(model: ModelProto, *, full: bool) -> str | None:
     """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
     slim = without_weights(model)
-    if full and any(map(_ends_the_process, protos_of(slim))):
-        _forget_sizes(slim)
+    if full and any(map(_may_crash, protos_of(slim))):
+        _clear_sizes(slim)
     try:
-        onnx.checker.check_model(_with_ranks(slim), full_check=False)
+        onnx.checker.check_model(_add_ranks(slim), full_check=False)
         if full and too_many_inlined(slim) is None:
             onnx.shape_inference.infer_shapes(slim, check_type=True, strict_mode=True)
     except (
@@ -155,7 +155,7 @@ def _problem(model: ModelProto, *, full: bool) -> str | None:
     return None
 
 
-def _with_ranks(model: ModelProto) -> ModelProto:
+def _add_ranks(model: ModelProto) -> ModelProto:
     """Return a model in which every input and output declares a rank: onnx's checker asks for no other."""
     open_ = [
         number
@@ -172,7 +172,7 @@ def _with_ranks(model: ModelProto) -> ModelProto:
     return made
 
 
-def _ends_the_process(node: NodeProto) -> bool:
+def _may_crash(node: NodeProto) -> bool:
     """Return whether onnx's inference may not come back from a node.
 
     Slice aborts on an axis that it takes for negative (of a split by the ceil rule, a pool larger than its
@@ -186,7 +186,7 @@ def _ends_the_process(node: NodeProto) -> bool:
 _MAX_CHECKED: Final = 1 << 16
 
 
-def _forget_sizes(model: ModelProto) -> None:
+def _clear_sizes(model: ModelProto) -> None:
     """Leave the types of a model and the ranks of its values, which onnx can still check, and no size."""
     inputs = {value.name for value in model.graph.input}
     for tensor in model.graph.initializer:
@@ -230,7 +230,7 @@ class ModelConversion:
         """The splits as the target has them, and what was made for them."""
         self._unread = unread_attributes(model)
         self._apart = apart  # splits that must set their lengths
-        self._mover = OpsetConverter(self.editor.names)
+        self._converter = OpsetConverter(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
         self._rejected: dict[ir.Node, SplitError] = {}
 
@@ -246,7 +246,7 @@ class ModelConversion:
                 if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
                     self._convert_other(node, old, new)
         if new < CONSTANTS_OF_EVERY_TYPE:
-            self._settle_constants(owner)
+            self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
         """Make every SplitToSequence a Split where its readers allow it, else what they read of the data.
@@ -295,17 +295,17 @@ class ModelConversion:
                 apart = split_key(where.graph, split_node.outputs) in self._apart
                 way = get_first_way(split_node, target, style, apart=apart)
                 if target.domain and way.lengths is None:
-                    _check_stated(split_node, way)
+                    _check_lengths(split_node, way)
                 builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
                 write(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
             self.made.update(builder.nodes, [node])
-            status = Status.REWRITTEN if node in self._lowered else status_of(way)
+            status = Status.REWRITTEN if node in self._lowered else get_status(way)
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
-    def _settle_constants(self, owner: AnyGraph) -> None:
+    def _replace_constants(self, owner: AnyGraph) -> None:
         """Make initializers of the Constant nodes that the first version of Constant cannot state."""
         for node in [node for _, node in nodes_of(owner) if node.op_type == "Constant" and node.domain == ""]:
             tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
@@ -327,7 +327,7 @@ class ModelConversion:
                 raise ModelError(
                     f"{before} cannot be moved to opset {new}: onnx-ir does not read {name}", where
                 )
-            became = self._mover.convert_node(node, old, new, where)
+            became = self._converter.convert_node(node, old, new, where)
         except ModelError as error:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
@@ -337,7 +337,7 @@ class ModelConversion:
             self.changes.append(Change(where, status, before, versions))
 
 
-def _check_stated(split_node: SplitNode, way: Way) -> None:
+def _check_lengths(split_node: SplitNode, way: Way) -> None:
     """Reject lengths that the caller of the model may leave to a default."""
     inputs = zip(split_node.inputs[1:], split_node.origins[1:], strict=True)
     names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
@@ -347,7 +347,7 @@ def _check_stated(split_node: SplitNode, way: Way) -> None:
         raise rule_error(str(way.schema), Rule.LENGTHS_MISSING, got, expected, where=split_node.where)
 
 
-def status_of(way: Way) -> Status:
+def get_status(way: Way) -> Status:
     """Return what a way makes of its node."""
     if way.is_kept:
         return Status.KEPT

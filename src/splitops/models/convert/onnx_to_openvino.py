@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.onnx_to_onnx import ModelConversion, annotate_for
-from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
+from splitops.models.convert.openvino_layers import declare_input, find_unwritable, write_model
 from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
 from splitops.models.engines.openvino import replace_empty_constants
@@ -60,16 +60,16 @@ def convert_onnx(
     converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
     converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, style)
-    _state_flattening(edited, converting.editor.names, opset)
+    _replace_flatten(edited, converting.editor.names, opset)
     changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
-        foreign = unwritable(edited, converting.made)
+        foreign = find_unwritable(edited, converting.made)
         if foreign:
-            converted = _through_openvino(model, edited, converting.made, foreign, where)
+            converted = _convert_by_openvino(model, edited, converting.made, foreign, where)
         else:
-            converted = written_model(edited, opset, where)
+            converted = write_model(edited, opset, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
     nodes = to_nodes(converted)
@@ -84,7 +84,7 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
     return may_be_in(model) and bool(find(make_editor(model, where), "openvino"))
 
 
-def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
+def _replace_flatten(model: ir.Model, names: FreshNames, opset: int) -> None:
     """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
     for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
         data, declared = node.inputs[0], node.attributes.get("axis")
@@ -94,7 +94,7 @@ def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
         builder = OnnxOpBuilder(opset, names, stem(node))
-        sizes = [_product(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
+        sizes = [_multiply(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
         inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
         rows = builder.op("Reshape", inputs, attributes)
         builder.nodes[-1].domain = _DOMAIN
@@ -105,7 +105,7 @@ def _is_positive(size: Dim) -> bool:
     return (size if isinstance(size, int) else size.lo) > 0
 
 
-def _product(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
+def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
     """Return the product of some sizes, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
@@ -113,7 +113,7 @@ def _product(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) 
     return builder.op("ReduceProd", [builder.size(data, builder.integers(axes))])
 
 
-def _through_openvino(
+def _convert_by_openvino(
     model: CheckedModel, edited: ir.Model, own: set[ir.Node], foreign: list[str], where: Where
 ) -> OpenVINOModel:
     """Convert a model whose splits are set already by OpenVINO's frontend."""
@@ -127,13 +127,13 @@ def _through_openvino(
     replace_empty_constants(proto)
     rows = [
         (schema.name, schema.since_version, tuple(attribute.name for attribute in schema.attributes))
-        for schema in _versions_used(own)
+        for schema in _find_used_versions(own)
     ]
     rows.append(("Reshape", 1, ("special_zero",)))
-    return _with_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
+    return _add_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
 
 
-def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
+def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
     """Return a model with every input that ONNX has: OpenVINO's frontend drops those that no node reads."""
     found = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
     wanted = [value for value in model.graph.inputs if not value.is_initializer()]
@@ -153,7 +153,7 @@ def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> Ope
     return converted.with_graph(graph)
 
 
-def _versions_used(own: set[ir.Node]) -> list[OperatorSchema]:
+def _find_used_versions(own: set[ir.Node]) -> list[OperatorSchema]:
     """Return the versions that were stated."""
     named = {(node.op_type, node.version) for node in own if node.domain == _DOMAIN}
     return [

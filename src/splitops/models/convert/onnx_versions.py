@@ -10,7 +10,7 @@ from onnx import AttributeProto, NodeProto, helper
 from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, version_of
 
 
-def unchanged(
+def is_unchanged(
     node: NodeProto,
     inputs: Sequence[str | None],
     outputs: Sequence[str | None],
@@ -24,12 +24,12 @@ def unchanged(
     if before.since == after.since:
         return True
     older, newer = sorted((before, after), key=lambda version: version.since)
-    if after.deprecated or _means_otherwise(node, older.since, newer.since):
+    if after.deprecated or _has_changed_meaning(node, older.since, newer.since):
         return False
-    return _attributes_agree(node, before, after, older, newer) and after.takes(inputs, outputs)
+    return _have_same_attributes(node, before, after, older, newer) and after.takes(inputs, outputs)
 
 
-def _attributes_agree(
+def _have_same_attributes(
     node: NodeProto, before: Version, after: Version, older: Version, newer: Version
 ) -> bool:
     stated = {attribute.name: attribute for attribute in node.attribute}
@@ -79,7 +79,7 @@ def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
 # Changes of meaning
 
 
-def _means_otherwise(node: NodeProto, older: int, newer: int) -> bool:
+def _has_changed_meaning(node: NodeProto, older: int, newer: int) -> bool:
     """Return whether an equal form means something else on both sides of a change."""
     changes = _MEANING_CHANGED.get(node.op_type, ())
     if sum(1 for name in node.output if name) > 1:

@@ -16,11 +16,11 @@ from splitops.models.graph.onnx import constant_array, shape_of, type_of
 from splitops.models.ops.conversion import can_convert_node, convert_node
 from splitops.spec.elements.types import ElementType
 
-_SAME: Final = frozenset({"Constant", "Identity"})
+_WITHOUT_LAYER: Final = frozenset({"Constant", "Identity"})
 """What needs no layer: its output is its input, or a constant where it is read."""
 
 
-def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
+def find_unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
     """Return the operators of a model that cannot be written here, each once; its own splits can."""
     found: dict[str, None] = {}
     opset = model.graph.opset_imports.get("", 1)
@@ -33,14 +33,14 @@ def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
 def _is_writable(node: ir.Node, opset: int) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
-    if node.op_type in _SAME:
+    if node.op_type in _WITHOUT_LAYER:
         return True
     return can_convert_node(ValueReader(), node, opset)
 
 
-def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
+def write_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
     """Write a model of which nothing is :func:`unwritable`."""
-    return _Writing(model, opset, where).model()
+    return _ModelWriter(model, opset, where).write_model()
 
 
 def declare_input(builder: Builder, value: ir.Value, where: Where) -> Output:
@@ -51,7 +51,7 @@ def declare_input(builder: Builder, value: ir.Value, where: Where) -> Output:
     return builder.parameter(value.name or "", kind, shape_of(value))
 
 
-class _Writing(ValueReader):
+class _ModelWriter(ValueReader):
     def __init__(self, model: ir.Model, opset: int, where: Where) -> None:
         self.source = model
         self.opset = opset
@@ -59,54 +59,54 @@ class _Writing(ValueReader):
         self.builder = Builder(model.graph.name or "model")
         self.values: dict[ir.Value, Output] = {}
 
-    def model(self) -> OpenVINOModel:
+    def write_model(self) -> OpenVINOModel:
         graph = self.source.graph
         for value in graph.inputs:
             if value.is_initializer():
                 continue  # OpenVINO's models have no defaults: the default is the value
             self.values[value] = declare_input(self.builder, value, self.where)
         for node in graph:
-            self._node(node)
+            self._write_node(node)
         for value in graph.outputs:
-            self.builder.result(self.value(value), value.name or "", names=[value.name or ""])
+            self.builder.result(self.get_output(value), value.name or "", names=[value.name or ""])
         return self.builder.model()
 
-    def value(self, value: ir.Value | None) -> Output:
+    def get_output(self, value: ir.Value | None) -> Output:
         """Return what stands for a value."""
         if value is None:
             raise ModelError("an input that must be there is absent", self.where)
         if value not in self.values:
-            array = _initial(value)
+            array = _find_constant(value)
             if array is None:
                 raise ModelError(f"value {value.name!r} is not known", self.where)
-            self.values[value] = self._const(array, self.type_of(value), value.name)
+            self.values[value] = self._add_constant(array, self.find_type(value), value.name)
         return self.values[value]
 
-    def _const(self, array: Any, kind: ElementType | None, name: str | None = None) -> Output:
+    def _add_constant(self, array: Any, kind: ElementType | None, name: str | None = None) -> Output:
         if kind is not None and kind.openvino is None:
             raise ModelError(f"constant {name!r} has element type {kind}, which OpenVINO lacks", self.where)
         return self.builder.const(array, kind, name=name)
 
-    def integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
+    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
         """Add a constant, of int64 or another type."""
         return self.builder.const(np.array(values, np.int64 if kind is None else kind.numpy))
 
-    def _node(self, node: ir.Node) -> None:
+    def _write_node(self, node: ir.Node) -> None:
         if node.op_type == "Constant":
             return  # written where it is read
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
-            made = self.layers(
+            made = self.add_layers(
                 node, node.op_type, node.inputs, data or None, version=f"opset{node.version or 1}"
             )
-        elif node.op_type in _SAME:
-            made = (self.value(node.inputs[0]),)
+        elif node.op_type in _WITHOUT_LAYER:
+            made = (self.get_output(node.inputs[0]),)
         else:
             made = (convert_node(self, node, self.opset),)
         for value, output in zip(node.outputs, made, strict=True):
             self.values[value] = output
 
-    def layer(
+    def add_layer(
         self,
         node: ir.Node,
         type_: str,
@@ -117,9 +117,9 @@ class _Writing(ValueReader):
         kind: ElementType | None = None,
     ) -> Output:
         """Add a layer of one output, which has the name of the node's."""
-        return self.layers(node, type_, inputs, data, version=version, kind=kind)[0]
+        return self.add_layers(node, type_, inputs, data, version=version, kind=kind)[0]
 
-    def layers(
+    def add_layers(
         self,
         node: ir.Node,
         type_: str,
@@ -130,7 +130,7 @@ class _Writing(ValueReader):
         kind: ElementType | None = None,
     ) -> tuple[Output, ...]:
         """Add a layer whose outputs have the names of the node's."""
-        taken = [value if isinstance(value, Output) else self.value(value) for value in inputs]
+        taken = [value if isinstance(value, Output) else self.get_output(value) for value in inputs]
         return self.builder.layer(
             type_,
             taken,
@@ -139,11 +139,11 @@ class _Writing(ValueReader):
             name=label(node),
             version=version,
             element_type=kind,
-            shapes=[self.shape_of(value) for value in node.outputs],
+            shapes=[self.find_shape(value) for value in node.outputs],
         )
 
 
-def _initial(value: ir.Value) -> Any:
+def _find_constant(value: ir.Value) -> Any:
     if value.is_graph_input() and value.is_initializer():
         tensor = value.const_value
         return None if tensor is None else tensor.numpy()

@@ -22,9 +22,9 @@ from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, meet_shapes
 from splitops.models.convert import layers
-from splitops.models.convert.folding import folded_array, folded_layer
+from splitops.models.convert.folding import fold_layer, fold_value
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.onnx_to_onnx import check_converted, status_of
+from splitops.models.convert.onnx_to_onnx import check_converted, get_status
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
@@ -58,7 +58,7 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split, read_split_node
 from splitops.models.graph.split_writer import write
 from splitops.models.infer.interpreter import ShapeInterpreter
-from splitops.models.ops.conversion import convert_layer, find_converter, opset_of
+from splitops.models.ops.conversion import convert_layer, find_converter, get_opset
 from splitops.models.ops.writing import ONNX_OPSET, Values
 from splitops.models.quirks import SplitKey, find_conflicting_splits
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
@@ -76,16 +76,16 @@ def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: Spl
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[ir.Node] = frozenset()
     while True:
-        writer = _Writer(model, nodes, target, style, apart)
+        writer = _ModelWriter(model, nodes, target, style, apart)
         writer.write(model, where)
         changes = tuple(writer.changes)
         if not writer.complete:
             return Conversion(str(target), changes, None)
-        merged = writer.read_of(find_conflicting_splits(writer.model)) - apart
+        merged = writer.find_source_nodes(find_conflicting_splits(writer.model)) - apart
         if not merged:
             break
         apart |= merged
-    proto = writer.proto()
+    proto = writer.to_proto()
     try:
         check_converted(proto, where)
     except SplitError as error:
@@ -102,7 +102,7 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
         RuleError: a split breaks a rule that does not depend on a run.
         ModelError: only OpenVINO runs a layer.
     """
-    writer = _Writer(
+    writer = _ModelWriter(
         model, to_nodes(model), ConversionTarget("", EVALUATOR_OPSET), SplitStyle.SAME, frozenset()
     )
     writer.for_evaluator = True
@@ -113,10 +113,10 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
         assert error is not None
         needs = f"the reference cannot run the model: {error.message}; engine='openvino' may run it"
         raise ModelError(needs, error.where if error.where.node else rejected.where)
-    return writer.proto()
+    return writer.to_proto()
 
 
-class _Writer:
+class _ModelWriter:
     """What the graphs of one model share while their layers are written as nodes."""
 
     def __init__(
@@ -128,10 +128,10 @@ class _Writer:
         apart: frozenset[ir.Node],
     ) -> None:
         assert target.opset is not None
-        self.read = read
+        self.source_nodes = read
         """The nodes of the source."""
         pairs = zip(source.graphs(), all_graphs(read), strict=True)
-        self.read_graphs = {
+        self.source_graphs = {
             id(graph): nodes for (_, graph), (_, nodes) in pairs if isinstance(nodes, ir.Graph)
         }
         self.target = target
@@ -144,7 +144,7 @@ class _Writer:
         )
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = FreshNames(self.model)
-        self.mover = OpsetConverter(self.names)
+        self.converter = OpsetConverter(self.names)
         self.for_evaluator = False
         """Whether only the evaluator reads the model."""
         self.splits: dict[str, ir.Node] = {}
@@ -155,12 +155,12 @@ class _Writer:
         """Whether every layer could be written."""
         return not any(change.status is Status.REJECTED for change in self.changes)
 
-    def proto(self) -> ModelProto:
+    def to_proto(self) -> ModelProto:
         """Return the ONNX model."""
         self.model.ir_version = max(self.model.ir_version, min_ir_version(self.model))
         return ir.serde.to_proto(self.model)
 
-    def read_of(self, sites: frozenset[SplitKey]) -> frozenset[ir.Node]:
+    def find_source_nodes(self, sites: frozenset[SplitKey]) -> frozenset[ir.Node]:
         """Return the nodes that some nodes of the ONNX model were made of."""
         return frozenset(self.splits[name] for _, name in sites if name in self.splits)
 
@@ -174,15 +174,15 @@ class _Writer:
         # The names of the interface come first, whatever the layers in between are called.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.fresh(name)
-        self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
+        self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
         RemoveUnusedNodesPass()(self.model)  # what only was read to write other nodes, too
         for graph in self.model.graphs():
             for constant in list(graph.initializers.values()):  # the pass leaves those of bodies
                 remove_if_unused(constant)
         if not self.for_evaluator:
-            self._make_empty(where)
+            self._replace_empty_initializers(where)
 
-    def _make_empty(self, where: Where) -> None:
+    def _replace_empty_initializers(self, where: Where) -> None:
         """Let nodes make empty data: OpenVINO reads an empty initializer as a scalar."""
         for graph in self.model.graphs():
             for value in list(graph.initializers.values()):
@@ -196,7 +196,7 @@ class _Writer:
                     ir.convenience.replace_all_uses_with(value, made)
                     remove_if_unused(value)
 
-    def scope(self, graph: ir.Graph, where: Where) -> _GraphWriter:
+    def open_graph(self, graph: ir.Graph, where: Where) -> _GraphWriter:
         """Return what writes layers in a graph."""
         return _GraphWriter(self, graph, where)
 
@@ -204,7 +204,7 @@ class _Writer:
 class _GraphWriter:
     """Writes the layers of one graph."""
 
-    def __init__(self, writer: _Writer, graph: ir.Graph, where: Where) -> None:
+    def __init__(self, writer: _ModelWriter, graph: ir.Graph, where: Where) -> None:
         self.writer = writer
         self.graph = graph
         self.where = where
@@ -236,14 +236,14 @@ class _GraphWriter:
             The value of each Result, by layer id.
         """
         self.source = source
-        read = self.writer.read_graphs[id(source)]
+        read = self.writer.source_graphs[id(source)]
         told: dict[ir.Value, AbstractValue] = {}
         for node in read:
             found = get_abstract_value(given[layer_of(node).id]) if layer_of(node).id in given else None
             if isinstance(found, AbstractTensor):
                 told[node.outputs[0]] = found
         self.known = (
-            ShapeInterpreter(self.writer.read, self.where, lambda site: None)
+            ShapeInterpreter(self.writer.source_nodes, self.where, lambda site: None)
             .run_single_graph(read, told)
             .values
         )
@@ -254,20 +254,20 @@ class _GraphWriter:
             where = replace(self.where, node=layer.name)
             try:
                 if layer.type == "Parameter":
-                    made = given.get(layer.id) or self._parameter(layer, inputs[layer.id], where)
+                    made = given.get(layer.id) or self._write_parameter(layer, inputs[layer.id], where)
                     if layer.id in given:
                         _check_type(layer, made, where)
                     self.values[node.outputs[0]] = made
                 elif layer.type == "Result":
-                    (value,) = self._sources(node)
-                    results[layer.id] = self._result(value, outputs[layer.id]) if outputs else value
+                    (value,) = self._get_sources(node)
+                    results[layer.id] = self._write_result(value, outputs[layer.id]) if outputs else value
                 elif layer.constant is not None:
                     kind, array = layer.constant.element_type, layer.constant.array(where)
-                    self._const(node.outputs[0], kind, array, where)
+                    self._write_constant(node.outputs[0], kind, array, where)
                 elif is_split(node):
-                    self._split(node, where)
+                    self._write_split(node, where)
                 else:
-                    self._other(node, where)
+                    self._write_other(node, where)
             except SplitError as error:
                 self._reject(node, layer.type, where, error)
         self.graph.outputs.extend(results[id_] for id_ in outputs)
@@ -282,16 +282,16 @@ class _GraphWriter:
 
     # Parameter, Const, Result
 
-    def _parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
+    def _write_parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
         any_type = self.writer.for_evaluator and layer.takes_any_type
         kind = None if any_type else layer.element_type(where)
-        return self.input(name, AbstractTensor(kind, layer.shape(where)), where)
+        return self.add_input(name, AbstractTensor(kind, layer.shape(where)), where)
 
-    def input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
+    def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
         """Add an input to the graph; the names of a model's own are taken already."""
         value = ir.Value(name=name)
         if what.type is not None:
-            value.type = self._type(what.type, where)
+            value.type = self._make_type(what.type, where)
             if what.type.onnx_number is None:
                 annotate(value, what)
         if what.shape is not None:
@@ -299,7 +299,7 @@ class _GraphWriter:
         self.graph.inputs.append(value)
         return value
 
-    def _type(self, element_type: ElementType, where: Where) -> ir.TensorType:
+    def _make_type(self, element_type: ElementType, where: Where) -> ir.TensorType:
         if self.writer.for_evaluator and element_type.storage:
             return ir.TensorType(ir.DataType.UINT8)  # its codes, which are only moved
         if element_type.onnx_number is None:
@@ -313,10 +313,10 @@ class _GraphWriter:
             )
         return ir.TensorType(ir.DataType(element_type.onnx_number))
 
-    def _const(
+    def _write_constant(
         self, port: ir.Value, element_type: ElementType, array: npt.NDArray[Any], where: Where
     ) -> None:
-        kind = self._type(element_type, where)
+        kind = self._make_type(element_type, where)
         if element_type.bits == 0:
             texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
             if self.writer.for_evaluator and not all(map(_is_utf8, texts)):
@@ -328,7 +328,7 @@ class _GraphWriter:
         if element_type.onnx_number is None:
             annotate(self.values[port], AbstractTensor(element_type, array.shape))
 
-    def _result(self, value: ir.Value, name: str) -> ir.Value:
+    def _write_result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
             return value  # an input that is an output too
         if value.producer() is None or value in self.named:
@@ -345,17 +345,17 @@ class _GraphWriter:
             value.shape = ir.serde.deserialize_type_proto_for_shape(kind)
         return value
 
-    def _sources(self, node: ir.Node) -> list[ir.Value]:
+    def _get_sources(self, node: ir.Node) -> list[ir.Value]:
         return [self.values[value] for value in node.inputs if value is not None]
 
     # Splits
 
-    def _split(self, read: LayerNode, where: Where) -> None:
+    def _write_split(self, read: LayerNode, where: Where) -> None:
         if self.writer.for_evaluator:
-            self._keep(read, where)
+            self._write_for_evaluator(read, where)
             return
-        data, *stated = self._sources(read)
-        stated = [self._folded(value, where) for value in stated]
+        data, *stated = self._get_sources(read)
+        stated = [self._fold(value, where) for value in stated]
         sources = [data, *stated]
         facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
         split_node = read_split_node(read, 0, where, facts=facts, conditional=where.graph is not None)
@@ -385,11 +385,11 @@ class _GraphWriter:
             assert part is not None
             self.values[port] = part
             self.writer.splits.setdefault(part.name or "", read)
-        self.writer.changes.append(Change(where, status_of(way), before, str(way)))
+        self.writer.changes.append(Change(where, get_status(way), before, str(way)))
 
-    def _keep(self, read: LayerNode, where: Where) -> None:
+    def _write_for_evaluator(self, read: LayerNode, where: Where) -> None:
         """Write a layer as a node that the evaluator runs as OpenVINO specifies it, with its place."""
-        layer, sources = read.layer, self._sources(read)
+        layer, sources = read.layer, self._get_sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
             attributes["destination_type"] = layer.attribute("destination_type") or ""
@@ -413,12 +413,12 @@ class _GraphWriter:
         self.graph.append(node)
         self.values.update(zip(read.outputs, outputs, strict=True))
 
-    def _folded(self, value: ir.Value, where: Where) -> ir.Value:
+    def _fold(self, value: ir.Value, where: Where) -> ir.Value:
         """Return an axis or lengths as a constant, where they follow from constants."""
         if value_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
-            array = folded_array(value, self.opset, where)
+            array = fold_value(value, self.opset, where)
             if array is None:
                 return value
             name = self.names.fresh(value.name or "folded")
@@ -432,24 +432,24 @@ class _GraphWriter:
 
     # The other layers
 
-    def _other(self, node: LayerNode, where: Where) -> None:
+    def _write_other(self, node: LayerNode, where: Where) -> None:
         layer = node.layer
-        if self.writer.for_evaluator and _is_kept(layer):
-            self._keep(node, where)
+        if self.writer.for_evaluator and _is_evaluated(layer):
+            self._write_for_evaluator(node, where)
             return
         try:
             if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
-                made = write_bodies(node, self._sources(node), self, where)
+                made = write_bodies(node, self._get_sources(node), self, where)
             else:
-                made = self._by_row(node, where)
+                made = self._convert_layer(node, where)
         except SplitError:
-            constants = folded_layer(self.source, layer)
+            constants = fold_layer(self.source, layer)
             if constants is None:
                 raise
             for port in node.outputs:
                 constant = constants.get(Endpoint(layer.id, port_of(port).id))
                 if constant is not None:
-                    self._const(port, constant.element_type, constant.array(where), where)
+                    self._write_constant(port, constant.element_type, constant.array(where), where)
             return
         for port, value in zip(node.outputs, made, strict=True):
             if value is None:
@@ -459,20 +459,20 @@ class _GraphWriter:
                 annotate(value, AbstractTensor(found.type, meet_shapes(found.shape, told.shape)))
             self.values[port] = value
 
-    def _by_row(self, node: LayerNode, where: Where) -> Values:
+    def _convert_layer(self, node: LayerNode, where: Where) -> Values:
         layer = node.layer
-        operator, form = find_converter(layer), layers.find_form(layer)
-        opset = opset_of(operator) if operator is not None else form.opset if form is not None else None
+        operator, form = find_converter(layer), layers.find_layer_converter(layer)
+        opset = get_opset(operator) if operator is not None else form.opset if form is not None else None
         if layer.bodies or opset is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
         builder = LayerOpBuilder(opset, self.names, self.graph, node)
         made: Values
         try:
             if operator is not None:
-                made = [convert_layer(builder, layer, self._sources(node))]
+                made = [convert_layer(builder, layer, self._get_sources(node))]
             else:
                 assert form is not None
-                made = form.to_onnx(builder, layer, self._sources(node))
+                made = form.to_onnx(builder, layer, self._get_sources(node))
         except SplitError as error:
             error.where = where
             raise
@@ -490,12 +490,12 @@ class _GraphWriter:
 
     # What layers with bodies need
 
-    def inner(self, layer: Layer, tag: str) -> _GraphWriter:
+    def make_body_writer(self, layer: Layer, tag: str) -> _GraphWriter:
         """Return a new graph inside this one, for the body of a tag."""
         path = f"{layer.name}/{tag}"
         where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")
         imports = {"": self.opset}
-        return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
+        return self.writer.open_graph(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
         """Return a builder for nodes that stand for a layer with bodies."""
@@ -513,7 +513,7 @@ class _GraphWriter:
             self.graph.append(node)
         for node in nodes:
             if next(subgraphs(node), None) is None:
-                self.writer.mover.convert_node(node, builder.opset, self.opset, where)
+                self.writer.converter.convert_node(node, builder.opset, self.opset, where)
             else:
                 self._check_types(node, where)
         placed: list[ir.Value | None] = []
@@ -538,7 +538,7 @@ class _GraphWriter:
             raise ModelError(f"{node.op_type} of opset {self.opset} takes no value of these types", where)
 
 
-def _is_kept(layer: Layer) -> bool:
+def _is_evaluated(layer: Layer) -> bool:
     """Return whether the evaluator runs a layer as it is: ONNX rejects or rounds what OpenVINO does not."""
     if layer.type in ("Convert", "Reshape"):
         return True

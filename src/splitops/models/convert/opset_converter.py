@@ -34,7 +34,7 @@ _MAX_BODIES: Final = 8
 _UNDEFINED_BEFORE: Final[Mapping[str, int]] = {"AveragePool": 7}
 """Versions before which an operator's text leaves values open that the later one defines."""
 
-_ALONG_AXIS: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+_SOFTMAXES: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 
 
 _OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
@@ -74,48 +74,48 @@ class OpsetConverter:
         assert before is not None  # move has asked, and a body has what its opset has
         if before == after:
             return None
-        if not _nonnegative_axes(node, before, after or 0):
+        if not _make_axes_nonnegative(node, before, after or 0):
             raise NoAdapterError("an axis is negative, of an unknown rank")
         if node.op_type in _UNDEFINED_BEFORE and (after or 0) < _UNDEFINED_BEFORE[node.op_type] <= before:
             raise NoAdapterError("its text does not say what padding counts for")
         if _needs_allowzero(node, new):
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
-        if _reduces_nothing(node, new):
+        if _is_empty_reduction(node, new):
             builder = OnnxOpBuilder(new, self._names, stem(node))
             builder.replace(node, [builder.op("Identity", [node.inputs[0]])])
             return ["Identity"]
-        _state_defaults(node, old, new)
-        if after is not None and self._adapter.unchanged(node, old, new):
+        _set_changed_defaults(node, old, new)
+        if after is not None and self._adapter.is_unchanged(node, old, new):
             _drop_new_attributes(node, new)
             return None
-        if node.op_type == "Constant" and (folded := _folded_constant(node)):
+        if node.op_type == "Constant" and (folded := _fold_constant(node)):
             node.attributes.clear()
             node.attributes["value"] = folded
             return ["Constant"]
         if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
             return None  # an initializer takes its place
-        canonical = CanonicalNode.of(node)
+        canonical = CanonicalNode.from_node(node)
         if canonical.is_open:
             raise NoAdapterError("it has a body or an attribute of its caller")
         if node.op_type == "Shape" and new < 15:
-            return _sliced_shape(node, new, self._names)
-        if node.op_type in _ALONG_AXIS and before >= 13 > new:
+            return _write_shape_slice(node, new, self._names)
+        if node.op_type in _SOFTMAXES and before >= 13 > new:
             # onnx's converter leaves the axis as it is; before version 13 all axes behind it count as one.
-            if (rewritten := _along_last_axis(node, new, self._names)) is None:
+            if (rewritten := _write_along_axis(node, new, self._names)) is None:
                 raise NoAdapterError("its rank is not known")
             return rewritten
         try:
             moved = self._adapter.convert(canonical, old, new)
         except NoAdapterError as error:
-            return self._by_body(node, canonical, old, new, bodies, error)
+            return self._convert_by_body(node, canonical, old, new, bodies, error)
         return [made.op_type for made in moved.inline(node, self._names)]
 
-    def _by_body(
+    def _convert_by_body(
         self, node: ir.Node, canonical: CanonicalNode, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
         """Replace a node by the body that its schema has, and move the nodes of that."""
-        body = self._adapter.body(canonical, old) if bodies else None
+        body = self._adapter.find_body(canonical, old) if bodies else None
         if body is None:
             raise error
         became: list[str] = []
@@ -142,7 +142,7 @@ def _needs_allowzero(node: ir.Node, opset: int) -> bool:
     if stated is None or len(node.inputs) < 2 or not (stated.is_ref() or stated.as_int()):
         return False
     data, wanted = node.inputs
-    entries = None if wanted is None else _entries(wanted)
+    entries = None if wanted is None else _read_entries(wanted)
     sizes = () if data is None else shape_of(data) or ()
     if entries is not None and all(_is_kept(entry, sizes[i : i + 1]) for i, entry in enumerate(entries)):
         del node.attributes["allowzero"]
@@ -152,11 +152,11 @@ def _needs_allowzero(node: ir.Node, opset: int) -> bool:
     return True
 
 
-_OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
+_IDENTITY_OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 """Reductions that return one number as it is."""
 
 
-def _reduces_nothing(node: ir.Node, opset: int) -> bool:
+def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
     """Leave noop_with_empty_axes out where it says nothing; return whether it makes the node an Identity."""
     stated, version = node.attributes.get("noop_with_empty_axes"), version_of(node.op_type, opset)
     if stated is None or stated.is_ref() or not stated.as_int():
@@ -167,10 +167,10 @@ def _reduces_nothing(node: ir.Node, opset: int) -> bool:
     count = (0,) if axes is None else shape_of(axes)
     if count is not None and len(count) == 1 and isinstance(count[0], int) and count[0]:
         del node.attributes["noop_with_empty_axes"]
-    return count == (0,) and node.op_type in _OF_ONE
+    return count == (0,) and node.op_type in _IDENTITY_OF_ONE
 
 
-def _entries(value: ir.Value) -> list[Any] | None:
+def _read_entries(value: ir.Value) -> list[Any] | None:
     """Return the numbers of a 1-D tensor as far as they are known."""
     array = constant_array(value)
     if array is None:
@@ -186,7 +186,7 @@ def _is_kept(entry: Any, size: Sequence[Any]) -> bool:
     return isinstance(entry, Range) and (entry.lo > 0 or (entry.name is not None and [entry] == list(size)))
 
 
-def _state_defaults(node: ir.Node, old: int, new: int) -> None:
+def _set_changed_defaults(node: ir.Node, old: int, new: int) -> None:
     """State the numbers that a node leaves to a default which is another one at the other opset."""
     before, after = version_of(node.op_type, old), version_of(node.op_type, new)
     if node.op_type not in _OTHER_DEFAULTS or before is None or after is None:
@@ -206,7 +206,7 @@ def _drop_new_attributes(node: ir.Node, opset: int) -> None:
         del node.attributes[name]
 
 
-def _nonnegative_axes(node: ir.Node, before: int, after: int) -> bool:
+def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
     """Count axes from the front where opsets below 11 need it; return whether that was possible."""
     if not before >= 11 > after:
         return True
@@ -228,7 +228,7 @@ def _nonnegative_axes(node: ir.Node, before: int, after: int) -> bool:
     return True
 
 
-def _folded_constant(node: ir.Node) -> ir.Attr | None:
+def _fold_constant(node: ir.Node) -> ir.Attr | None:
     """Return the value of a Constant as a tensor, the only form before opset 12."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
@@ -236,7 +236,7 @@ def _folded_constant(node: ir.Node) -> ir.Attr | None:
     return None if array is None or array.dtype.kind == "S" else ir.AttrTensor("value", ir.tensor(array))
 
 
-def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
+def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
@@ -246,7 +246,7 @@ def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     return ["Shape", "Slice"]
 
 
-def _along_last_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
+def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
     """Write a Softmax along one axis with one that takes all axes behind it too; None: unknown rank."""
     data, stated = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else shape_of(data)

@@ -13,7 +13,7 @@ import numpy as np
 
 from splitops.errors import ModelError
 from splitops.models.abstract_values import AbstractTensor, Entry, Value
-from splitops.models.ops.integer_math import ARITHMETIC, apply, equal
+from splitops.models.ops.integer_math import ARITHMETIC, apply, compare_equal
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -22,10 +22,10 @@ from splitops.models.ops.operator import (
     Spelling,
     Unknown,
     as_flag,
-    as_word,
-    elements_of,
+    as_name,
+    get_elements,
+    get_shape,
     infer_result,
-    shape_of,
 )
 from splitops.models.ops.shapes import broadcast
 from splitops.models.ops.writing import BOOL, INT64, NUMBERS, SIZES, NodeWriter, Reader, require
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer
 
-BROADCAST: Final = {"broadcast": Attribute(as_word, "numpy", "auto_broadcast")}
+BROADCAST: Final = {"broadcast": Attribute(as_name, "numpy", "auto_broadcast")}
 """The attribute of layers. ONNX since opset 7 has one way."""
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 
@@ -45,24 +45,24 @@ def infer_broadcast(operands: Operands, *names: str, kind: ElementType | None = 
     """Infer a result of some inputs, or of ``values``, that are broadcast as NumPy does."""
     if operands.get("broadcast", "numpy") not in ("numpy", "none"):  # of equal shapes, all are the same
         raise Unknown("not broadcast as NumPy does")
-    tensors = [operands.tensor(name) for name in names] or operands.tensors()
+    tensors = [operands.get_tensor(name) for name in names] or operands.get_tensors()
     types = {tensor.type for tensor in tensors} - {None}
     if kind is None and len(types) == 1:
         kind = types.pop()
-    return AbstractTensor(kind, reduce(broadcast, map(shape_of, tensors)))
+    return AbstractTensor(kind, reduce(broadcast, map(get_shape, tensors)))
 
 
 def _infer(
     operation: Callable[[Entry, Entry], Entry], kind: ElementType | None, operands: Operands
 ) -> AbstractTensor:
-    found, tensors = infer_broadcast(operands, kind=kind), operands.tensors()
+    found, tensors = infer_broadcast(operands, kind=kind), operands.get_tensors()
     if found.type is None:
         return found
 
     def compute() -> Value:
         if kind is None and any(tensor.type is not INT64 for tensor in tensors):
             raise Unknown("only 64-bit integers are partly tracked")
-        return reduce(partial(apply, operation), map(elements_of, tensors))
+        return reduce(partial(apply, operation), map(get_elements, tensors))
 
     return infer_result(tensors[0], found.shape, compute, found.type)
 
@@ -84,7 +84,7 @@ def _adapt_layer(
 ) -> dict[str, Any] | ir.Value:
     sources, stated = operands["values"], layer.attribute("auto_broadcast")
     require(stated in (None, "numpy", "none"), f"{layer} has auto_broadcast = {stated!r}")
-    types = {writer.type_of(source) for source in sources}
+    types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
         if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
@@ -100,7 +100,7 @@ def _adapt_layer(
 
 def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
     """Divide integers: one less than towards zero where the two kinds of remainder differ."""
-    kind = writer.type_of(sources[0])
+    kind = writer.find_type(sources[0])
     assert kind is not None
     same = writer.op("Equal", [writer.op("Mod", sources), writer.op("Mod", sources, {"fmod": 1})])
     return writer.op("Sub", [writer.op("Div", sources), writer.cast(writer.op("Not", [same]), kind)])
@@ -111,12 +111,12 @@ def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
     return {**operands, "broadcast": "numpy"}
 
 
-def _accepts_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
-    types = {None if value is None else reader.type_of(value) for value in node.inputs}
+def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+    types = {None if value is None else reader.find_type(value) for value in node.inputs}
     return len(node.inputs) == 2 and len(types) == 1 and types <= NUMBERS
 
 
-def _operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operator:
+def _make_operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operator:
     truth = BOOL if onnx == "Equal" else None
     towards_zero: Mapping[str, Any] = {"floors": False} if onnx == "Div" else {}
     legacy = {} if onnx in ("Min", "Max") else {"broadcast": 0}
@@ -128,13 +128,13 @@ def _operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operator:
         ),
         openvino=(Spelling(openvino, "values*", BROADCAST | floors),),
         role=Role.SUM if onnx == "Add" else None,
-        infer=partial(_infer, equal if truth else ARITHMETIC[onnx], truth),
+        infer=partial(_infer, compare_equal if truth else ARITHMETIC[onnx], truth),
         fold=fold,
         result=truth,
         converts=True,
         adapt_layer=partial(_adapt_layer, onnx),
         adapt_node=add_broadcast,
-        accepts_node=_accepts_node,
+        can_convert_node=_can_convert_node,
     )
 
 
@@ -148,11 +148,11 @@ def _reduce(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 ARITHMETIC_OF_SIZES: Final = (
-    _operator("Add", "Add", _reduce(np.add)),
-    _operator("Sub", "Subtract", _reduce(np.subtract)),
-    _operator("Mul", "Multiply", _reduce(np.multiply)),
-    _operator("Div", "Divide", divide),
-    _operator("Min", "Minimum", _reduce(np.minimum)),
-    _operator("Max", "Maximum", _reduce(np.maximum)),
-    _operator("Equal", "Equal", _reduce(np.equal)),
+    _make_operator("Add", "Add", _reduce(np.add)),
+    _make_operator("Sub", "Subtract", _reduce(np.subtract)),
+    _make_operator("Mul", "Multiply", _reduce(np.multiply)),
+    _make_operator("Div", "Divide", divide),
+    _make_operator("Min", "Minimum", _reduce(np.minimum)),
+    _make_operator("Max", "Maximum", _reduce(np.maximum)),
+    _make_operator("Equal", "Equal", _reduce(np.equal)),
 )

@@ -15,8 +15,8 @@ from splitops.models.ops.writing import (
     LayerWriter,
     NodeWriter,
     Reader,
-    axes_of,
-    axis_input,
+    read_axis,
+    read_integers,
     require_broadcast,
     require_types,
 )
@@ -40,7 +40,7 @@ def find_converter(layer: Layer) -> Operator | None:
     return operator if listed else None
 
 
-def opset_of(operator: Operator) -> int:
+def get_opset(operator: Operator) -> int:
     """Return the opset of the nodes that layers of an operator become."""
     return max(operator.onnx[-1].since, ONNX_OPSET)
 
@@ -54,7 +54,7 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     found = find_layer_spelling(layer.type, layer.version)
     assert found is not None
     operator, spelling = found
-    target = next(one for one in operator.onnx if one.since <= opset_of(operator))
+    target = next(one for one in operator.onnx if one.since <= get_opset(operator))
     try:
         operands = spelling.read(layer.data or {}, sources)
     except Unknown as error:
@@ -64,7 +64,7 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         require_types(writer, layer, sources, operator.types)
     if operands.pop("broadcast", None) is not None:
         require_broadcast(layer)
-    if sources and writer.type_of(sources[0]) in operator.whole:
+    if sources and writer.find_type(sources[0]) in operator.whole:
         return writer.op("Identity", sources[:1])
     if operator.adapt_layer is not None:
         adapted = operator.adapt_layer(writer, layer, operands)
@@ -75,7 +75,9 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         value = operands.get(name)
         if value is not None and hasattr(value, "producer"):
             one = attribute.read is as_integer
-            operands[name] = axis_input(writer, layer, value) if one else axes_of(writer, layer, value, name)
+            operands[name] = (
+                read_axis(writer, layer, value) if one else read_integers(writer, layer, value, name)
+            )
     inputs, attributes = target.write(operands, lambda value, _: writer.integers(value))
     return writer.op(target.name, inputs, attributes)
 
@@ -88,15 +90,15 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
     operator, spelling = found
     if operator.types is not None:
         types = operator.types - operator.whole
-        if any(value is None or reader.type_of(value) not in types for value in node.inputs):
+        if any(value is None or reader.find_type(value) not in types for value in node.inputs):
             return False
-    operands = _operands_for_layer(operator, spelling, reader, node)
+    operands = _read_layer_operands(operator, spelling, reader, node)
     return operands is not None and (
-        operator.accepts_node is None or operator.accepts_node(reader, node, operands)
+        operator.can_convert_node is None or operator.can_convert_node(reader, node, operands)
     )
 
 
-def _operands_for_layer(
+def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
     """Return the operands of a node, as the newest layer can set them; None if no layer can."""
@@ -120,14 +122,14 @@ def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
     """Write a node that :func:`can_convert_node` as a layer."""
     found = find_node_spelling(node.op_type, opset)
     assert found is not None
-    operands, spelling = _operands_for_layer(*found, writer, node), found[0].openvino[0]
+    operands, spelling = _read_layer_operands(*found, writer, node), found[0].openvino[0]
     assert operands is not None
 
-    def constant(value: Any, _: str) -> Any:
+    def add_constant(value: Any, _: str) -> Any:
         kind = element_type_of(value.dtype) if isinstance(value, np.ndarray) else None
-        return writer.integers(value, kind)
+        return writer.add_integers(value, kind)
 
-    inputs, data = spelling.write(operands, constant)
+    inputs, data = spelling.write(operands, add_constant)
     number = max(spelling.versions) if spelling.versions is not None else spelling.since
     kind = found[0].result or operands.get("type")
-    return writer.layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)
+    return writer.add_layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)

@@ -82,7 +82,7 @@ def as_flag(value: Any) -> bool:
     return word in ("true", "1")
 
 
-def as_word(value: Any) -> str:
+def as_name(value: Any) -> str:
     """Read a word, in small letters."""
     return str(value).lower()
 
@@ -127,7 +127,7 @@ class Attribute:
         except (TypeError, ValueError, OverflowError) as error:  # another kind of attribute, or other text
             raise Unknown(f"{name} = {text!r}") from error
 
-    def written(self, value: Any) -> Any:
+    def to_attribute(self, value: Any) -> Any:
         """Return a value as an attribute has it; None if it has no such value."""
         if self.write is not None:
             return self.write(value)
@@ -137,7 +137,7 @@ class Attribute:
 
 
 @cache
-def _inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
+def _parse_inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
     """Return the name of each input, whether it must be there, and whether it is repeated."""
     return tuple((name.rstrip("?*"), name[-1] not in "?*", name[-1] == "*") for name in text.split())
 
@@ -172,7 +172,7 @@ class Spelling:
             Unknown: the node has other inputs or attributes.
         """
         found: dict[str, Any] = dict(self.fixed)
-        declared = _inputs(self.inputs)
+        declared = _parse_inputs(self.inputs)
         if declared and declared[-1][2]:
             found[declared[-1][0]] = list(inputs)
         elif len(inputs) > len(declared) and any(value is not None for value in inputs[len(declared) :]):
@@ -209,7 +209,7 @@ class Spelling:
             if operands.get(name, value) != value:
                 raise Unknown(f"{self.name} of version {self.since} has no {name} = {operands[name]}")
         inputs: list[T | None] = []
-        for name, _, repeated in _inputs(self.inputs):
+        for name, _, repeated in _parse_inputs(self.inputs):
             value = operands.get(name)
             if repeated:
                 inputs += value or []
@@ -222,18 +222,18 @@ class Spelling:
         attributes = dict(self.demands)
         for name, attribute in self.attributes.items():
             if operands.get(name) is not None:
-                value = attribute.written(operands[name])
+                value = attribute.to_attribute(operands[name])
                 if value is not None:
                     attributes[attribute.name or name] = value
         return inputs, attributes
 
     def can_write(self, operands: Mapping[str, Any]) -> bool:
         """Return whether the version has a form for every operand that is set."""
-        names = {name for name, _, _ in _inputs(self.inputs)} | self.attributes.keys()
+        names = {name for name, _, _ in _parse_inputs(self.inputs)} | self.attributes.keys()
         return all(
             name in names or self.fixed.get(name, operands) == value for name, value in operands.items()
         ) and all(
-            callable(attribute.read) or attribute.written(operands[name]) is not None
+            callable(attribute.read) or attribute.to_attribute(operands[name]) is not None
             for name, attribute in self.attributes.items()
             if name in operands
         )
@@ -265,14 +265,14 @@ class Operands:
         """Return the value of an attribute, or a default if it is absent."""
         return self._values.get(name, default)
 
-    def tensor(self, name: str = "data") -> AbstractTensor:
+    def get_tensor(self, name: str = "data") -> AbstractTensor:
         """Return the abstract tensor of an input."""
         found = self[name]
         if not isinstance(found, AbstractTensor):
             raise Unknown(f"{name} is not a tensor")
         return found
 
-    def tensors(self, name: str = "values") -> list[AbstractTensor]:
+    def get_tensors(self, name: str = "values") -> list[AbstractTensor]:
         """Return the abstract tensors of an input that is repeated: at least one."""
         found: list[AbstractValue] = self[name]
         tensors = [value for value in found if isinstance(value, AbstractTensor)]
@@ -280,34 +280,34 @@ class Operands:
             raise Unknown(f"{name} are not tensors")
         return tensors
 
-    def shape(self, name: str = "data") -> Shape:
+    def get_shape(self, name: str = "data") -> Shape:
         """Return the shape of an input, of known rank."""
-        return shape_of(self.tensor(name))
+        return get_shape(self.get_tensor(name))
 
-    def type(self, name: str = "data") -> ElementType | None:
+    def get_type(self, name: str = "data") -> ElementType | None:
         """Return the element type of an input."""
-        return self.tensor(name).type
+        return self.get_tensor(name).type
 
-    def elements(self, name: str = "data") -> Value:
+    def get_elements(self, name: str = "data") -> Value:
         """Return the elements of an input, some of them unknown."""
-        return elements_of(self.tensor(name))
+        return get_elements(self.get_tensor(name))
 
-    def complete(self, name: str = "data") -> Value:
+    def get_complete_elements(self, name: str = "data") -> Value:
         """Return the elements of an input that are all known."""
-        if not self.tensor(name).is_complete:
+        if not self.get_tensor(name).is_complete:
             raise Unknown(f"an element of {name} is unknown")
-        return self.elements(name)
+        return self.get_elements(name)
 
-    def array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
+    def get_array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
         """Return the elements of an input in its own type, or an attribute. All are known."""
         found = self._values.get(name, default)
         if not isinstance(found, AbstractTensor):
             return np.asarray(found)
         if found.type is None:
             raise Unknown(f"the type of {name} is unknown")
-        return self.complete(name).astype(found.type.numpy, copy=False)
+        return self.get_complete_elements(name).astype(found.type.numpy, copy=False)
 
-    def entries(self, name: str) -> list[Entry]:
+    def get_entries(self, name: str) -> list[Entry]:
         """Return the elements of a tensor of rank 0 or 1, or of an attribute.
 
         If they are not tracked, only their number is known.
@@ -315,17 +315,17 @@ class Operands:
         found = self[name]
         if not isinstance(found, AbstractTensor):
             return list(found) if isinstance(found, Sequence) else [found]
-        return entries_of(found)
+        return get_entries(found)
 
-    def integers(self, name: str) -> list[int]:
+    def get_integers(self, name: str) -> list[int]:
         """Return the elements of a tensor of rank 0 or 1, or of an attribute, that are all known."""
-        found = self.entries(name)
+        found = self.get_entries(name)
         known = [int(entry) for entry in found if isinstance(entry, int)]
         if len(known) < len(found):
             raise Unknown(f"an element of {name} is unknown")
         return known
 
-    def entry(self, name: str) -> Entry:
+    def get_entry(self, name: str) -> Entry:
         """Return the only element of a tensor, or an attribute."""
         found = self[name]
         if not isinstance(found, AbstractTensor):
@@ -335,34 +335,34 @@ class Operands:
         entry: Entry = found.elements.reshape(()).item()
         return entry
 
-    def integer(self, name: str) -> int:
+    def get_integer(self, name: str) -> int:
         """Return the only element of a tensor, or an attribute, that is known."""
-        found = self.entry(name)
+        found = self.get_entry(name)
         if not isinstance(found, int):
             raise Unknown(f"{name} is unknown")
         return int(found)
 
 
-def shape_of(tensor: AbstractTensor) -> Shape:
+def get_shape(tensor: AbstractTensor) -> Shape:
     """Return the shape of a tensor of known rank."""
     if tensor.shape is None:
         raise Unknown("the rank is unknown")
     return tensor.shape
 
 
-def elements_of(tensor: AbstractTensor) -> Value:
+def get_elements(tensor: AbstractTensor) -> Value:
     """Return the elements of a tensor, some of them unknown."""
     if tensor.elements is None:
         raise Unknown("the elements are not tracked")
     return tensor.elements
 
 
-def entries_of(tensor: AbstractTensor) -> list[Entry]:
+def get_entries(tensor: AbstractTensor) -> list[Entry]:
     """Return the elements of a tensor of rank 0 or 1. If they are not tracked, only their number is known."""
     if tensor.elements is not None and tensor.elements.ndim <= 1:
         entries: list[Entry] = tensor.elements.reshape(-1).tolist()
         return entries
-    shape = shape_of(tensor)
+    shape = get_shape(tensor)
     count = shape[0] if len(shape) == 1 else 1 if not shape else None
     if not isinstance(count, int) or count > _MAX_RANK:
         raise Unknown("the number of elements is unknown")
@@ -423,6 +423,6 @@ class Operator:
     converts: bool = False
     adapt_layer: Callable[[NodeWriter, Layer, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
     adapt_node: Callable[[Reader, dict[str, Any]], dict[str, Any] | None] | None = None
-    accepts_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
+    can_convert_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
     whole: frozenset[ElementType] = frozenset()
     """Element types that the layer returns unchanged, and of which ONNX does not have the operator."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, make_shape_value
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer
-from splitops.models.ops.shapes import product
+from splitops.models.ops.shapes import multiply
 from splitops.models.ops.writing import INT64, SIZES, NodeWriter
 from splitops.spec.elements.types import ElementType, from_openvino
 from splitops.spec.sizes.dims import UNKNOWN
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    kind, sizes = operands["type"], make_shape_value(operands.tensor().shape)
+    kind, sizes = operands["type"], make_shape_value(operands.get_tensor().shape)
     if sizes is None:
         return AbstractTensor(kind, (UNKNOWN,))
     sizes = sizes[operands.get("start") : operands.get("end")]
@@ -67,5 +67,5 @@ SHAPE: Final = Operator(
 
 SIZE: Final = Operator(
     onnx=(Spelling("Size"),),
-    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(product(operands.shape()), object)),
+    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(multiply(operands.get_shape()), object)),
 )

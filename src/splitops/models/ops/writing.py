@@ -41,10 +41,10 @@ class Reader(Protocol):
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the elements of a constant, or None if they are computed when the model runs."""
 
-    def type_of(self, value: ir.Value) -> ElementType | None:
+    def find_type(self, value: ir.Value) -> ElementType | None:
         """Return the element type."""
 
-    def shape_of(self, value: ir.Value) -> Shape | None:
+    def find_shape(self, value: ir.Value) -> Shape | None:
         """Return the shape."""
 
 
@@ -69,7 +69,7 @@ class NodeWriter(Reader, Protocol):
 class LayerWriter(Reader, Protocol):
     """Writes OpenVINO layers."""
 
-    def layer(
+    def add_layer(
         self,
         node: ir.Node,
         type_: str,
@@ -81,7 +81,7 @@ class LayerWriter(Reader, Protocol):
     ) -> Output:
         """Add a layer of one output in place of a node: of the type of the first input, or ``kind``."""
 
-    def integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
+    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
         """Add a constant, of int64 or ``kind``."""
 
 
@@ -99,7 +99,7 @@ def require_types(
 ) -> None:
     """Reject a layer of other element types."""
     for source in sources:
-        kind = builder.type_of(source)
+        kind = builder.find_type(source)
         require(kind in types, f"{layer} of {kind} is not said to be the same in ONNX")
 
 
@@ -113,14 +113,14 @@ def require_broadcast(layer: Layer) -> None:
 # What is known of its inputs
 
 
-def must_know(found: T | None, what: str) -> T:
+def unwrap(found: T | None, what: str) -> T:
     """Return what is known, or reject a layer of which it is not."""
     if found is None:
         raise ModelError(f"{what} is not known")
     return found
 
 
-def constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
     """Return the numbers of an input that ONNX needs to be constant."""
     found = builder.read_constant(value)
     if found is None:
@@ -129,39 +129,39 @@ def constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.N
     return found
 
 
-def axes_of(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
+def read_integers(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
     """Return the integers of an input that ONNX needs to be constant."""
-    return [int(axis) for axis in constant(builder, layer, value, name).reshape(-1)]
+    return [int(axis) for axis in require_constant(builder, layer, value, name).reshape(-1)]
 
 
-def axis_input(builder: Reader, layer: Layer, value: ir.Value) -> int:
+def read_axis(builder: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the axis that ONNX needs to be constant."""
-    axes = axes_of(builder, layer, value, "axis")
+    axes = read_integers(builder, layer, value, "axis")
     require(len(axes) == 1, f"{layer} has {len(axes)} axes")
     return axes[0]
 
 
-def rank_of(builder: Reader, layer: Layer, value: ir.Value) -> int:
+def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the rank of an input."""
-    return len(must_know(builder.shape_of(value), f"the rank of what {layer} takes"))
+    return len(unwrap(builder.find_shape(value), f"the rank of what {layer} takes"))
 
 
-def length_of(builder: Reader, value: ir.Value, what: str) -> int:
+def get_length(builder: Reader, value: ir.Value, what: str) -> int:
     """Return how many numbers a 1-D input has."""
-    shape = must_know(builder.shape_of(value), what)
-    return must_know(shape[0] if isinstance(shape[0], int) else None, what)
+    shape = unwrap(builder.find_shape(value), what)
+    return unwrap(shape[0] if isinstance(shape[0], int) else None, what)
 
 
-def scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
+def add_scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a constant of the type of a value."""
-    return builder.constant(np.array(number, must_know(builder.type_of(like), "the element type").numpy))
+    return builder.constant(np.array(number, unwrap(builder.find_type(like), "the element type").numpy))
 
 
 def as_int64(builder: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes sizes and positions."""
-    return value if builder.type_of(value) is INT64 else builder.cast(value, INT64)
+    return value if builder.find_type(value) is INT64 else builder.cast(value, INT64)
 
 
 def as_positions(builder: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes positions."""
-    return value if builder.type_of(value) in SIZES else builder.cast(value, INT64)
+    return value if builder.find_type(value) in SIZES else builder.cast(value, INT64)

@@ -10,17 +10,17 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.writing import (
     FLOATS,
     INT32,
     Values,
     as_int64,
-    axes_of,
-    constant,
-    rank_of,
+    get_rank,
+    read_integers,
     require,
+    require_constant,
 )
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -28,8 +28,8 @@ _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, rank = sources[0], rank_of(builder, layer, sources[0])
+def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, rank = sources[0], get_rank(builder, layer, sources[0])
     by_sizes = layer.text("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # sizes and scales both, of which one counts
         wanted, given = (sources[1] if by_sizes else sources[2]), sources[3:]
@@ -38,18 +38,18 @@ def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
     require(not any(padding), f"{layer} pads what it resizes")
     require(not layer.boolean("antialias", default=False), f"{layer} smooths what it resizes")
-    axes = axes_of(builder, layer, given[0]) if given else list(range(rank))
-    attributes = _resizing(layer, [axis % rank for axis in axes])
+    axes = read_integers(builder, layer, given[0]) if given else list(range(rank))
+    attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
-        sizes = _on_every_axis(builder, builder.op("Shape", [data]), as_int64(builder, wanted), axes, rank)
+        sizes = _replace_on_axes(builder, builder.op("Shape", [data]), as_int64(builder, wanted), axes, rank)
         return builder.op("Resize", [data, None, None, sizes], attributes)
     kind = ELEMENT_TYPES["float32"]
     ones = builder.constant(np.ones(rank, np.float32))
-    scales = wanted if builder.type_of(wanted) is kind else builder.cast(wanted, kind)
-    return builder.op("Resize", [data, None, _on_every_axis(builder, ones, scales, axes, rank)], attributes)
+    scales = wanted if builder.find_type(wanted) is kind else builder.cast(wanted, kind)
+    return builder.op("Resize", [data, None, _replace_on_axes(builder, ones, scales, axes, rank)], attributes)
 
 
-def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
+def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     # OpenVINO's "linear" weighs neighbours in another way than along one axis after the other.
     mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
     require(mode != "cubic" or len(axes) == 2, f"{layer} is cubic on {len(axes)} axes")
@@ -62,7 +62,7 @@ def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def _on_every_axis(
+def _replace_on_axes(
     builder: LayerOpBuilder, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
 ) -> ir.Value:
     """Return one number for each axis: those of some axes, and the others'."""
@@ -74,7 +74,7 @@ def _on_every_axis(
     return builder.op("Gather", [joined, builder.integers(taken)], {"axis": 0})
 
 
-def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # OpenVINO's "half_pixel" moves boxes by half a pixel of the image, ONNX's by half a pixel of the data.
     words = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
@@ -89,11 +89,11 @@ def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     return builder.op("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
 
 
-def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = layer.boolean("sort_result_descending", default=True)
     require(not sorted_, f"{layer} sorts what it selects of all classes together")
-    soft = any(constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
+    soft = any(require_constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
     require(not soft, f"{layer} lowers scores where ONNX drops boxes")
     for output, name in ((1, "scores"), (2, "number")):
         read = output < len(layer.outputs) and builder.has_consumers(output)
@@ -109,7 +109,7 @@ def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     return [selected, None, None][: len(layer.outputs)]
 
 
-def _grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
     padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
     corners = int(layer.boolean("align_corners", default=False))
@@ -118,11 +118,11 @@ def _grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     )
 
 
-_form = partial(LayerForm, types=FLOATS)
+_entry = partial(LayerConverter, types=FLOATS)
 
 IMAGES: Final = (
-    _form(layer="Interpolate", versions=opsets(4, 11), write=_interpolate),
-    _form(layer="ROIAlign", versions=opsets(3, 9), write=_roi_align, opset=16),
-    _form(layer="NonMaxSuppression", versions=opsets(5, 9), write=_suppression),
-    _form(layer="GridSample", versions=opsets(9), write=_grid_sample, opset=16),
+    _entry(layer="Interpolate", versions=to_opsets(4, 11), write=_write_interpolate),
+    _entry(layer="ROIAlign", versions=to_opsets(3, 9), write=_write_roi_align, opset=16),
+    _entry(layer="NonMaxSuppression", versions=to_opsets(5, 9), write=_write_non_max_suppression),
+    _entry(layer="GridSample", versions=to_opsets(9), write=_write_grid_sample, opset=16),
 )

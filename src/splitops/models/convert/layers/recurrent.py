@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.writing import (
     FLOATS,
@@ -47,12 +47,12 @@ class _Cell:
         require(len(weights) == 3, f"{layer} has {len(sources)} inputs")
         (hidden,) = layer.integers("hidden_size")
         resets = self.operator == "GRU" and layer.boolean("linear_before_reset", default=False)
-        attributes = self._attributes(layer) | {"hidden_size": hidden}
+        attributes = self._read_attributes(layer) | {"hidden_size": hidden}
         if self.single:
             data, *states = (
                 builder.op("Unsqueeze", [value, builder.integers([0])]) for value in (data, *states)
             )
-            weights = [_with_axis(builder, value) for value in weights]
+            weights = [_add_direction_axis(builder, value) for value in weights]
         else:
             data, *states = (builder.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
         directions = 2 if attributes["direction"] == "bidirectional" else 1
@@ -60,8 +60,10 @@ class _Cell:
         inputs = [
             data,
             *(_reorder_rows(builder, value, order) for value in weights[:2]),
-            self._biases(builder, weights[2], order, hidden, directions, resets=resets),
-            lengths if lengths is None or builder.type_of(lengths) is INT32 else builder.cast(lengths, INT32),
+            self._make_biases(builder, weights[2], order, hidden, directions, resets=resets),
+            lengths
+            if lengths is None or builder.find_type(lengths) is INT32
+            else builder.cast(lengths, INT32),
             *states,
         ]
         if resets:
@@ -74,7 +76,7 @@ class _Cell:
             *(builder.op("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
-    def _biases(
+    def _make_biases(
         self,
         builder: LayerOpBuilder,
         value: ir.Value,
@@ -85,19 +87,19 @@ class _Cell:
         resets: bool,
     ) -> ir.Value:
         """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
-        kind = builder.type_of(value)
+        kind = builder.find_type(value)
         assert kind is not None
         none = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
         kept = [3 * hidden + at for at in range(hidden)] if resets else []
-        array = builder.stored(value)
+        array = builder.read_weights(value)
         if array is not None:
-            return builder.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
+            return builder.add_weights(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
         parts = [_reorder_rows(builder, value, order), builder.constant(none)]
         if resets:
             parts.append(_reorder_rows(builder, value, kept))
         return builder.op("Concat", parts, {"axis": 1})
 
-    def _attributes(self, layer: Layer) -> dict[str, Any]:
+    def _read_attributes(self, layer: Layer) -> dict[str, Any]:
         known = ("forward", "reverse", "bidirectional")
         direction = "forward" if self.single else layer.read_enum("direction", known)
         found: dict[str, Any] = {"direction": direction}
@@ -119,23 +121,23 @@ class _Cell:
         return found
 
 
-def _with_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
+def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
     """Return the weights of a cell as those of a sequence of one direction."""
-    array = builder.stored(value)
+    array = builder.read_weights(value)
     if array is not None:
-        return builder.initializer(array[np.newaxis], value)
+        return builder.add_weights(array[np.newaxis], value)
     return builder.op("Unsqueeze", [value, builder.integers([0])])
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
     """Return the rows of weights, on axis 1, in another order."""
-    array = builder.stored(value)
+    array = builder.read_weights(value)
     if array is not None:
-        return builder.initializer(array[:, order], value)
+        return builder.add_weights(array[:, order], value)
     return builder.op("Gather", [value, builder.integers(order)], {"axis": 1})
 
 
-_form = partial(LayerForm, versions=opsets(5), types=FLOATS)
+_entry = partial(LayerConverter, versions=to_opsets(5), types=FLOATS)
 _LSTM, _GRU, _RNN = (
     partial(_Cell, "LSTM", (1, 3, 0, 2), 2, "sigmoid,tanh,tanh"),
     partial(_Cell, "GRU", (0, 1, 2), 1, "sigmoid,tanh"),
@@ -143,10 +145,10 @@ _LSTM, _GRU, _RNN = (
 )
 
 RECURRENT: Final = (
-    _form(layer="LSTMSequence", write=_LSTM()),
-    _form(layer="GRUSequence", write=_GRU()),
-    _form(layer="RNNSequence", write=_RNN()),
-    _form(layer="LSTMCell", versions=opsets(4), write=_LSTM(single=True)),
-    _form(layer="GRUCell", versions=opsets(3), write=_GRU(single=True)),
-    _form(layer="RNNCell", versions=opsets(1), write=_RNN(single=True)),
+    _entry(layer="LSTMSequence", write=_LSTM()),
+    _entry(layer="GRUSequence", write=_GRU()),
+    _entry(layer="RNNSequence", write=_RNN()),
+    _entry(layer="LSTMCell", versions=to_opsets(4), write=_LSTM(single=True)),
+    _entry(layer="GRUCell", versions=to_opsets(3), write=_GRU(single=True)),
+    _entry(layer="RNNCell", versions=to_opsets(1), write=_RNN(single=True)),
 )

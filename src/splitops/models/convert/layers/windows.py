@@ -10,14 +10,14 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.writing import (
     FLOATS,
     INT32,
     Values,
-    axes_of,
-    rank_of,
+    get_rank,
+    read_integers,
     require,
 )
 from splitops.spec.sizes.dims import Dim
@@ -34,7 +34,7 @@ class _Window:
     auto_pad: str
 
     @classmethod
-    def of(cls, layer: Layer) -> _Window:
+    def read(cls, layer: Layer) -> _Window:
         strides = layer.integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
@@ -50,7 +50,7 @@ class _Window:
         """Whether the padding depends on the size of the data."""
         return self.auto_pad.startswith("same")
 
-    def padded(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
+    def resolve(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
         """Return a window whose padding is set, where it depends on sizes that are known.
 
         Runtimes take no dilations beside a padding that they are to find themselves.
@@ -59,13 +59,13 @@ class _Window:
         if not self.is_same or len(known) < len(sizes):
             return self
         rows = zip(known, kernel, self.strides, self.dilations, strict=True)
-        totals = [_total_padding(*row) for row in rows]
+        totals = [_compute_padding(*row) for row in rows]
         halves = [total // 2 for total in totals]
         rest = [total - half for total, half in zip(totals, halves, strict=True)]
         begins, ends = (halves, rest) if self.auto_pad == "same_upper" else (rest, halves)
         return replace(self, begins=begins, ends=ends, auto_pad="explicit")
 
-    def attributes(self) -> dict[str, Any]:
+    def make_attributes(self) -> dict[str, Any]:
         """Return the attributes of a node for it."""
         found: dict[str, Any] = {"strides": self.strides}
         if any(step != 1 for step in self.dilations):
@@ -77,22 +77,22 @@ class _Window:
         return found
 
 
-def _total_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
+def _compute_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
     """Return how much padding gives a window for every so many elements, the last few included."""
     last = -(size // -stride) * stride - stride
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
-def _sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
+def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
     """Return the sizes of the spatial axes."""
-    shape = builder.shape_of(value)
+    shape = builder.find_shape(value)
     return [None] * axes if shape is None else list(shape[first:])
 
 
 # Convolutions
 
 
-def _convolution(
+def _write_convolution(
     builder: LayerOpBuilder,
     layer: Layer,
     sources: Sequence[ir.Value],
@@ -102,39 +102,39 @@ def _convolution(
 ) -> ir.Value:
     """Write a convolution; the spatial axes of its filters begin at 2, or at 3 behind one of groups."""
     data, filters = sources[:2]
-    read = _moved if operator == "Conv" else _transposed_attributes
+    read = _read_window_attributes if operator == "Conv" else _read_transposed_attributes
     attributes = read(builder, layer, sources, first=first)
     if first == 3:
-        groups, *shape = _grouped(builder, layer, filters)
-        filters = _reshaped(builder, filters, [groups * shape[0], *shape[1:]])
+        groups, *shape = _get_filter_shape(builder, layer, filters)
+        filters = _reshape(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
     return builder.op(operator, [data, filters], attributes)
 
 
-def _moved(
+def _read_window_attributes(
     builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
-    window = _Window.of(layer)
-    kernel = [size for size in _sizes(builder, sources[1], 0, first=first) if isinstance(size, int)]
+    window = _Window.read(layer)
+    kernel = [size for size in _get_sizes(builder, sources[1], 0, first=first) if isinstance(size, int)]
     axes = len(window.strides)
-    window = window.padded(kernel, _sizes(builder, sources[0], axes)) if len(kernel) == axes else window
-    return window.attributes()
+    window = window.resolve(kernel, _get_sizes(builder, sources[0], axes)) if len(kernel) == axes else window
+    return window.make_attributes()
 
 
-def _transposed_attributes(
+def _read_transposed_attributes(
     builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
-    window = _Window.of(layer)
+    window = _Window.read(layer)
     added = layer.integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
-        window, added = _of_a_shape(builder, layer, sources, window, added, first)
+        window, added = _pad_to_shape(builder, layer, sources, window, added, first)
     require(
         not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way"
     )
-    return window.attributes() | ({"output_padding": added} if any(added) else {})
+    return window.make_attributes() | ({"output_padding": added} if any(added) else {})
 
 
-def _of_a_shape(
+def _pad_to_shape(
     builder: LayerOpBuilder,
     layer: Layer,
     sources: Sequence[ir.Value],
@@ -146,9 +146,9 @@ def _of_a_shape(
 
     Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
     """
-    wanted = axes_of(builder, layer, sources[2], "output shape")
+    wanted = read_integers(builder, layer, sources[2], "output shape")
     axes = len(window.strides)
-    sizes, kernel = _sizes(builder, sources[0], axes), _sizes(builder, sources[1], axes, first=first)
+    sizes, kernel = _get_sizes(builder, sources[0], axes), _get_sizes(builder, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
         known = isinstance(size, int) and isinstance(width, int)
@@ -169,30 +169,30 @@ def _of_a_shape(
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
-def _grouped(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
+def _get_filter_shape(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
     """Return the shape of filters [groups, ...]."""
-    shape = builder.shape_of(filters) or ()
+    shape = builder.find_shape(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
     require(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
     return sizes
 
 
-def _reshaped(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
-    array = builder.stored(value)
+    array = builder.read_weights(value)
     if array is None:
         return builder.op("Reshape", [value, builder.integers(shape)])
-    return builder.initializer(array.reshape(shape), value)
+    return builder.add_weights(array.reshape(shape), value)
 
 
 # Pools
 
 
-def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-    attributes = _pool(builder, layer, sources[0]).attributes
+def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    attributes = _read_pool(builder, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
         return [builder.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
-    rank = rank_of(builder, layer, sources[0])
+    rank = get_rank(builder, layer, sources[0])
     (axis,) = layer.integers("axis", [0])
     # ONNX counts positions through the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
@@ -201,8 +201,8 @@ def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
     return [data, positions if wide else builder.cast(positions, INT32)]
 
 
-def _average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    pool = _pool(builder, layer, sources[0])
+def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    pool = _read_pool(builder, layer, sources[0])
     counts = not layer.boolean("exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
     require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
@@ -219,7 +219,7 @@ class _Pool:
     """Whether its size may be one that only rounding up gives."""
 
 
-def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
+def _read_pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     """Return the attributes of a pool, without rounding where sizes are known.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
@@ -227,10 +227,10 @@ def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     """
     kernel = layer.integers("kernel")
     rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
-    sizes = _sizes(builder, data, len(kernel))
-    window = _Window.of(layer).padded(kernel, sizes)
+    sizes = _get_sizes(builder, data, len(kernel))
+    window = _Window.read(layer).resolve(kernel, sizes)
     pads = window.is_same or any(window.begins) or any(window.ends)
-    stated = window.attributes() | {"kernel_shape": kernel}
+    stated = window.make_attributes() | {"kernel_shape": kernel}
     rows = zip(sizes, kernel, window.strides, window.dilations, window.begins, window.ends, strict=True)
     axes = [_Axis(*row) for row in rows]
     inside = all(max(axis.begin, axis.end) < axis.span for axis in axes)
@@ -242,12 +242,12 @@ def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
         return _Pool(stated | {"ceil_mode": 1}, pads, rounds_up=True)
     ends = []
     for axis in axes:
-        begins = axis.last_begin(drops=rounding == "ceil_torch")
+        begins = axis.compute_last_begin(drops=rounding == "ceil_torch")
         require(axis.is_inside(begins), f"{layer} has windows that begin in the padding")
-        ends.append(max(axis.end, axis.end_of(begins)))
+        ends.append(max(axis.end, axis.compute_end(begins)))
     if ends == window.ends:
         return _Pool(stated, pads, rounds_up=False)
-    wider = replace(window, ends=ends).attributes() | {"kernel_shape": kernel}
+    wider = replace(window, ends=ends).make_attributes() | {"kernel_shape": kernel}
     return _Pool(wider, pads, rounds_up=True)
 
 
@@ -280,7 +280,7 @@ class _Axis:
         """Whether no window begins in the padding, whatever the size."""
         return self.end + self.stride <= self.span
 
-    def last_begin(self, *, drops: bool) -> int:
+    def compute_last_begin(self, *, drops: bool) -> int:
         """Return where the last window begins, the padding counted, if the size is rounded up."""
         assert isinstance(self.size, int)
         last = -((self.size + self.begin + self.end - self.span) // -self.stride) * self.stride
@@ -291,18 +291,18 @@ class _Axis:
         assert isinstance(self.size, int)
         return begins < self.size + self.begin
 
-    def end_of(self, begins: int) -> int:
+    def compute_end(self, begins: int) -> int:
         """Return the padding behind the data that a window takes which begins here."""
         assert isinstance(self.size, int)
         return begins + self.span - self.size - self.begin
 
 
-def _adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
-    outputs = axes_of(builder, layer, wanted, "size")
+    outputs = read_integers(builder, layer, wanted, "size")
     if all(size == 1 for size in outputs):
         return builder.op("GlobalAveragePool", [data])
-    shape = (builder.shape_of(data) or ())[2:]
+    shape = (builder.find_shape(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
@@ -311,15 +311,15 @@ def _adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     return builder.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
 
-_form = partial(LayerForm, types=FLOATS)
-_transposed = partial(_convolution, operator="ConvTranspose")
+_entry = partial(LayerConverter, types=FLOATS)
+_transposed = partial(_write_convolution, operator="ConvTranspose")
 
 WINDOWS: Final = (
-    _form(layer="Convolution", versions=opsets(1), write=_convolution),
-    _form(layer="GroupConvolution", versions=opsets(1), write=partial(_convolution, first=3)),
-    _form(layer="ConvolutionBackpropData", versions=opsets(1), write=_transposed),
-    _form(layer="GroupConvolutionBackpropData", versions=opsets(1), write=partial(_transposed, first=3)),
-    _form(layer="MaxPool", versions=opsets(1, 8, 14), write=_max_pool),
-    _form(layer="AvgPool", versions=opsets(1, 14, 16), write=_average_pool),
-    _form(layer="AdaptiveAvgPool", versions=opsets(8), write=_adaptive_average),
+    _entry(layer="Convolution", versions=to_opsets(1), write=_write_convolution),
+    _entry(layer="GroupConvolution", versions=to_opsets(1), write=partial(_write_convolution, first=3)),
+    _entry(layer="ConvolutionBackpropData", versions=to_opsets(1), write=_transposed),
+    _entry(layer="GroupConvolutionBackpropData", versions=to_opsets(1), write=partial(_transposed, first=3)),
+    _entry(layer="MaxPool", versions=to_opsets(1, 8, 14), write=_write_max_pool),
+    _entry(layer="AvgPool", versions=to_opsets(1, 14, 16), write=_write_average_pool),
+    _entry(layer="AdaptiveAvgPool", versions=to_opsets(8), write=_write_adaptive_average),
 )

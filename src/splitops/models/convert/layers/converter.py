@@ -18,7 +18,7 @@ Write = Callable[[Any, "Layer", Sequence["ir.Value"]], "ir.Value | Values"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerForm:
+class LayerConverter:
     """How a layer of some operation sets is written as nodes of an opset, which move to the target."""
 
     layer: str
@@ -39,6 +39,6 @@ class LayerForm:
         return made if isinstance(made, Sequence) else [made]
 
 
-def opsets(*numbers: int) -> frozenset[str]:
+def to_opsets(*numbers: int) -> frozenset[str]:
     """Return operation sets as layers name them."""
     return frozenset(f"opset{number}" for number in numbers)
