@@ -1,4 +1,4 @@
-"""Numbers that follow from constants alone, computed when a model is converted."""
+"""Constant folding at conversion: values that depend on constants alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KNOWN_AT_RUN_TIME: Final = frozenset(["Multinomial", "Parameter", "RandomUnifor
 def fold_value(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
-    """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
+    """Evaluate a value that depends only on constants of at most ``limit`` elements, or return None."""
     content = fixed_array(value, limit=limit)
     if content is not None:
         return content
@@ -66,17 +66,17 @@ def fold_value(
 
 
 def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
-    """Return the outputs of a layer that reads constants alone, as OpenVINO computes them; else None."""
+    """Evaluate a layer with OpenVINO if its inputs depend on small constants alone, else return None."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:
-        one = stack.pop()
-        constant = one.constant
+        current = stack.pop()
+        constant = current.constant
         large = constant is not None and math.prod(constant.shape) > MAX_ELEMENTS
-        if large or len(needed) == _MAX_NODES or (one.type in _KNOWN_AT_RUN_TIME and constant is None):
+        if large or len(needed) == _MAX_NODES or (current.type in _KNOWN_AT_RUN_TIME and constant is None):
             return None
-        needed[one.id] = one
-        stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]
+        needed[current.id] = current
+        stack += [graph.by_id[end.layer] for end in graph.sources(current) if end.layer not in needed]
     if not is_installed("openvino") or any(is_split_layer(one) for one in needed.values()):
         return None
     ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
@@ -106,7 +106,7 @@ def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
 
 
 def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
-    """Return the nodes that make a value of constants alone, in topological order; none where others do."""
+    """Return the nodes that compute a value from constants, in topological order, else an empty list."""
     found: dict[ir.Node, None] = {}
     opened: set[ir.Node] = set()
     stack: list[tuple[ir.Value, bool]] = [(value, False)]
@@ -121,8 +121,8 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         elif node is None:
             return []
         elif node not in opened:
-            held = next(subgraphs(node), None)  # a body reads values that are no inputs of its node
-            if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or held:
+            body = next(subgraphs(node), None)  # it can read values that are not inputs of its node
+            if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or body:
                 return []
             opened.add(node)
             stack.append((current, True))

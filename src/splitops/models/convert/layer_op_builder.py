@@ -1,4 +1,4 @@
-"""The ONNX nodes that stand for one OpenVINO layer, in the order in which they are made."""
+"""Builder of the ONNX nodes that replace one OpenVINO layer."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _ANY_SIZE: Final = 1 << 62
 
 
 class ValueReader:
-    """A :class:`~splitops.models.ops.writing.Reader` of values that carry what is known of them."""
+    """A :class:`~splitops.models.ops.writing.Reader` of values annotated with inferred types and shapes."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the value of a constant; None where it is computed when the model runs."""
+        """Return the elements of a constant, or None if the model computes them when it runs."""
         return constant_array(value)
 
     def find_type(self, value: ir.Value) -> ElementType | None:
-        """Return the element type."""
+        """Return the element type, or None if it is unknown."""
         return nodes.type_of(value)
 
     def find_shape(self, value: ir.Value) -> Shape | None:
-        """Return the shape."""
+        """Return the shape, or None if the rank is unknown."""
         return nodes.shape_of(value)
 
 
 class LayerOpBuilder(OnnxOpBuilder, ValueReader):
-    """Writes the nodes of one layer, whose node it is; their element types are noted."""
+    """Adds the ONNX nodes that replace the layer of ``node``, and annotates outputs with element types."""
 
     def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: ir.Node) -> None:
         super().__init__(opset, names, node.name or "")
@@ -47,24 +47,24 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         self._node = node
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the value of a constant, or of what follows from constants alone; else None."""
-        found = super().read_constant(value)
-        return self._fold(value, MAX_ELEMENTS) if found is None else found
+        """Return the elements of a value that depends on constants alone, else None."""
+        constant = super().read_constant(value)
+        return self._fold(value, MAX_ELEMENTS) if constant is None else constant
 
     def _fold(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
         return fold_value(value, self._graph.opset_imports[""], limit=limit) if value.producer() else None
 
     def put(self, node: ir.Node) -> None:
-        """Add a node, and note the element types of its outputs."""
+        """Add a node, and annotate its outputs with their element types."""
         super().put(node)
-        for value, told in zip(node.outputs, _output_types(node.op_type, self.opset), strict=False):
-            if isinstance(told, int):
-                source = node.inputs[told] if told < len(node.inputs) else None
-                told = None if source is None else self.find_type(source)
-            annotate(value, AbstractTensor(told))
+        for value, kind in zip(node.outputs, _list_output_types(node.op_type, self.opset), strict=False):
+            if isinstance(kind, int):
+                source = node.inputs[kind] if kind < len(node.inputs) else None
+                kind = None if source is None else self.find_type(source)
+            annotate(value, AbstractTensor(kind))
 
     def add_weights(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
-        """Add an initializer that has the element type of a value."""
+        """Add an initializer with the element type of ``like``."""
         kind = self.find_type(like)
         assert kind is not None
         assert kind.onnx_number is not None
@@ -72,18 +72,18 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         return nodes.initializer(self._graph, tensor, self.name("weights"))
 
     def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return a constant of any size, or what follows from constants alone; else None."""
-        found = constant_array(value, limit=_ANY_SIZE)
-        return self._fold(value, _ANY_SIZE) if found is None else found
+        """Return the elements of a value of any size that depends on constants alone, else None."""
+        constant = constant_array(value, limit=_ANY_SIZE)
+        return self._fold(value, _ANY_SIZE) if constant is None else constant
 
     def has_consumers(self, output: int) -> bool:
-        """Return whether anybody reads an output of the layer."""
+        """Return whether the output of the layer at the index ``output`` is used."""
         return bool(self._node.outputs[output].uses())
 
 
 @cache
-def _output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
-    """Return the type of each output of an operator: one that it always has, or the input that has it too."""
+def _list_output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
+    """Return for each output its only type, the index of an input of the same type, or None."""
     schema = onnx.defs.get_schema(operator, opset, "")
     fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = [parameter.type_str for parameter in schema.inputs]

@@ -1,4 +1,4 @@
-"""onnx's version converter and the bodies in its schemas, asked about one node alone, once for each kind."""
+"""onnx's version converter and the bodies in its schemas, applied to one node of each kind and cached."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
 
 _MAX_EMBEDDED: Final = 1 << 12
-"""Integers up to this many elements are shown to onnx's converter, which reads axes and the like."""
+"""Maximum elements of an integer constant that onnx's converter receives: it reads axes and sizes."""
 _MAX_FACTORS: Final = 16
-"""Of floating-point numbers it reads bounds and scales: more are weights, in which equal nodes may differ."""
+"""Maximum elements of a floating-point constant that it receives: larger ones are weights, not bounds."""
 _IR_VERSION: Final = 10
 _BODY: Final = "body"
-"""The domain of an operator that is replaced by its body."""
+"""Temporary domain of an operator that is replaced by the body in its schema."""
 
 
 class NoAdapterError(Exception):
-    """Nothing is known that says the same as a node at another opset."""
+    """No nodes are known that mean the same as a node at another opset."""
 
 
 @dataclass(frozen=True)
 class CanonicalNode:
-    """A node by itself, its values named by their places, so that nodes of one kind are equal."""
+    """A node outside its graph, with values named by their positions, so that nodes of one kind are equal."""
 
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
-    """Those of its inputs that are small and always the same."""
+    """Values of the small inputs that are constant and cannot be replaced by the caller of the model."""
 
     @classmethod
     def from_node(cls, node: ir.Node) -> CanonicalNode:
-        """Return a node by itself."""
+        """Build the canonical form of a node."""
         proto = ir.serde.serialize_node(node)
         names = _name_values(node)
         types = {
@@ -73,17 +73,17 @@ class CanonicalNode:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a body, or an attribute of the function around it."""
+        """Whether the node has a subgraph, or an attribute that the caller of its function sets."""
         return any(a.HasField("g") or a.graphs or a.ref_attr_name for a in self.node.attribute)
 
     def make_key(self) -> tuple[bytes, ...]:
-        """Return what two nodes of one kind share."""
+        """Return a key that is equal for nodes of one kind."""
         messages: list[Any] = [self.node, *self.types.values(), *self.constants.values()]
         names = "\0".join((*self.types, *self.constants)).encode()
         return names, *(message.SerializeToString(deterministic=True) for message in messages)
 
     def to_model(self, opset: int) -> ModelProto:
-        """Return a model of it."""
+        """Return a model of this node alone, with its constants as initializers."""
         graph = helper.make_graph([self.node], "node", [], [])
         for name in dict.fromkeys(filter(None, self.node.input)):
             if name in self.constants:
@@ -96,7 +96,7 @@ class CanonicalNode:
 
 
 def _make_typed_tensor(array: npt.NDArray[Any], name: str) -> TensorProto:
-    """Return a tensor whose numbers onnx's converter reads: up to onnx 1.21, it takes raw data for none."""
+    """Build a tensor without raw data, which onnx's converter reads as empty up to onnx 1.21."""
     return helper.make_tensor(
         name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.reshape(-1).tolist()
     )
@@ -107,7 +107,7 @@ def _is_embedded(array: npt.NDArray[Any]) -> bool:
 
 
 def _name_values(node: ir.Node) -> dict[ir.Value, str]:
-    """Return a name for each value that a node reads or makes."""
+    """Name each input and output of a node by its position, such as ``i0`` and ``o1``."""
     names: dict[ir.Value, str] = {}
     for letter, values in (("i", node.inputs), ("o", node.outputs)):
         for index, value in enumerate(values):
@@ -130,14 +130,14 @@ class ReplacementModel:
 
     @classmethod
     def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
-        """Return a model with what inference knows of its values."""
-        found = (
+        """Build a replacement from a model, and infer its values."""
+        inferred = (
             ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
         )
-        return cls(model, opset, {name: known for (_, name), known in found.by_name().items()})
+        return cls(model, opset, {name: known for (_, name), known in inferred.by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
-        """Put it in the place of a node, reading the values that the node reads; return its nodes."""
+        """Replace ``node`` by the nodes of the model, and return them."""
         places = _name_values(node)
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
@@ -148,7 +148,7 @@ class ReplacementModel:
                 values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
         for proto in self.model.graph.node:
             inputs = [values[name] for name in proto.input]
-            attributes = {one.name: ir.serde.deserialize_attribute(one) for one in proto.attribute}
+            attributes = {attr.name: ir.serde.deserialize_attribute(attr) for attr in proto.attribute}
             outputs = builder.multi(
                 proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved"
             )
@@ -162,7 +162,7 @@ class ReplacementModel:
 
 
 class Adapter:
-    """onnx's answers, each asked for once."""
+    """Converts nodes with onnx, and caches the result for each kind of node."""
 
     def __init__(self) -> None:
         self._converted: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
@@ -170,33 +170,33 @@ class Adapter:
         self._unchanged: dict[tuple[Any, ...], bool] = {}
 
     def is_unchanged(self, node: ir.Node, old: int, new: int) -> bool:
-        """Return whether a node says the same at both opsets."""
+        """Return whether a node means the same at both opsets."""
         attributes = node.attributes.data.values()
         if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
             canonical = CanonicalNode.from_node(node)
             return _is_unchanged(canonical.node, canonical.types, old, new)
-        stated = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
-        key = old, new, node.op_type, stated, *map(_to_key, node.inputs), None, *map(_to_key, node.outputs)
+        settings = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
+        key = old, new, node.op_type, settings, *map(_to_key, node.inputs), None, *map(_to_key, node.outputs)
         if key not in self._unchanged:
             canonical = CanonicalNode.from_node(node)
             self._unchanged[key] = _is_unchanged(canonical.node, canonical.types, old, new)
         return self._unchanged[key]
 
     def convert(self, canonical: CanonicalNode, old: int, new: int) -> ReplacementModel:
-        """Return the result of onnx's converter for a node."""
+        """Convert a node with onnx's converter, or raise :class:`NoAdapterError`."""
         key = (old, new, *canonical.make_key())
         if key not in self._converted:
             try:
                 self._converted[key] = ReplacementModel.infer(_adapt(canonical.to_model(old), old, new), new)
             except NoAdapterError as error:
                 self._converted[key] = error
-        found = self._converted[key]
-        if isinstance(found, NoAdapterError):
-            raise NoAdapterError(str(found))
-        return found
+        result = self._converted[key]
+        if isinstance(result, NoAdapterError):
+            raise NoAdapterError(str(result))
+        return result
 
     def find_body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
-        """Return the body that the schema of a node's operator has; None where it sets none for it."""
+        """Return the body that the schema of the operator defines for a node, or None if it defines none."""
         key = (opset, *canonical.make_key())
         if key not in self._bodies:
             self._bodies[key] = _build_body(canonical, opset)
@@ -204,7 +204,7 @@ class Adapter:
 
 
 def _to_key(value: ir.Value | None) -> object:
-    """Return what two values of one type share."""
+    """Return a cache key: the element type of a tensor, else the abstract value, empty for no value."""
     found = get_abstract_value(value) if value is not None and value.name else ""
     return (found.type,) if isinstance(found, AbstractTensor) else found
 
@@ -222,7 +222,7 @@ def _format_types(
 
 
 def _format_type(proto: TypeProto | None) -> str | None:
-    """Return a type as schemas write it; None where it is not known in full."""
+    """Format a type as in schemas, such as ``tensor(float)``, or return None if it is not fully known."""
     match None if proto is None else proto.WhichOneof("value"):
         case "tensor_type":
             assert proto is not None
@@ -243,7 +243,7 @@ def _format_type(proto: TypeProto | None) -> str | None:
 
 
 def _adapt(model: ModelProto, old: int, new: int) -> ModelProto:
-    """Convert a small model version by version."""
+    """Convert a small model with onnx's converter, one opset at a time, and check the result."""
     step = 1 if new > old else -1
     for opset in range(old, new, step):
         for node in model.graph.node:
@@ -258,7 +258,7 @@ def _adapt(model: ModelProto, old: int, new: int) -> ModelProto:
         except Exception as error:
             text = str(error).strip() or type(error).__name__
             reason = text.splitlines()[-1].rpartition("failed: ")[2]
-            raise NoAdapterError(f"onnx's converter says: {reason[:200]}") from error
+            raise NoAdapterError(f"onnx's converter failed: {reason[:200]}") from error
         for node in model.graph.node:
             drop_defaults(node, opset, opset + step)
     _check_result(model, new)
@@ -275,7 +275,7 @@ def _read_types(model: ModelProto) -> dict[str, TypeProto]:
 
 
 def _check_result(model: ModelProto, opset: int) -> None:
-    """Hold what the converter has made against the schemas: it leaves attributes that a version lacks."""
+    """Check a result against the schemas: onnx's converter keeps attributes that a version does not have."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _IR_VERSION
     context.opset_imports = {"": opset}
@@ -285,10 +285,10 @@ def _check_result(model: ModelProto, opset: int) -> None:
             onnx.checker.check_node(node, context)
         except onnx.checker.ValidationError as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-            raise NoAdapterError(f"what onnx's converter makes is not valid: {reason[:200]}") from error
+            raise NoAdapterError(f"onnx's converter returned an invalid node: {reason[:200]}") from error
         version = version_of(node.op_type, opset)
         if version is None or not version.takes(*_format_types(node, types)):
-            raise NoAdapterError(f"the result of onnx's converter, {node.op_type}, takes other types")
+            raise NoAdapterError(f"onnx's converter returned {node.op_type}, which rejects these types")
 
 
 # Bodies
@@ -312,19 +312,19 @@ def _build_body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None
             function = FunctionProto.FromString(content)
         body = _inline_body(canonical, schema, function, version)
         if any(attribute.HasField("g") for inner in body.graph.node for attribute in inner.attribute):
-            return None  # it reads values of the graph around it, by names that they have here alone
+            return None  # it reads outer values, by names that are valid only in this model
         return ReplacementModel.infer(body, version)
-    except Exception:  # onnx asks for types that are not known, or its inference rejects
+    except Exception:  # onnx requires types that are unknown, or its inference rejects the body
         return None
 
 
 def _inline_body(canonical: CanonicalNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
-    """Return a node's body as a model, without what nobody reads of it."""
+    """Return a node's body as a model without unused nodes."""
     model = canonical.to_model(opset)
     (call,) = model.graph.node
     given = {attribute.name for attribute in call.attribute}
     defaults = [found.default_value for name, found in schema.attributes.items() if name not in given]
-    call.attribute.extend(value for value in defaults if value.type)  # the inliner binds no defaults
+    call.attribute.extend(value for value in defaults if value.type)  # the inliner does not apply defaults
     function.domain = call.domain = _BODY
     model.functions.append(function)
     model.opset_import.add(domain=_BODY, version=1)

@@ -1,9 +1,8 @@
-"""An ONNX model as an OpenVINO model.
+"""Conversion of an ONNX model to OpenVINO.
 
-First every split becomes a node of domain ``openvino`` that declares what OpenVINO's layer is to state. A
-model of splits and data movers is then written as it is; one with other operators goes through
-OpenVINO's own frontend, where an extension turns these nodes into the layers: its reading of ONNX's
-splits is never asked.
+First, every split becomes a node of domain ``openvino`` with the inputs and attributes of OpenVINO's layer. A
+model of splits and shared operators is then written directly. OpenVINO's frontend converts other models. An
+extension of it creates the layers of these nodes, so that its own conversion of splits is never used.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from splitops.spec.sizes.dims import Dim, Shape
 
 _DOMAIN: Final = "openvino"
 _PREVENT_FUSION: Final = (REWRITES["prevent-fusion"],)
-"""What is done where OpenVINO would fuse splits wrongly."""
+"""The rewrites of splits that OpenVINO would fuse wrongly."""
 
 
 def convert_onnx(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget, style: SplitStyle
 ) -> Conversion:
-    """Convert a copy of an ONNX model to OpenVINO."""
+    """Convert ``edited``, a copy of an ONNX model, to OpenVINO."""
     where = model.where
     if edited.functions:
         reason = too_many_inlined(model.proto)
@@ -56,7 +55,7 @@ def convert_onnx(
     opset = opset_imports(edited.graph, edited).get("", 1)
     annotate_for(edited, where, style)
     if _has_quirk(edited, where) and rewrite(edited, _PREVENT_FUSION, {}, where):
-        style = SplitStyle.SAME  # a number of parts would be fused again
+        style = SplitStyle.SAME  # OpenVINO would fuse splits by a number of parts again
     converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
     converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, style)
@@ -65,9 +64,9 @@ def convert_onnx(
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
-        foreign = find_unwritable(edited, converting.made)
-        if foreign:
-            converted = _convert_by_openvino(model, edited, converting.made, foreign, where)
+        unwritable = find_unwritable(edited, converting.made)
+        if unwritable:
+            converted = _convert_by_openvino(model, edited, converting.made, unwritable, where)
         else:
             converted = write_model(edited, opset, where)
     except SplitError as error:
@@ -85,7 +84,7 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
 
 
 def _replace_flatten(model: ir.Model, names: FreshNames, opset: int) -> None:
-    """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
+    """Replace each Flatten of axes whose size may be 0, which OpenVINO's frontend converts wrongly."""
     for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
         data, declared = node.inputs[0], node.attributes.get("axis")
         shape = None if data is None else shape_of(data)
@@ -106,7 +105,7 @@ def _is_positive(size: Dim) -> bool:
 
 
 def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
-    """Return the product of some sizes, of shape [1]."""
+    """Return the product of the sizes of ``axes``, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
         return builder.integers([math.prod(sizes)])
@@ -114,12 +113,12 @@ def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range)
 
 
 def _convert_by_openvino(
-    model: CheckedModel, edited: ir.Model, own: set[ir.Node], foreign: list[str], where: Where
+    model: CheckedModel, edited: ir.Model, splits: set[ir.Node], operators: list[str], where: Where
 ) -> OpenVINOModel:
-    """Convert a model whose splits are set already by OpenVINO's frontend."""
+    """Convert a model with OpenVINO's frontend. Its splits are nodes of domain ``openvino`` already."""
     if not is_installed("openvino"):
         raise ModelError(
-            f"OpenVINO's converter is needed for {', '.join(foreign[:8])}: pip install splitops[openvino]",
+            f"OpenVINO's converter is needed for {', '.join(operators[:8])}: pip install splitops[openvino]",
             where,
         )
     edited.graph.opset_imports[_DOMAIN] = 1
@@ -127,14 +126,14 @@ def _convert_by_openvino(
     replace_empty_constants(proto)
     rows = [
         (schema.name, schema.since_version, tuple(attribute.name for attribute in schema.attributes))
-        for schema in _find_used_versions(own)
+        for schema in _find_used_versions(splits)
     ]
     rows.append(("Reshape", 1, ("special_zero",)))
     return _add_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
 
 
 def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
-    """Return a model with every input that ONNX has: OpenVINO's frontend drops those that no node reads."""
+    """Add the unused inputs of an ONNX model, which OpenVINO's frontend drops, in their order."""
     found = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
     wanted = [value for value in model.graph.inputs if not value.is_initializer()]
     missing = [value for value in wanted if value.name not in found]
@@ -153,9 +152,9 @@ def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> Open
     return converted.with_graph(graph)
 
 
-def _find_used_versions(own: set[ir.Node]) -> list[OperatorSchema]:
-    """Return the versions that were stated."""
-    named = {(node.op_type, node.version) for node in own if node.domain == _DOMAIN}
+def _find_used_versions(nodes: set[ir.Node]) -> list[OperatorSchema]:
+    """Return the schemas of the OpenVINO split operators among ``nodes``."""
+    named = {(node.op_type, node.version) for node in nodes if node.domain == _DOMAIN}
     return [
         schema
         for schema in SCHEMAS

@@ -1,7 +1,7 @@
-"""The layers with bodies, If, Loop and TensorIterator, as nodes with graphs inside.
+"""Conversion of the layers with bodies, If, Loop and TensorIterator, to ONNX nodes with subgraphs.
 
-A Parameter that takes the same value in every iteration becomes no input of the graph: its nodes read the
-value of the graph around them. A part of a value is taken in the body, by the number of the iteration.
+A Parameter with the same value in every iteration does not become an input of the subgraph, which uses the
+outer value instead. The body itself slices its part of a sliced input, by the iteration number.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from splitops.splitting.inference import join_shapes
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _MAX_INITIAL: Final = 4096
-"""Elements of a value that no iteration reads, which only has the shape of what the last one gives."""
+"""Maximum elements of an unused initial value with the shape of the final one; larger ones get size 1."""
 
 
 class GraphWriter(Protocol):
-    """A graph that is being written, as the layers with bodies in it see it."""
+    """Writer of a graph, as the conversion of its layers with bodies uses it."""
 
     @property
     def graph(self) -> ir.Graph:
-        """The graph."""
+        """The ONNX graph that is written."""
 
     def make_body_writer(self, layer: Layer, tag: str) -> GraphWriter:
-        """Return a new graph inside it, for the body of a tag."""
+        """Return the writer of a new subgraph for the body of a layer in the element ``tag``."""
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
-        """Return a builder for nodes of the graph."""
+        """Return a builder of nodes that replace ``node`` in the graph."""
 
     def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
-        """Add an input to the graph."""
+        """Add an input of the type and shape ``what`` to the graph."""
 
     def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:
-        """Append the nodes of a builder; return what stands for some of its values at the target."""
+        """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
-        """Write the layers of a body, whose Parameters have these values; return that of each Result."""
+        """Write a body with the values ``given`` for its Parameters, and return the value of each Result."""
 
 
 def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
-    """Write a layer with bodies in a graph; return what stands for its outputs."""
+    """Write a layer with bodies in a graph, and return the values of its outputs."""
     if node.op_type == "If":
         return _write_if(node, sources, scope, where)
     return _Loop(node, sources, scope, where).write()
@@ -63,21 +63,21 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
     layer = node.layer
     branches = read_if(layer, where)
     _check_single(sources[0], "the condition", {BOOL}, where)
-    builder, graphs, given = scope.make_builder(node), {}, []
+    builder, graphs, tensors = scope.make_builder(node), {}, []
     for tag, branch in branches.items():
         inner = scope.make_body_writer(layer, tag)
         results = inner.write(branch.body, {entry.inner: sources[entry.port] for entry in branch.inputs})
         values = [results[entry.inner] for entry in branch.outputs]
         _finish(inner, inner.make_builder(node), values, where)
         graphs[tag.replace("body", "branch")] = inner.graph
-        given.append([_get_tensor(value) for value in values])
-    if [one.type for one in given[0]] != [one.type for one in given[1]]:
-        raise ModelError(f"the bodies of {layer} give values of different types", where)
+        tensors.append([_get_tensor(value) for value in values])
+    if [tensor.type for tensor in tensors[0]] != [tensor.type for tensor in tensors[1]]:
+        raise ModelError(f"the bodies of {layer} return different element types", where)
     made: list[ir.Value] = []
     if layer.outputs:
         made = builder.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
-        for value, one, other in zip(made, *given, strict=True):
-            annotate(value, _join(one, other))
+        for value, *either in zip(made, *tensors, strict=True):
+            annotate(value, _join(*either))
     return scope.place(builder, made, where)
 
 
@@ -126,7 +126,7 @@ class _Loop:
         given: Mapping[int, ir.Value],
         results: Mapping[int, ir.Value],
     ) -> Values:
-        """Write what the body gives, the Loop itself, and what makes the outputs of its values."""
+        """Write the outputs of the body, the Loop, and the nodes that compute the outputs of the layer."""
         ports, after = self.ports, self.body_writer.make_builder(self.node)
         initial = {entry.inner: self.sources[entry.port] for entry in ports.inputs}
         states = [(initial[target], source) for target, source in ports.carried.items()]
@@ -139,8 +139,8 @@ class _Loop:
                 self._add_input("before", what)
                 states.append((self._make_initial(what), entry.inner))
                 of_last.add(entry.inner)
-        asks = bool(of_last) and not self._has_iteration(trips, going)
-        if asks:
+        needs_flag = bool(of_last) and not self._has_iteration(trips, going)
+        if needs_flag:
             self._add_input("before", AbstractTensor(BOOL, ()))
         condition = self.going if ports.condition is None else results[ports.condition]
         condition = self._make_condition(after, condition, "the condition of the body")
@@ -148,8 +148,8 @@ class _Loop:
             (entry.slicing, results[entry.inner]) for entry in ports.outputs if entry.slicing is not None
         ]
         parts = [self._make_scan_output(after, slicing, part) for slicing, part in scans]
-        ran = [after.constant(np.array(True))] if asks else []
-        not_yet = [self.builder.constant(np.array(False))] if asks else []
+        ran = [after.constant(np.array(True))] if needs_flag else []
+        not_yet = [self.builder.constant(np.array(False))] if needs_flag else []
         values = [condition, *(results[source] for _, source in states), *ran, *parts]
         _finish(self.body_writer, after, values, self.where)
         made = self.builder.multi(
@@ -161,31 +161,31 @@ class _Loop:
         for value, (before, source) in zip(made, states, strict=False):
             annotate(value, _join(_get_tensor(before), _get_tensor(results[source])))
         last = {source: value for (_, source), value in reversed(list(zip(states, made, strict=False)))}
-        if asks:
+        if needs_flag:
             last |= {source: self._gather_last(last[source], made[len(states)]) for source in of_last}
-        stacked = iter(made[len(states) + asks :])
-        found = [
+        stacked = iter(made[len(states) + needs_flag :])
+        outputs = [
             last[entry.inner]
             if entry.slicing is None
             else self._concatenate(next(stacked), results[entry.inner], entry.slicing)
             for entry in ports.outputs
         ]
-        return self.scope.place(self.builder, found, self.where)
+        return self.scope.place(self.builder, outputs, self.where)
 
     def _gather_last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
-        """Return what the last iteration gives; without an iteration, Gather fails."""
+        """Return the value after the last iteration, by a Gather that fails if there was none."""
         absent = self.builder.cast(self.builder.op("Not", [ran]), INT64)
-        found = self.builder.op("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
-        annotate(found, get_abstract_value(value))
-        return found
+        last = self.builder.op("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
+        annotate(last, get_abstract_value(value))
+        return last
 
     def _add_input(self, hint: str, what: AbstractTensor) -> ir.Value:
         return self.body_writer.add_input(self.builder.name(hint), what, self.where)
 
-    # How often
+    # Trip count and condition
 
     def _make_bounds(self) -> tuple[ir.Value | None, ir.Value | None]:
-        """Return the number of iterations and the first condition; None does not end the loop."""
+        """Return the trip count and the initial condition of the Loop; None for one that it does not have."""
         if self.layer.type == "TensorIterator":
             sliced = [
                 (self.sources[entry.port], entry.slicing)
@@ -202,9 +202,9 @@ class _Loop:
         trips, going = self.sources[:2]
         _check_single(trips, "the trip count", SIZES, self.where)
         going = self._make_condition(self.builder, going, "the condition")
-        stated = self.builder.read_constant(trips)
-        if stated is not None and stated.size == 1:
-            number = int(stated.item())
+        constant = self.builder.read_constant(trips)
+        if constant is not None and constant.size == 1:
+            number = int(constant.item())
             require(number >= -1, f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
@@ -212,7 +212,7 @@ class _Loop:
         return self.builder.op("Where", [self.builder.op("Less", [trips, zero]), endless, trips]), going
 
     def _has_iteration(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
-        """Return whether there certainly is an iteration."""
+        """Return whether there always is an iteration."""
         limits = [value for value in (trips, going) if value is not None]
         return all(
             (found := self.builder.read_constant(value)) is not None and found.all() for value in limits
@@ -228,16 +228,16 @@ class _Loop:
         return slicing.parts(size, self.where) if isinstance(size, int) else None
 
     def _make_count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
-        """Return the number of parts of a value, of shape [1]."""
-        builder, stated = self.builder, self._infer_count(value, slicing)
-        if stated is not None:
-            return builder.integers([stated])
+        """Return the number of parts of a sliced value, as a value of shape [1]."""
+        builder, count = self.builder, self._infer_count(value, slicing)
+        if count is not None:
+            return builder.integers([count])
         size = builder.size(value, builder.integers([self._get_axis(value, slicing)]))
         if unused := slicing.low - 1 - slicing.high:
             size = builder.op("Sub", [size, builder.integers([unused])])
         return size if slicing.size == 1 else builder.op("Div", [size, builder.integers([slicing.size])])
 
-    # What an iteration takes
+    # Inputs of an iteration
 
     def _get_axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
@@ -247,10 +247,10 @@ class _Loop:
     def _take_part(
         self, builder: LayerOpBuilder, value: ir.Value, slicing: Slicing, trips: ir.Value | None
     ) -> ir.Value:
-        """Return the part of a value for the iteration.
+        """Return the part of a value for the current iteration.
 
-        Gather fails in an iteration without a part. Reshape fails on an axis that does not consist of parts,
-        or in a TensorIterator not of as many as the first one.
+        Gather fails in an iteration without a part. Reshape fails if the axis is not a multiple of the part
+        size, or if the inputs of a TensorIterator have different numbers of parts.
         """
         axis, outer = self._get_axis(value, slicing), self.builder
         parts, single = value, slicing.size == 1
@@ -270,7 +270,7 @@ class _Loop:
         return part
 
     def _make_counter(self, builder: LayerOpBuilder, parameter: Layer) -> ir.Value:
-        """Return the number of the iteration as a Parameter takes it."""
+        """Return the iteration number with the element type and rank of a Parameter."""
         kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
@@ -282,31 +282,31 @@ class _Loop:
         return value
 
     def _infer_carried(self, parameter: Layer, initial: ir.Value) -> AbstractTensor:
-        """Return what is known of what a Parameter takes in all iterations."""
+        """Return the type and shape of a Parameter in all iterations, which must fit the initial value."""
         first = _get_tensor(initial)
         kind = first.type if parameter.takes_any_type else parameter.element_type(self.where)
-        found = AbstractTensor(kind, parameter.shape(self.where))
-        if kind is not first.type or not may_be(first.shape, found.shape):
-            raise ModelError(f"{parameter} takes {found}, but the first value is {first}", self.where)
-        return found
+        declared = AbstractTensor(kind, parameter.shape(self.where))
+        if kind is not first.type or not may_be(first.shape, declared.shape):
+            raise ModelError(f"{parameter} declares {declared}, but the first value is {first}", self.where)
+        return declared
 
     def _check_back_edge(self, given: ir.Value, result: ir.Value, target: int) -> None:
-        taken, carried = _get_tensor(given), _get_tensor(result)
-        if taken.type is not carried.type or not may_be(carried.shape, taken.shape):
+        declared, carried = _get_tensor(given), _get_tensor(result)
+        if declared.type is not carried.type or not may_be(carried.shape, declared.shape):
             parameter = self.ports.body.by_id[target]
-            raise ModelError(f"{parameter} takes {taken}, but its back edge carries {carried}", self.where)
+            raise ModelError(f"{parameter} declares {declared}, but its back edge has {carried}", self.where)
 
-    # What the iterations give
+    # Outputs of iterations
 
     def _make_initial(self, what: AbstractTensor) -> ir.Value:
-        """Return a first value for what every iteration gives and none reads."""
+        """Return an initial value for a state that every iteration sets and none reads."""
         assert what.type is not None
         shape = tuple(size if isinstance(size, int) else 1 for size in what.shape or ())
         shape = shape if np.prod(shape, dtype=float) <= _MAX_INITIAL else (1,) * len(shape)
         return self.builder.constant(np.zeros(shape, what.type.numpy))
 
     def _make_scan_output(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
-        """Return what an iteration gives of an output; of one element along the axis, without the axis."""
+        """Return the scan output for the parts of an output. Parts of size 1 do not have the axis."""
         axis, shape = self._get_axis(part, slicing), _get_tensor(part).shape
         if slicing.size == 1:
             return builder.squeeze(part, axis)
@@ -321,7 +321,7 @@ class _Loop:
         return made
 
     def _concatenate(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
-        """Return an output of its parts, which lie along a new first axis."""
+        """Return an output of the layer from its parts, which are stacked on a new first axis."""
         builder, axis = self.builder, self._get_axis(part, slicing)
         what, single = _get_tensor(part), slicing.size == 1
         shape = shape_like(part, {axis: None}) if single else what.shape
@@ -350,11 +350,11 @@ class _Loop:
 def _reshape_axes(
     builder: LayerOpBuilder, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]
 ) -> ir.Value:
-    """Reshape a value to other sizes in the place of those of some axes."""
+    """Reshape a value: ``sizes`` replace the sizes of the axes from ``first`` to before ``end``."""
     shape, known_shape = builder.op("Shape", [value]), _get_tensor(value).shape
     before = [builder.part(shape, 0, 0, first)] if first else []
     pattern = builder.op("Concat", [*before, *sizes, builder.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
-    # A 0 in a pattern is the size at its own position, which is right unless an axis has moved.
+    # A 0 in a pattern copies the size at its own position, which is wrong if an axis has moved.
     keeps_positions = len(sizes) == end - first or (
         known_shape and all(isinstance(size, int) and size for size in known_shape[end:])
     )
@@ -362,21 +362,21 @@ def _reshape_axes(
 
 
 def _finish(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
-    """Make values the outputs of a graph: each is to be made by a node of it, and an output once."""
-    own = [value.producer() for value in values]
+    """Set the outputs of a graph. Outer and repeated values go through an Identity, as ONNX requires."""
+    producers = [value.producer() for value in values]
     values = [
         value
         if producer is not None
         and (producer.graph is inner.graph or producer in builder.nodes)
         and value not in values[:index]
         else _make_copy(builder, value)
-        for index, (value, producer) in enumerate(zip(values, own, strict=True))
+        for index, (value, producer) in enumerate(zip(values, producers, strict=True))
     ]
     for value in inner.place(builder, values, where):
         assert value is not None
         what = _get_tensor(value)
         if what.type is None or what.type.onnx_number is None:
-            raise ModelError(f"the element type of {value.name!r} is not known", where)
+            raise ModelError(f"the element type of {value.name!r} is unknown", where)
         _declare(value, what)
         inner.graph.outputs.append(value)
 
@@ -388,7 +388,7 @@ def _make_copy(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
 
 
 def _declare(value: ir.Value, what: AbstractTensor) -> None:
-    """Let a value declare what is known of it."""
+    """Set the type and shape of a value."""
     assert what.type is not None
     assert what.type.onnx_number is not None
     value.type = ir.TensorType(ir.DataType(what.type.onnx_number))
@@ -397,7 +397,7 @@ def _declare(value: ir.Value, what: AbstractTensor) -> None:
 
 
 def _join(one: AbstractTensor, other: AbstractTensor) -> AbstractTensor:
-    """Return what is known of a value that is one of two."""
+    """Return the smallest abstract tensor that contains both, which have the same element type."""
     return AbstractTensor(one.type, join_shapes([one.shape, other.shape]))
 
 
@@ -407,7 +407,7 @@ def _get_tensor(value: ir.Value) -> AbstractTensor:
 
 
 def _check_single(value: ir.Value, what: str, kinds: frozenset[object] | set[object], where: Where) -> None:
-    found = _get_tensor(value)
-    single = found.shape is None or (len(found.shape) <= 1 and may_be(found.shape, (1,) * len(found.shape)))
-    if found.type not in kinds or not single:
-        raise ModelError(f"{what} is {found}, not one {' or '.join(sorted(map(str, kinds)))}", where)
+    fact = _get_tensor(value)
+    single = fact.shape is None or (len(fact.shape) <= 1 and may_be(fact.shape, (1,) * len(fact.shape)))
+    if fact.type not in kinds or not single:
+        raise ModelError(f"{what} is {fact}, not one {' or '.join(sorted(map(str, kinds)))}", where)

@@ -1,4 +1,4 @@
-"""ONNX graphs of splits and operators that both dialects share, written without OpenVINO."""
+"""Conversion of ONNX graphs of splits and shared operators to layers, without the openvino package."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from splitops.models.ops.conversion import can_convert_node, convert_node
 from splitops.spec.elements.types import ElementType
 
 _WITHOUT_LAYER: Final = frozenset({"Constant", "Identity"})
-"""What needs no layer: its output is its input, or a constant where it is read."""
+"""Operators without a layer: the output is the input, or a constant that is added at its first use."""
 
 
-def find_unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
-    """Return the operators of a model that cannot be written here, each once; its own splits can."""
-    found: dict[str, None] = {}
+def find_unwritable(model: ir.Model, splits: set[ir.Node]) -> list[str]:
+    """Return the operators that :func:`write_model` does not support; it supports the ``splits``."""
+    operators: dict[str, None] = {}
     opset = model.graph.opset_imports.get("", 1)
     for node in model.graph:
-        if node not in own and not _is_writable(node, opset):
-            found[node.op_type] = None
-    return list(found)
+        if node not in splits and not _is_writable(node, opset):
+            operators[node.op_type] = None
+    return list(operators)
 
 
 def _is_writable(node: ir.Node, opset: int) -> bool:
@@ -39,15 +39,15 @@ def _is_writable(node: ir.Node, opset: int) -> bool:
 
 
 def write_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
-    """Write a model of which nothing is :func:`unwritable`."""
+    """Write a model without :func:`find_unwritable` operators as OpenVINO layers."""
     return _ModelWriter(model, opset, where).write_model()
 
 
 def declare_input(builder: Builder, value: ir.Value, where: Where) -> Output:
-    """Add the Parameter of an input of a graph."""
+    """Add a Parameter for an input of a graph, and return its output."""
     kind = type_of(value)
     if kind is None or kind.openvino is None:
-        raise ModelError(f"input {value.name!r} is of {kind}, which OpenVINO lacks", where)
+        raise ModelError(f"input {value.name!r} has element type {kind}, which OpenVINO lacks", where)
     return builder.parameter(value.name or "", kind, shape_of(value))
 
 
@@ -63,7 +63,7 @@ class _ModelWriter(ValueReader):
         graph = self.source.graph
         for value in graph.inputs:
             if value.is_initializer():
-                continue  # OpenVINO's models have no defaults: the default is the value
+                continue  # OpenVINO has no defaults for inputs: the default is the value
             self.values[value] = declare_input(self.builder, value, self.where)
         for node in graph:
             self._write_node(node)
@@ -72,13 +72,13 @@ class _ModelWriter(ValueReader):
         return self.builder.model()
 
     def get_output(self, value: ir.Value | None) -> Output:
-        """Return what stands for a value."""
+        """Return the output of the layer that computes a value, after adding a constant if it is one."""
         if value is None:
-            raise ModelError("an input that must be there is absent", self.where)
+            raise ModelError("a required input is absent", self.where)
         if value not in self.values:
             array = _find_constant(value)
             if array is None:
-                raise ModelError(f"value {value.name!r} is not known", self.where)
+                raise ModelError(f"cannot read constant {value.name!r}", self.where)
             self.values[value] = self._add_constant(array, self.find_type(value), value.name)
         return self.values[value]
 
@@ -88,12 +88,12 @@ class _ModelWriter(ValueReader):
         return self.builder.const(array, kind, name=name)
 
     def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add a constant, of int64 or another type."""
+        """Add a constant of int64, or of ``kind``."""
         return self.builder.const(np.array(values, np.int64 if kind is None else kind.numpy))
 
     def _write_node(self, node: ir.Node) -> None:
         if node.op_type == "Constant":
-            return  # written where it is read
+            return  # added at its first use
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
             made = self.add_layers(
@@ -116,7 +116,7 @@ class _ModelWriter(ValueReader):
         version: str = "opset1",
         kind: ElementType | None = None,
     ) -> Output:
-        """Add a layer of one output, which has the name of the node's."""
+        """Add a layer with one output, which has the name of the output of ``node``."""
         return self.add_layers(node, type_, inputs, data, version=version, kind=kind)[0]
 
     def add_layers(
@@ -129,11 +129,11 @@ class _ModelWriter(ValueReader):
         version: str,
         kind: ElementType | None = None,
     ) -> tuple[Output, ...]:
-        """Add a layer whose outputs have the names of the node's."""
-        taken = [value if isinstance(value, Output) else self.get_output(value) for value in inputs]
+        """Add a layer whose outputs have the names of the outputs of ``node``."""
+        outputs = [value if isinstance(value, Output) else self.get_output(value) for value in inputs]
         return self.builder.layer(
             type_,
-            taken,
+            outputs,
             data,
             outputs=[[value.name] if value.name else [] for value in node.outputs],
             name=label(node),

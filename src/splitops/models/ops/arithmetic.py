@@ -1,6 +1,6 @@
 """Arithmetic and comparison of sizes, which are tracked even if they are only partly known.
 
-It is the same for floating-point numbers, but these are tracked only if all are known.
+Elements of floating-point tensors are tracked only if all are known.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer
 
 BROADCAST: Final = {"broadcast": Attribute(as_name, "numpy", "auto_broadcast")}
-"""The attribute of layers. ONNX since opset 7 has one way."""
+"""Attribute of layers. ONNX broadcasts only as NumPy does since opset 7."""
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 
 
 def infer_broadcast(operands: Operands, *names: str, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of some inputs, or of ``values``, that are broadcast as NumPy does."""
-    if operands.get("broadcast", "numpy") not in ("numpy", "none"):  # of equal shapes, all are the same
+    """Infer a result of inputs that are broadcast as in NumPy: those in ``names``, or else ``values``."""
+    if operands.get("broadcast", "numpy") not in ("numpy", "none"):  # "none" requires equal shapes
         raise Unknown("not broadcast as NumPy does")
     tensors = [operands.get_tensor(name) for name in names] or operands.get_tensors()
     types = {tensor.type for tensor in tensors} - {None}
@@ -55,20 +55,20 @@ def infer_broadcast(operands: Operands, *names: str, kind: ElementType | None = 
 def _infer(
     operation: Callable[[Entry, Entry], Entry], kind: ElementType | None, operands: Operands
 ) -> AbstractTensor:
-    found, tensors = infer_broadcast(operands, kind=kind), operands.get_tensors()
-    if found.type is None:
-        return found
+    result, tensors = infer_broadcast(operands, kind=kind), operands.get_tensors()
+    if result.type is None:
+        return result
 
     def compute() -> Value:
         if kind is None and any(tensor.type is not INT64 for tensor in tensors):
             raise Unknown("only 64-bit integers are partly tracked")
         return reduce(partial(apply, operation), map(get_elements, tensors))
 
-    return infer_result(tensors[0], found.shape, compute, found.type)
+    return infer_result(tensors[0], result.shape, compute, result.type)
 
 
 def divide(operands: Operands, left: Any, right: Any) -> Any:
-    """Divide numbers: integers towards zero, or down if ``floors`` is set."""
+    """Divide two arrays. Integers are rounded towards zero, or down if ``floors`` is set."""
     if left.dtype.kind == "f":
         return left / right
     if (right == 0).any():
@@ -82,8 +82,8 @@ def divide(operands: Operands, left: Any, right: Any) -> Any:
 def _adapt_layer(
     operator: str, writer: NodeWriter, layer: Layer, operands: dict[str, Any]
 ) -> dict[str, Any] | ir.Value:
-    sources, stated = operands["values"], layer.attribute("auto_broadcast")
-    require(stated in (None, "numpy", "none"), f"{layer} has auto_broadcast = {stated!r}")
+    sources, mode = operands["values"], layer.attribute("auto_broadcast")
+    require(mode in (None, "numpy", "none"), f"{layer} has auto_broadcast = {mode!r}")
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
@@ -92,14 +92,14 @@ def _adapt_layer(
                 f"{layer} of {names} has two results on overflow: OpenVINO saturates when it runs and can "
                 "wrap around when it folds constants. ONNX wraps around. Convert the inputs to int32"
             )
-        raise ModelError(f"{layer} of {names} is not said to be the same in ONNX")
+        raise ModelError(f"{layer} of {names} is not specified to be the same in ONNX")
     if operands.pop("floors", False) and types <= SIZES:
         return _divide_down(writer, sources)
     return operands
 
 
 def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
-    """Divide integers: one less than towards zero where the two kinds of remainder differ."""
+    """Divide integers and round down: subtract 1 if Python's remainder differs from C's."""
     kind = writer.find_type(sources[0])
     assert kind is not None
     same = writer.op("Equal", [writer.op("Mod", sources), writer.op("Mod", sources, {"fmod": 1})])
@@ -107,7 +107,7 @@ def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
 
 
 def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
-    """Add the way in which nodes broadcast, which layers set."""
+    """Add the operand ``broadcast``, which layers set and nodes do not."""
     return {**operands, "broadcast": "numpy"}
 
 
@@ -141,7 +141,7 @@ def _make_operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operat
 def _reduce(operation: Callable[..., Any]) -> Callable[..., Any]:
     def fold(operands: Operands, *arrays: Any) -> Any:
         if arrays[0].dtype.kind == "f" and not operands.of_layer:
-            raise Unknown("runtimes fuse what computes floating-point numbers, and round in other ways")
+            raise Unknown("runtimes fuse floating-point arithmetic, and round it differently")
         return reduce(operation, arrays)
 
     return fold

@@ -1,4 +1,4 @@
-"""Concat: tensors that follow one another on an axis."""
+"""Concat, which concatenates tensors on an axis."""
 
 from __future__ import annotations
 

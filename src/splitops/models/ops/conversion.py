@@ -1,4 +1,4 @@
-"""Operators that mean the same in both dialects, written in the other one by their spellings."""
+"""Conversion of operators that mean the same in both dialects, by their spellings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 def find_converter(layer: Layer) -> Operator | None:
     """Return the operator that covers a layer in conversions, or None if there is none."""
-    found = find_layer_spelling(layer.type, layer.version)
-    if found is None or not found[0].converts:
+    match = find_layer_spelling(layer.type, layer.version)
+    if match is None or not match[0].converts:
         return None
-    operator, spelling = found
+    operator, spelling = match
     if any((layer.attribute(name) or str(value)) != str(value) for name, value in spelling.demands.items()):
         return None
     listed = spelling.versions is None or int(layer.version.removeprefix("opset")) in spelling.versions
@@ -41,24 +41,24 @@ def find_converter(layer: Layer) -> Operator | None:
 
 
 def get_opset(operator: Operator) -> int:
-    """Return the opset of the nodes that layers of an operator become."""
+    """Return the opset of the nodes to which layers of an operator are converted."""
     return max(operator.onnx[-1].since, ONNX_OPSET)
 
 
 def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a layer for which there is a converter as nodes.
+    """Write a layer as nodes. :func:`find_converter` must return an operator for it.
 
     Raises:
-        ModelError: the layer sets something that ONNX does not have, or needs as a constant.
+        ModelError: ONNX does not have an attribute of the layer, or requires an input to be constant.
     """
-    found = find_layer_spelling(layer.type, layer.version)
-    assert found is not None
-    operator, spelling = found
-    target = next(one for one in operator.onnx if one.since <= get_opset(operator))
+    match = find_layer_spelling(layer.type, layer.version)
+    assert match is not None
+    operator, spelling = match
+    target = next(node for node in operator.onnx if node.since <= get_opset(operator))
     try:
         operands = spelling.read(layer.data or {}, sources)
     except Unknown as error:
-        rest = "" if ";" in error.message else ", which ONNX cannot say"
+        rest = "" if ";" in error.message else ", which ONNX cannot express"
         raise ModelError(f"{layer} has {error.message}{rest}") from error
     if operator.types is not None:
         require_types(writer, layer, sources, operator.types)
@@ -83,11 +83,11 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
 
 
 def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
-    """Return whether a node of an opset means the same as a layer."""
-    found = find_node_spelling(node.op_type, opset)
-    if found is None:
+    """Return whether a node means the same as a layer, so that :func:`convert_node` can write it."""
+    match = find_node_spelling(node.op_type, opset)
+    if match is None:
         return False
-    operator, spelling = found
+    operator, spelling = match
     if operator.types is not None:
         types = operator.types - operator.whole
         if any(value is None or reader.find_type(value) not in types for value in node.inputs):
@@ -101,7 +101,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
 def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
-    """Return the operands of a node, as the newest layer can set them; None if no layer can."""
+    """Return the operands of a node for the newest version of the layer, or None if it cannot set them."""
     if not operator.converts or len(node.outputs) != 1:
         return None
     names = {attribute.name or name for name, attribute in spelling.attributes.items()}
@@ -119,10 +119,10 @@ def _read_layer_operands(
 
 
 def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
-    """Write a node that :func:`can_convert_node` as a layer."""
-    found = find_node_spelling(node.op_type, opset)
-    assert found is not None
-    operands, spelling = _read_layer_operands(*found, writer, node), found[0].openvino[0]
+    """Write a node as a layer. :func:`can_convert_node` must be true for it."""
+    match = find_node_spelling(node.op_type, opset)
+    assert match is not None
+    operands, spelling = _read_layer_operands(*match, writer, node), match[0].openvino[0]
     assert operands is not None
 
     def add_constant(value: Any, _: str) -> Any:
@@ -131,5 +131,5 @@ def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
 
     inputs, data = spelling.write(operands, add_constant)
     number = max(spelling.versions) if spelling.versions is not None else spelling.since
-    kind = found[0].result or operands.get("type")
+    kind = match[0].result or operands.get("type")
     return writer.add_layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)

@@ -1,4 +1,4 @@
-"""Convert, in ONNX Cast: the elements of a tensor in another type."""
+"""Convert (Cast in ONNX), which converts the elements of a tensor to another type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _infer(operands: Operands) -> AbstractTensor:
     def compute() -> Value:
         elements = operands.get_elements()
         if not data.is_complete:
-            # What is partly known is an integer; types narrower than those of sizes might not hold it.
+            # An element in a range of sizes is an integer, which narrower types may not represent.
             if target.name not in _SIZES:
                 raise Unknown("an element is unknown")
             return elements
@@ -60,9 +60,9 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool:
-    """Return whether both dialects give the same value wherever they define one.
+    """Return whether both dialects define the same conversion between two element types.
 
-    OpenVINO rounds to half precision by way of float32, which rounds wider types twice.
+    OpenVINO converts to half precision via float32, and so rounds wider types twice.
     """
     if source is None or source is target:
         return source is target

@@ -46,7 +46,7 @@ def _infer_expand(operands: Operands) -> AbstractTensor:
 
 
 def _fill(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractTensor:
-    """Return a tensor of a shape whose elements are all the same."""
+    """Return a tensor of equal elements, which are tracked if the shape is known and small."""
     exact = [size for size in shape if isinstance(size, int)]
     if len(exact) < len(shape) or math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape)
@@ -198,7 +198,7 @@ def _infer_range(operands: Operands) -> AbstractTensor:
 
 
 def _to_integer(entry: Entry) -> Entry:
-    """Return a number without a fraction as an integer."""
+    """Convert a float without a fraction to an integer, and return every other entry unchanged."""
     return int(entry) if isinstance(entry, float) and abs(entry) < 1 << 53 and entry == int(entry) else entry
 
 
@@ -214,7 +214,7 @@ def _fold_range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
 
 
 def read_type(value: Any) -> ElementType:
-    """Read an element type as IR has it."""
+    """Parse an element type of OpenVINO IR, such as ``i64``."""
     kind = from_openvino(value)
     if kind is None:
         raise ValueError(f"{value!r} is not an element type")
@@ -235,12 +235,12 @@ RANGE: Final = Operator(
 
 
 def _infer_resize(operands: Operands) -> AbstractTensor:
-    """Resize by sizes, or by factors: of a size, the part below a whole number is cut off."""
-    found: list[Dim] = list(operands.get_shape())
+    """Infer a Resize by sizes, or by scale factors, whose products are rounded down."""
+    shape: list[Dim] = list(operands.get_shape())
     if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
-        raise Unknown("another way to find sizes")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(found))
-    places = [normalise_axis(axis, len(found)) for axis in axes]
+        raise Unknown("the output size is adjusted")
+    axes = operands.get_integers("axes") if "axes" in operands else range(len(shape))
+    places = [normalise_axis(axis, len(shape)) for axis in axes]
     by = operands.get("by")
     if by is None:  # in ONNX, an empty input is absent
         by = "sizes" if "sizes" in operands and len(operands.get_entries("sizes")) else "scales"
@@ -248,12 +248,12 @@ def _infer_resize(operands: Operands) -> AbstractTensor:
     if len(entries) != len(places):
         raise Unknown(f"{len(entries)} {by} of {len(places)} axes")
     for axis, entry in zip(places, entries, strict=True):
-        found[axis] = to_size(entry) if by == "sizes" else _scale(found[axis], entry)
-    return AbstractTensor(operands.get_type(), tuple(found))
+        shape[axis] = to_size(entry) if by == "sizes" else _scale(shape[axis], entry)
+    return AbstractTensor(operands.get_type(), tuple(shape))
 
 
 def _scale(size: Dim, factor: Entry) -> Dim:
-    """Return the size on an axis that is resized by a factor, if it is exact in every floating-point type."""
+    """Scale the size of an axis; unknown if the result may depend on the floating-point type."""
     if not isinstance(factor, int | float) or not 0 < factor < _MAX_FACTOR:
         return UNKNOWN
     exact = Fraction(factor)

@@ -1,6 +1,6 @@
 """Operators that compute each element of the output from one element of each input.
 
-Which value Maximum, Minimum, ReLU and Clamp return for NaN neither dialect says, and runtimes differ.
+Neither dialect specifies the result of Maximum, Minimum, ReLU and Clamp for NaN, and runtimes differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMPARED: Final = INTEGERS | FLOATS
 
 
 def infer_same(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of the shape of the data, and of its element type or another one."""
+    """Infer a result with the shape of the data, and with its element type or ``kind``."""
     data = operands.get_tensor()
     return AbstractTensor(kind or data.type, data.shape)
 
@@ -59,11 +59,11 @@ def _make_unary(
     result: ElementType | None = None,
     whole: frozenset[ElementType] = frozenset(),
 ) -> Operator:
-    """Return an operator of one input. ``attributes`` has how layers and nodes set each."""
+    """Build an operator with one input. ``attributes`` has those of layers and nodes, by operand."""
     pairs = (attributes or {}).items()
     return Operator(
-        onnx=(Spelling(onnx or openvino, "data", {name: node for name, (_, node) in pairs}, since=since),),
-        openvino=(Spelling(openvino, "data", {name: own for name, (own, _) in pairs}, versions=versions),),
+        onnx=(Spelling(onnx or openvino, "data", {name: pair[1] for name, pair in pairs}, since=since),),
+        openvino=(Spelling(openvino, "data", {name: pair[0] for name, pair in pairs}, versions=versions),),
         infer=partial(infer_same, kind=result),
         fold=fold,
         result=result,
@@ -96,7 +96,7 @@ def _make_binary(
 
 
 def infer_pair(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of two inputs that are broadcast as NumPy does."""
+    """Infer a result of two inputs that are broadcast as in NumPy."""
     return infer_broadcast(operands, "data", "other", kind=kind)
 
 
@@ -105,9 +105,9 @@ def _apply(operation: Callable[..., Any]) -> Fold:
 
 
 def _round_once(operation: Callable[[Any], Any], *, exact: bool = False) -> Fold:
-    """Fold a function of floats, rounded once. Runtimes of ONNX round in other ways, unless it is exact.
+    """Return a fold that computes ``operation`` in float64 and rounds the result once.
 
-    Integers, such as the exponential of 0, are exact in every runtime.
+    For nodes, it folds only ``exact`` operations and integer results: runtimes of ONNX round differently.
     """
 
     def fold(operands: Operands, data: Any) -> Any:
@@ -156,14 +156,14 @@ def _fold_modulo(operands: Operands, left: Any, right: Any) -> Any:
 
 
 def _infer_modulo(operands: Operands) -> AbstractTensor:
-    found = infer_pair(operands)
+    result = infer_pair(operands)
 
     def compute() -> Value:
-        if found.type is not INT64:
+        if result.type is not INT64:
             raise Unknown("only 64-bit integers are partly tracked")
         return apply(ARITHMETIC["Mod"], operands.get_elements(), operands.get_elements("other"))
 
-    return infer_result(operands.get_tensor(), found.shape, compute, found.type)
+    return infer_result(operands.get_tensor(), result.shape, compute, result.type)
 
 
 _AXIS: Final = {"axis": (Attribute(as_integer, 1), Attribute(as_integer, -1))}
@@ -237,7 +237,7 @@ def _make_spelling(
 
 
 def _make_layer_pair(name: str, fold: Fold | None = None, *, result: ElementType | None = None) -> Operator:
-    """Return an operator of two inputs that only OpenVINO has."""
+    """Build an operator with two inputs that only OpenVINO has."""
     spelling = _make_spelling(name, "data other", BROADCAST)
     return Operator(openvino=spelling, infer=partial(infer_pair, kind=result), fold=fold)
 
@@ -265,7 +265,7 @@ def _choose(condition: Entry, yes: Entry, no: Entry) -> Entry:
 def _infer_prelu(operands: Operands) -> AbstractTensor:
     shape = operands.get_shape()
     if len(operands.get_shape("slope")) == 1 and operands.of_layer:
-        return AbstractTensor(operands.get_type(), shape)  # one slope a channel
+        return AbstractTensor(operands.get_type(), shape)  # one slope per channel
     return AbstractTensor(operands.get_type(), broadcast(shape, operands.get_shape("slope")))
 
 
@@ -329,7 +329,7 @@ OTHERS: Final = (
 def _make_unchanged(
     name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
 ) -> Operator:
-    """Return an operator whose output has the type and shape of the data, by its inputs in either dialect."""
+    """Build an operator that keeps the type and shape of the data, from its inputs in each dialect."""
     return Operator(
         onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
         openvino=() if openvino is None else (Spelling(name, openvino),),

@@ -1,4 +1,4 @@
-"""Gather: elements of an axis by their positions."""
+"""Gather, which reads positions of an axis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
+    # For indices outside the axis, ONNX fails and OpenVINO returns zeros.
     del operands["counts_back"]
     return {**operands, "indices": as_positions(writer, operands["indices"])}
 

@@ -1,4 +1,4 @@
-"""Arithmetic on the numbers that a model computes from shapes: integers, partly known sizes, unknowns."""
+"""Arithmetic on tracked elements: integers, ranges of sizes, and None for unknown elements."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from splitops.spec.sizes.dims import Range, dimension
 
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
-    """Apply an operation of :data:`ARITHMETIC` to two values, with broadcasting."""
-    found = np.frompyfunc(operation, 2, 1)(_to_objects(left), _to_objects(right))
-    result = np.empty(np.shape(found), object)
-    result[...] = found
+    """Apply an operation of :data:`ARITHMETIC` to two arrays of entries, with broadcasting."""
+    entries = np.frompyfunc(operation, 2, 1)(_to_objects(left), _to_objects(right))
+    result = np.empty(np.shape(entries), object)
+    result[...] = entries
     return result
 
 
 def _to_objects(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # Python's integers in the place of NumPy's: exact, however large.
+    # Python's integers do not overflow.
     objects = np.empty(value.shape, object)
     objects[...] = value.astype(object) if value.dtype != object else value
     return objects
 
 
 def _limit_to_int64(value: Entry) -> Entry:
-    """Return a result, unknown where 64 bits do not hold it: it would have wrapped around."""
+    """Return a result, or None if it does not fit into 64 bits: it would have wrapped around."""
     return value if not isinstance(value, int) or -(1 << 63) <= value < 1 << 63 else None
 
 
@@ -73,7 +73,7 @@ def _multiply(left: Entry, right: Entry) -> Entry:
 
 
 def _divide(left: Entry, right: Entry) -> Entry:
-    """Divide as integers are divided in both formats where nothing is negative: rounding down."""
+    """Divide and round down; None if a number may be negative, for which the dialects differ."""
     if not isinstance(right, int) or right < 1:
         return None
     if isinstance(left, int):
@@ -86,7 +86,7 @@ def _divide(left: Entry, right: Entry) -> Entry:
 
 
 def _compute_remainder(left: Entry, right: Entry) -> Entry:
-    """Return a remainder where nothing is negative, so that both formats have one."""
+    """Return a remainder; None if a number may be negative, for which the dialects differ."""
     if not isinstance(right, int) or right < 1 or _get_min(left) < 0:
         return None
     return int(left) % right if isinstance(left, int) else Range(0, right - 1)
@@ -101,7 +101,7 @@ def _choose(choose: Callable[[int, int], int], left: Entry, right: Entry) -> Ent
 
 
 def compare_equal(left: Entry, right: Entry) -> Entry:
-    """Compare two numbers; a size that is not known is at least no number outside its range."""
+    """Compare two entries, or return None if they may be equal. A range differs from numbers outside it."""
     if left is None or right is None:
         return None
     if isinstance(left, Range) and isinstance(right, Range):
@@ -143,4 +143,4 @@ ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {
     "Max": partial(_choose, max),
     "Mod": _compute_remainder,
 }
-"""Operations on entries by the ONNX operator that does them."""
+"""Operations on entries, by ONNX operator."""

@@ -32,7 +32,7 @@ _LAST: Final = {"axis": Attribute(as_integer, -1)}
 
 
 def _find_bound(*sizes: Dim | None) -> int | None:
-    """Return the smallest upper bound of some sizes, or None if none has a bound."""
+    """Return the smallest upper bound of ``sizes``, or None if all are unbounded."""
     bounds = [size if isinstance(size, int) else size.hi for size in sizes if size is not None]
     return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -41,7 +41,7 @@ def _replace_size(shape: Shape, axis: int, size: Dim) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-# Positions that elements have or choose
+# Operators that compute positions
 
 
 def _infer_one_hot(operands: Operands) -> AbstractTensor:
@@ -65,15 +65,15 @@ def _fold_one_hot(operands: Operands, indices: Any, depth: Any, *values: Any) ->
 def _infer_top_k(operands: Operands) -> list[AbstractTensor]:
     shape = operands.get_shape()
     axis = normalise_axis(operands["axis"], len(shape))
-    found = _replace_size(shape, axis, to_size(operands.get_entry("k")))
-    return [AbstractTensor(operands.get_type(), found), AbstractTensor(operands.get("type", INT64), found)]
+    result = _replace_size(shape, axis, to_size(operands.get_entry("k")))
+    return [AbstractTensor(operands.get_type(), result), AbstractTensor(operands.get("type", INT64), result)]
 
 
 def _fold_top_k(operands: Operands, data: Any, *_: Any) -> Any:
     axis, count = normalise_axis(operands["axis"], data.ndim), int(operands.get_array("k").reshape(()))
     order = operands.get("sort", "value")
     if np.isnan(data).any() or not 0 < count <= data.shape[axis] or not operands.get("sorted", True):
-        raise Unknown("not ordered, or more than there are")
+        raise Unknown("NaN, or an invalid number of elements")
     if order == "none" and count > 1:
         raise Unknown("their order is not specified")
     ranks = np.unique(data, return_inverse=True)[1].reshape(data.shape)
@@ -86,17 +86,17 @@ def _fold_top_k(operands: Operands, data: Any, *_: Any) -> Any:
 
 
 def _infer_compress(operands: Operands) -> AbstractTensor:
-    """Keep the positions of an axis, or of all elements, at which a condition is true."""
+    """Infer a Compress, which keeps the positions at which a condition is true."""
     data, condition, axis = operands.get_tensor(), operands.get_tensor("condition"), operands.get("axis")
     if axis is not None:
         axis = normalise_axis(axis, len(operands.get_shape()))
-    whole: Dim | None = None
+    size: Dim | None = None
     if data.shape is not None:
-        whole = to_size(multiply(data.shape)) if axis is None else data.shape[axis]
+        size = to_size(multiply(data.shape)) if axis is None else data.shape[axis]
     if condition.is_complete:
         count: Dim = int(np.count_nonzero(operands.get_elements("condition")))
     else:
-        count = dimension(0, _find_bound(whole, condition.shape[0] if condition.shape else None))
+        count = dimension(0, _find_bound(size, condition.shape[0] if condition.shape else None))
 
     def take() -> Value:
         chosen = operands.get_elements() if axis is not None else operands.get_elements().reshape(-1)
@@ -110,21 +110,21 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
 
 
 def _infer_non_zero(operands: Operands) -> AbstractTensor:
-    """Return the position of each element that is not 0: one row for each axis."""
+    """Infer the positions of the elements that are not 0, with one row per axis."""
     shape, kind = operands.get_shape(), operands.get("type", INT64)
     if operands.get_tensor().is_complete:
-        found = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
-        return AbstractTensor(kind, tuple(found.shape), found)
+        rows = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
+        return AbstractTensor(kind, tuple(rows.shape), rows)
     return AbstractTensor(kind, (max(1, len(shape)), dimension(0, _find_bound(to_size(multiply(shape))))))
 
 
 def _infer_unique(operands: Operands) -> list[AbstractTensor]:
-    """Return unique elements, their first positions, the positions of elements among them, and counts."""
+    """Infer the unique elements, their first positions, the inverse positions, and the counts."""
     shape = operands.get_shape()
     axis = normalise_axis(operands.get_integer("axis"), len(shape)) if "axis" in operands else None
     whole = to_size(multiply(shape)) if axis is None else shape[axis]
     elements = operands.get_tensor().elements if operands.get_tensor().is_complete else None
-    if elements is not None and not np.any(elements != elements):  # of NaN each one may be unique
+    if elements is not None and not np.any(elements != elements):  # each NaN may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
     else:
         count = dimension(min(1, whole if isinstance(whole, int) else whole.lo), _find_bound(whole))
@@ -138,9 +138,9 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
 
 
 def _locate(operands: Operands, indices: Any, size: Any) -> Any:
-    """Return positions counted from the first. ONNX counts negative ones from the end."""
+    """Return positions counted from the first element. ONNX counts negative ones from the end."""
     if ((indices < (0 if operands.of_layer else -size)) | (indices >= size)).any():
-        raise Unknown("positions outside, or that are read in another way")
+        raise Unknown("positions outside the axis, or negative ones")
     return np.where(indices < 0, indices + size, indices)
 
 
@@ -149,7 +149,7 @@ def _get_axis(operands: Operands, data: Any) -> int:
 
 
 def _trim(array: Any, axis: int, indices: Any) -> Any:
-    """Return the part of an array that other positions than those on an axis can reach."""
+    """Trim an array to the sizes of ``indices`` on all axes except ``axis``."""
     return array[tuple(slice(None if at == axis else size) for at, size in enumerate(indices.shape))]
 
 
@@ -179,23 +179,23 @@ def _fold_gather_nd(operands: Operands, data: Any, indices: Any) -> Any:
 
 
 def _fold_scatter(operands: Operands, data: Any, indices: Any, updates: Any, *_: Any) -> Any:
-    made, axis = _copy_data(operands, data), _get_axis(operands, data)
+    result, axis = _copy_data(operands, data), _get_axis(operands, data)
     keys: tuple[Any, ...] = (*[slice(None)] * axis, _locate(operands, indices, data.shape[axis]))
-    made[keys] = updates
-    return made
+    result[keys] = updates
+    return result
 
 
 def _fold_scatter_elements(operands: Operands, data: Any, indices: Any, updates: Any, *_: Any) -> Any:
-    made, axis = _copy_data(operands, data), _get_axis(operands, data)
+    result, axis = _copy_data(operands, data), _get_axis(operands, data)
     positions = _locate(operands, indices, data.shape[axis]).astype(np.int64)
-    np.put_along_axis(_trim(made, axis, indices), positions, updates, axis)
-    return made
+    np.put_along_axis(_trim(result, axis, indices), positions, updates, axis)
+    return result
 
 
 def _fold_scatter_nd(operands: Operands, data: Any, indices: Any, updates: Any) -> Any:
-    made, sizes = _copy_data(operands, data), np.array(data.shape[: indices.shape[-1]])
-    made[tuple(np.moveaxis(_locate(operands, indices, sizes).astype(np.int64), -1, 0))] = updates
-    return made
+    result, sizes = _copy_data(operands, data), np.array(data.shape[: indices.shape[-1]])
+    result[tuple(np.moveaxis(_locate(operands, indices, sizes).astype(np.int64), -1, 0))] = updates
+    return result
 
 
 def _copy_data(operands: Operands, data: Any) -> Any:

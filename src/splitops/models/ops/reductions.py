@@ -1,4 +1,4 @@
-"""Reductions: operators that compute one element from all elements of some axes."""
+"""Reductions, which compute one element from all elements of the reduced axes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def _get_axes(operands: Operands, rank: int) -> Sequence[int]:
-    """Return the axes that are reduced, counted from the first."""
+    """Return the reduced axes, counted from the first."""
     axes = operands.get_integers("axes") if "axes" in operands else []
-    if not axes and not operands["none_is_none"]:
+    if not axes and not operands["is_noop"]:
         return range(rank)
     return [normalise_axis(axis, rank) for axis in axes]
 
@@ -45,8 +45,8 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 def _fold_by(operation: Callable[..., Any]) -> Callable[..., Any]:
     def fold(operands: Operands, data: Any, *_: Any) -> Any:
-        found = operation(data, axis=tuple(_get_axes(operands, data.ndim)), keepdims=operands["keep"])
-        return np.asarray(found).astype(data.dtype)  # sums of integers wrap, means of them lose the fraction
+        result = operation(data, axis=tuple(_get_axes(operands, data.ndim)), keepdims=operands["keep"])
+        return np.asarray(result).astype(data.dtype)  # sums of integers wrap, and means lose the fraction
 
     return fold
 
@@ -56,7 +56,7 @@ def _compute_l2_norm(data: Any, **options: Any) -> Any:
 
 
 _KEEP: Final = {"keep": Attribute(as_flag, default=True, name="keepdims")}
-_NOOP: Final = {"none_is_none": Attribute(as_flag, default=False, name="noop_with_empty_axes")}
+_NOOP: Final = {"is_noop": Attribute(as_flag, default=False, name="noop_with_empty_axes")}
 _LISTED: Final = {"axes": Attribute(as_integers, None)}
 _IN_LAYERS: Final = {"keep": Attribute(as_flag, default=False, name="keep_dims")}
 
@@ -65,11 +65,11 @@ def _make_reduction(name: str, operation: Callable[..., Any] | None, *, onnx: bo
     since = 13 if name == "ReduceSum" else 18
     spellings = (
         Spelling(name, "data axes?", _KEEP | _NOOP, since=since),
-        Spelling(name, "data", _KEEP | _LISTED, fixed={"none_is_none": False}),
+        Spelling(name, "data", _KEEP | _LISTED, fixed={"is_noop": False}),
     )
     return Operator(
         onnx=spellings if onnx else (),
-        openvino=(Spelling(name, "data axes", _IN_LAYERS, fixed={"none_is_none": True}),),
+        openvino=(Spelling(name, "data axes", _IN_LAYERS, fixed={"is_noop": True}),),
         infer=_infer,
         fold=None if operation is None else _fold_by(operation),
     )

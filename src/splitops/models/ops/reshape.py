@@ -32,7 +32,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
-    """Infer a tensor of the same elements in another shape."""
+    """Infer a tensor with the elements of ``data`` in another shape."""
     exact = [size if isinstance(size, int) else -1 for size in shape]
     return infer_result(data, shape, lambda: get_elements(data).reshape(exact))
 
@@ -42,7 +42,7 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
     require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
     require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
-    # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
+    # Without a 0, both meanings of it are the same, and every opset has the older one.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True
     if not operands["copies_zero"] and shape is not None and -1 in shape:

@@ -1,4 +1,4 @@
-"""Shape, in OpenVINO ShapeOf: the sizes of a tensor as its elements. Size: their product."""
+"""Shape (ShapeOf in OpenVINO), which returns the sizes of a tensor, and Size, which multiplies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes that are computed from shapes and numbers, over partly known ones: no operator has its own rule."""
+"""Shape arithmetic with partly known sizes, which all operators share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ D = TypeVar("D", int, Dim)
 
 
 def normalise_axis(axis: int, rank: int) -> int:
-    """Return an axis counted from the first.
+    """Return an axis counted from the first, or raise if it is not an axis of ``rank``.
 
     Examples:
         >>> normalise_axis(-1, 3)
@@ -30,7 +30,7 @@ def normalise_axis(axis: int, rank: int) -> int:
 
 
 def unsqueeze(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
-    """Return a shape with axes of size 1 put in, counted in the result.
+    """Insert axes of size 1 into a shape. ``axes`` are counted in the result.
 
     Examples:
         >>> unsqueeze((4, 5), [0, -1])
@@ -45,7 +45,7 @@ def unsqueeze(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
 
 
 def gather(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ...]:
-    """Return the shape of what is gathered from an axis, counted from the first, by positions of a shape.
+    """Return the shape of a Gather. The shape ``positions`` replaces an axis, counted from the first.
 
     Examples:
         >>> gather((4, 5, 6), 1, (2, 3))
@@ -55,7 +55,7 @@ def gather(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ..
 
 
 def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of a concatenation; symbols that splits have taken apart come together again.
+    """Return the shape of a concatenation. Sizes that splits have divided add up to a symbol again.
 
     Examples:
         >>> concatenate([(Range(name="N - 2"), 4), (2, Range())], 0)
@@ -78,7 +78,7 @@ def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
 
 
 def join_sequence(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
-    """Return the shape of the tensors of a sequence put together, on an axis that they have or on a new one.
+    """Return the shape of the concatenation of a sequence on an axis, which is new if ``stacked``.
 
     Examples:
         >>> from splitops.models.abstract_values import AbstractTensor
@@ -97,13 +97,13 @@ def join_sequence(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Sh
 
 
 def resolve_reshape(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool) -> Shape:
-    """Return the shape that a reshape gives.
+    """Return the shape of the result of a Reshape.
 
     Args:
-        shape: the shape of the data.
-        entries: the target: sizes, 0 and -1, as far as they are known. A symbol that was computed from shapes
-            is taken as that size, also where 0 would mean another one.
-        copies_zero: whether 0 takes the size of the data in its place.
+        shape: shape of the data, or None.
+        entries: elements of the input ``shape``: sizes, 0, -1 and unknown ones. A named size is used as it
+            is, even if it may be 0 with ``copies_zero``.
+        copies_zero: whether a 0 copies the size of the data at its position.
 
     Raises:
         Unknown: a 0 has no size to copy.
@@ -131,7 +131,7 @@ def resolve_reshape(shape: Shape | None, entries: Sequence[Entry], *, copies_zer
 
 
 def _divide_sizes(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
-    """Return what is left of a product, once the dimensions on both sides have cancelled out."""
+    """Divide the product of ``dims`` by that of ``divisors``, after cancelling common symbols."""
     left, right = list(dims), list(divisors)
     for dim in divisors:
         if isinstance(dim, Range) and dim.name is not None and dim in left:
@@ -159,7 +159,7 @@ def _divide_sizes(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
 
 
 def to_size(entry: Entry) -> Dim:
-    """Return the size that a number stands for.
+    """Convert an entry to a size, which is at least 0. A name is dropped if its number may be negative.
 
     Examples:
         >>> to_size(3), to_size(None) == UNKNOWN, to_size(Range(-1, 5, "N - 1"))
@@ -169,12 +169,11 @@ def to_size(entry: Entry) -> Dim:
         return int(entry)
     if not isinstance(entry, Range) or (entry.hi is not None and entry.hi < 0):
         return UNKNOWN
-    # A name counts only where the number that it stands for cannot be negative.
     return entry if entry.lo >= 0 else dimension(0, entry.hi)
 
 
 def clamp_negative(entry: Entry) -> Entry:
-    """Return a number that is not negative, or its node fails: a name stays what it is.
+    """Exclude negative numbers, for which the node would fail, from an entry, or return None if none is left.
 
     Examples:
         >>> clamp_negative(Range(-2, None, "H - 2")), clamp_negative(-1)
@@ -188,7 +187,7 @@ def clamp_negative(entry: Entry) -> Entry:
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:
-    """Return the shape of two tensors together, as NumPy broadcasts them.
+    """Return the shape to which two shapes are broadcast, as in NumPy.
 
     Examples:
         >>> broadcast((1, 5), (Range(name="N"), 1, 1))
@@ -207,17 +206,17 @@ def _broadcast_size(left: Dim, right: Dim) -> Dim:
     if isinstance(left, int) or isinstance(right, int):
         if isinstance(left, int) and isinstance(right, int):
             raise Unknown("the sizes exclude one another")
-        return left if isinstance(left, int) else right  # the other one is this size or 1
-    if left.lo > 1 and right.lo > 1:  # neither is 1, so they are the same
+        return left if isinstance(left, int) else right  # the other size is this one or 1
+    if left.lo > 1 and right.lo > 1:  # neither is 1, so they are equal
         return (meet_shapes((left,), (right,)) or (UNKNOWN,))[0]
     if left.lo > 1 or right.lo > 1:
-        return left if left.lo > 1 else right  # the other one is this size or 1
+        return left if left.lo > 1 else right  # the other size is this one or 1
     hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
     return dimension(min(left.lo, right.lo), hi)
 
 
 def multiply(shape: Shape) -> Entry:
-    """Return the number of elements of a shape.
+    """Multiply the sizes of a shape.
 
     Examples:
         >>> multiply((Range(name="N"), 2)), multiply(())
@@ -230,7 +229,7 @@ def multiply(shape: Shape) -> Entry:
 
 
 def count_range(start: Entry, limit: Entry, step: int) -> Dim:
-    """Return how many numbers there are from a start to below a limit.
+    """Return the length of a Range from ``start`` to ``limit`` with a positive ``step``.
 
     Examples:
         >>> count_range(0, Range(name="N"), 1), count_range(2, 9, 3)
@@ -246,9 +245,9 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
 
 
 def clamp(size: int, taken: slice) -> slice:
-    """Return the slice of Python that takes of an axis what ONNX and OpenVINO take.
+    """Return the Python slice that selects the same positions of an axis as ONNX and OpenVINO.
 
-    Going back from before the first position they take this one, and Python takes nothing.
+    A slice backwards from before the first position selects this position there, and nothing in Python.
 
     Examples:
         >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))
@@ -260,7 +259,7 @@ def clamp(size: int, taken: slice) -> slice:
 
 
 def list_positions(size: int, taken: slice) -> range:
-    """Return the positions that ONNX and OpenVINO take of an axis.
+    """Return the positions of an axis that a slice selects in ONNX and OpenVINO.
 
     Examples:
         >>> list_positions(5, slice(-9, -99, -1)), list_positions(5, slice(-2, 9, 1))
@@ -270,7 +269,7 @@ def list_positions(size: int, taken: slice) -> range:
 
 
 def slice_size(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
-    """Return the size of a slice.
+    """Return the size of a slice of an axis.
 
     Examples:
         >>> slice_size(Range(name="N"), 0, (1 << 63) - 1), slice_size(Range(2, 9, "N"), 1, -1)
@@ -293,7 +292,7 @@ def slice_size(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
 
 
 def _count_forward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
-    """Return how many positions there are from a start to an end, one by one."""
+    """Return the number of positions of a slice with step 1."""
     if _is_endless(end, size):
         if isinstance(start, int) and start < 0:
             return _get_smaller(-start, size)
@@ -301,37 +300,37 @@ def _count_forward(size: Dim, start: int | Range | None, end: int | Range | None
     distance = _SUBTRACT(_normalise_bound(size, end), _normalise_bound(size, start))
     if isinstance(distance, int):
         return max(0, distance)
-    found = to_size(distance)
-    return found if isinstance(found, Range) and found.name is not None else _get_smaller(found, size)
+    count = to_size(distance)
+    return count if isinstance(count, Range) and count.name is not None else _get_smaller(count, size)
 
 
 def _count_backward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
-    """Return how many positions there are from a start back to an end, or to the first one."""
+    """Return the number of positions of a slice with step -1."""
     if not isinstance(start, int) or not isinstance(end, int) or not _is_before(end, size):
         return _get_smaller(UNKNOWN, size)
     if start == -1 or _is_endless(start, size):
         return size
     if start >= 0:
         return _get_smaller(start + 1, size)
-    if start < -_get_min(size):  # of a smaller axis it is the first position
+    if start < -_get_min(size):  # on a smaller axis, it is the first position
         return dimension(min(_get_min(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
     return to_size(_ADD(size, start + 1))
 
 
 def _is_endless(index: Entry, size: Dim) -> bool:
-    """Return whether an index is behind every axis, or is what ONNX recommends for the end of an open one."""
+    """Return whether an index is past the end of an axis, or the INT_MAX that ONNX recommends for it."""
     is_open = isinstance(size, Range) and size.hi is None
     return _get_min(index) >= _get_max(size) or (is_open and index == _INT32_MAX)
 
 
 def _is_before(index: int, size: Dim) -> bool:
-    """Return whether an index is before every axis, or is what ONNX recommends for that of an open one."""
+    """Return whether an index is before the start of an axis, or the INT_MIN that ONNX recommends for it."""
     is_open = isinstance(size, Range) and size.hi is None
     return index < -_get_max(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
 
 
 def divide_up(size: Dim, step: int) -> Dim:
-    """Return a size divided by a step, rounded up."""
+    """Divide a size by a step and round up."""
     if step == 1:
         return size
     if isinstance(size, int):
@@ -342,17 +341,17 @@ def divide_up(size: Dim, step: int) -> Dim:
 
 
 def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:
-    """Return where on an axis an index of a slice is: from its begin, and inside it."""
+    """Return the position of an index of a slice on the axis, counted from 0 and clamped to the axis."""
     if isinstance(index, int) and index < 0:
-        found = _ADD(size, index)
-        return max(0, found) if isinstance(found, int) else found if _get_min(found) >= 0 else to_size(found)
+        place = _ADD(size, index)
+        return max(0, place) if isinstance(place, int) else place if _get_min(place) >= 0 else to_size(place)
     if index is None or _get_min(index) < 0:
         return _get_smaller(UNKNOWN, size)
     return _get_smaller(index, size)
 
 
 def _get_smaller(number: Dim, size: Dim) -> Dim:
-    """Return the smaller one of two sizes."""
+    """Return the smaller of two sizes."""
     if number == size or _get_max(size) <= _get_min(number) or _get_min(number) >= _ENDLESS:
         return size
     if _get_max(number) <= _get_min(size):

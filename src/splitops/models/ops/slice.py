@@ -1,4 +1,4 @@
-"""Slice and StridedSlice: a part of each of some axes, in steps."""
+"""Slice and StridedSlice, which read ranges of axes in steps."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     data = operands.pop("data")
-    found = {name: as_int64(writer, value) for name, value in operands.items()}
-    if "axes" not in found:
+    bounds = {name: as_int64(writer, value) for name, value in operands.items()}
+    if "axes" not in bounds:
         count = get_length(writer, operands["starts"], f"the number of bounds of {layer}")
-        return {"data": data, **found, "axes": range(count)}
-    axes, shape = writer.read_constant(found["axes"]), writer.find_shape(data)
+        return {"data": data, **bounds, "axes": range(count)}
+    axes, shape = writer.read_constant(bounds["axes"]), writer.find_shape(data)
     if axes is not None and shape is not None:
         places = [normalise_axis(int(axis), len(shape)) for axis in axes.reshape(-1)]
         require(len(set(places)) == len(places), f"{layer} has an axis twice: {places}")
-    return {"data": data, **found}
+    return {"data": data, **bounds}
 
 
 def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
@@ -73,7 +73,7 @@ def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -
 
 
 def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:
-    """Add the steps that a node leaves out."""
+    """Add steps of 1 if a node does not set them, or return None if their number or type is unknown."""
     if "steps" in operands:
         return operands
     starts, bounds = operands["starts"], [operands.get(name) for name in ("starts", "ends", "axes")]
@@ -116,7 +116,7 @@ _MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 
 
 def _iter_keys(operands: Operands) -> Iterator[Any]:
-    """Yield the key of each bound as NumPy has it, but ``"new"`` for an added axis and ``"..."``."""
+    """Yield each bound as an index of NumPy, but ``"new"`` for a new axis and ``"..."`` for an ellipsis."""
     starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
     steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
     if not len(starts) == len(ends) == len(steps):
@@ -145,16 +145,16 @@ def _infer_strided(operands: Operands) -> AbstractTensor:
         raise Unknown("more bounds than axes")
     if "..." not in keys:
         keys.append("...")
-    left, sizes = iter(shape), list[Dim]()
+    remaining, sizes = iter(shape), list[Dim]()
     for key in keys:
         if key == "...":
-            sizes += [next(left) for _ in range(missing)]
+            sizes += [next(remaining) for _ in range(missing)]
         elif key == "new":
             sizes.append(1)
         elif isinstance(key, slice):
-            sizes.append(_slice_size(next(left), key))
+            sizes.append(_slice_size(next(remaining), key))
         else:
-            next(left)
+            next(remaining)
 
     def take() -> Value:
         data = operands.get_elements()
@@ -175,7 +175,7 @@ def _infer_strided(operands: Operands) -> AbstractTensor:
 
 def _slice_size(size: Dim, key: slice) -> Dim:
     if key.step < 0 and not (isinstance(key.start, int) and key.start >= -1):
-        return UNKNOWN  # it may be before the first position, where NumPy and runtimes differ
+        return UNKNOWN  # it may be before the first position, for which NumPy and runtimes differ
     return slice_size(size, key.start, key.stop, key.step)
 
 

@@ -1,4 +1,4 @@
-"""Squeeze and Unsqueeze: axes of size 1 removed and inserted."""
+"""Squeeze and Unsqueeze, which remove and insert axes of size 1."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _infer_squeeze(operands: Operands) -> AbstractTensor:
     shape = operands.get_shape()
     axes = operands.get_integers("axes") if "axes" in operands else None
     if axes == [] and not operands.of_layer:
-        raise Unknown("runtimes read no axes in two ways")
+        raise Unknown("runtimes interpret empty axes differently")
     removed = _find_removed_axes(axes or (), len(shape))
-    # Whether an axis of unknown size stays depends on what the version says of sizes other than 1.
+    # Versions differ for an axis of another size than 1: it is kept, or an error.
     if any(isinstance(shape[axis], Range) for axis in removed):
         return AbstractTensor(operands.get_type())
     kept = (size for axis, size in enumerate(shape) if axis not in removed or size != 1)
@@ -41,7 +41,7 @@ def _infer_squeeze(operands: Operands) -> AbstractTensor:
 
 
 def _find_removed_axes(axes: Sequence[int], rank: int) -> Collection[int]:
-    """Return the axes that are removed if they are of size 1: all, if none are set."""
+    """Return the axes that are removed if their size is 1: all axes if none are set."""
     return {normalise_axis(axis, rank) for axis in axes} or range(rank)
 
 
@@ -58,7 +58,7 @@ def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -
     if not axes:
         return {"data": data}
     if shape is not None:
-        # ONNX rejects to remove an axis of another size than 1, which a layer keeps.
+        # ONNX rejects an axis of another size than 1, which a layer keeps.
         removed = sorted(_find_removed_axes(axes, len(shape)))
         axes = [axis for axis in removed if shape[axis] == 1 or isinstance(shape[axis], Range)]
     return {"data": data, "axes": axes} if axes else writer.op("Identity", [data])

@@ -1,4 +1,4 @@
-"""Transpose: the axes of a tensor in another order."""
+"""Transpose, which reorders the axes of a tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     order = read_integers(writer, layer, operands["order"], "order")
     require(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
-    return {**operands, "order": order or None}  # an empty one reverses the axes, as none does in ONNX
+    return {**operands, "order": order or None}  # an empty order reverses the axes; in ONNX, an absent one
 
 
 def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _EXPLICIT: Final = frozenset({"explicit", "notset"})
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """How a window moves: one number for each spatial axis. Padding is that of both ends together."""
+    """Strides, dilations and total padding of a window: one number for each spatial axis."""
 
     strides: Sequence[int]
     dilations: Sequence[int]
@@ -46,18 +46,18 @@ class _Window:
         if "pads" in operands:
             pads = operands["pads"]
             begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-        if auto_pad not in _EXPLICIT:  # the specifications ignore them, whatever the file sets
+        if auto_pad not in _EXPLICIT:  # the specifications ignore them, even if the file sets them
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
-        found = (strides, dilations, begins, ends)
-        if any(len(numbers) != axes for numbers in found) or min(*strides, *dilations, 1) < 1:
+        settings = (strides, dilations, begins, ends)
+        if any(len(numbers) != axes for numbers in settings) or min(*strides, *dilations, 1) < 1:
             raise Unknown("the window does not fit the data")
         return cls(strides, dilations, [sum(pair) for pair in zip(begins, ends, strict=True)], auto_pad)
 
     def count(self, shape: Shape, kernel: Sequence[Dim], *, fits: bool, rounds_up: bool = False) -> list[Dim]:
-        """Return the number of positions of the window on each axis: at least one if it ``fits``."""
+        """Return the number of positions of the window on each axis, at least 1 if it ``fits``."""
         rows = zip(shape, kernel, self.strides, self.dilations, self.padding, strict=True)
-        return [self._count_axis(*row, least=int(fits), rounds_up=rounds_up) for row in rows]
+        return [self._count_axis(*row, min_count=int(fits), rounds_up=rounds_up) for row in rows]
 
     def _count_axis(
         self,
@@ -67,15 +67,15 @@ class _Window:
         dilation: int,
         padding: int,
         *,
-        least: int,
+        min_count: int,
         rounds_up: bool,
     ) -> Dim:
         if self.auto_pad.startswith("same"):
             return divide_up(size, stride)
         if not isinstance(kernel, int) or kernel < 1 or (rounds_up and stride > 1):
-            return UNKNOWN  # dialects differ in what the last window of a size that is rounded up reads
-        room = _ADD(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - least))
-        return to_size(_ADD(ARITHMETIC["Div"](clamp_negative(room), stride), least))
+            return UNKNOWN  # dialects differ in the last window if the size is rounded up
+        room = _ADD(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
+        return to_size(_ADD(ARITHMETIC["Div"](clamp_negative(room), stride), min_count))
 
 
 def _infer_convolution(operands: Operands) -> AbstractTensor:
@@ -123,18 +123,17 @@ def _infer_pool(operands: Operands, *, outputs: int) -> list[AbstractTensor]:
         raise Unknown("the kernel does not fit the data")
     window, rounds_up = _Window.read(operands, len(kernel)), operands["rounds_up"]
     sizes = window.count(shape[2:], kernel, fits=operands.of_layer, rounds_up=rounds_up)
-    found = (*shape[:2], *sizes)
-    return [AbstractTensor(operands.get_type(), found), AbstractTensor(operands.get("type", INT64), found)][
-        :outputs
-    ]
+    result = (*shape[:2], *sizes)
+    types = (operands.get_type(), operands.get("type", INT64))
+    return [AbstractTensor(kind, result) for kind in types[:outputs]]
 
 
 def _infer_adaptive(operands: Operands) -> list[AbstractTensor]:
     shape, sizes = operands.get_shape(), operands.get_entries("sizes")
-    found = (*shape[:2], *map(to_size, sizes))
-    if len(found) != len(shape):
+    result = (*shape[:2], *map(to_size, sizes))
+    if len(result) != len(shape):
         raise Unknown("the sizes do not fit the data")
-    return [AbstractTensor(operands.get_type(), found), AbstractTensor(operands.get("type", INT64), found)]
+    return [AbstractTensor(operands.get_type(), result), AbstractTensor(operands.get("type", INT64), result)]
 
 
 _LISTS: Final = {name: Attribute(as_integers, ()) for name in ("strides", "dilations")}

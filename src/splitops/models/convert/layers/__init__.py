@@ -1,4 +1,4 @@
-"""The layers of networks that are only written as nodes, by family.
+"""One-way converters of OpenVINO layers to ONNX nodes, by family.
 
 Operators that mean the same in both dialects are in :mod:`splitops.models.ops`.
 """
@@ -29,13 +29,13 @@ CONVERTERS: Final[tuple[LayerConverter, ...]] = (
     *IMAGES,
     *RECURRENT,
 )
-"""Every form."""
+"""Every converter."""
 
 _BY_LAYER: Final[Mapping[tuple[str, str], LayerConverter]] = {
-    (form.layer, version): form for form in CONVERTERS for version in form.versions
+    (entry.layer, version): entry for entry in CONVERTERS for version in entry.versions
 }
 
 
 def find_layer_converter(layer: Layer) -> LayerConverter | None:
-    """Return how a layer is written, or None if there is no form for its type and version."""
+    """Return the converter of a layer, or None if its type and version have none."""
     return _BY_LAYER.get((layer.type, layer.version))

@@ -1,4 +1,4 @@
-"""Layers that copy, pad and rearrange whole tensors."""
+"""Converters of layers that copy, pad and rearrange whole tensors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from splitops.models.ops.writing import (
 def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
     mode = layer.read_enum("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
-    if mode in ("explicit", "none"):  # version 1 has both words for it
+    if mode in ("explicit", "none"):  # version 1 has both names for this mode
         axes = read_integers(builder, layer, mapping[0], "axes_mapping")
-        rank = get_length(builder, shape, f"the rank of what {layer} gives")
+        rank = get_length(builder, shape, f"the rank of the output of {layer}")
         others = [axis for axis in range(rank) if axis not in axes]
         require(axes == sorted(axes), f"{layer} changes the order of the axes")
         data = builder.op("Unsqueeze", [data, builder.integers(others)]) if others else data
@@ -35,10 +35,8 @@ def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
 
 def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
-    rank, count = (
-        get_rank(builder, layer, data),
-        get_length(builder, repeats, f"how many repeats {layer} has"),
-    )
+    rank = get_rank(builder, layer, data)
+    count = get_length(builder, repeats, f"the number of repeats of {layer}")
     repeats = as_int64(builder, repeats)
     if count < rank:
         repeats = builder.op("Concat", [builder.integers([1] * (rank - count)), repeats], {"axis": 0})
@@ -51,19 +49,19 @@ def _write_pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     data, begin, end, *value = sources
     mode = layer.read_enum("pad_mode", ("constant", "edge", "reflect"))
     pads = builder.op("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
-    # ONNX pads with zeros, or what is here.
-    filled = value[:1] if mode == "constant" else []
-    return builder.op("Pad", [data, pads, *filled], {"mode": mode})
+    # ONNX pads with zeros if this value is absent.
+    constant = value[:1] if mode == "constant" else []
+    return builder.op("Pad", [data, pads, *constant], {"mode": mode})
 
 
 _END: Final = (1 << 63) - 1
-"""After the end of every axis."""
+"""Past the end of every axis."""
 _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """How a StridedSlice slices one axis; a mask that is 1 takes the end of the axis for a bound."""
+    """Bounds and masks of a StridedSlice for one axis. A masked bound is replaced by the end of the axis."""
 
     begin: int | ir.Value
     end: int | ir.Value
@@ -75,7 +73,7 @@ class _Bound:
     ellipsis_mask: int
 
     def as_slice(self, builder: LayerOpBuilder) -> tuple[int | ir.Value, int | ir.Value, int]:
-        """Return begin, end and step as ONNX declares them."""
+        """Return begin, end and step of an ONNX Slice."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
                 return self.begin, _END if self.begin == -1 else self.begin + 1, 1
@@ -88,7 +86,7 @@ class _Bound:
 
 
 def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a slice, and apart from it the axes that are dropped or added."""
+    """Write a Slice, a Squeeze of the dropped axes, and an Unsqueeze for the added axes."""
     data = builder.op("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
@@ -97,8 +95,8 @@ def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequenc
     bounds = _read_bounds(builder, layer, sources)
     for bound in bounds:
         if bound.ellipsis_mask:
-            taken = sum(not (other.new_axis_mask or other.ellipsis_mask) for other in bounds)
-            axis += get_rank(builder, layer, sources[0]) - taken
+            explicit = sum(not (each.new_axis_mask or each.ellipsis_mask) for each in bounds)
+            axis += get_rank(builder, layer, sources[0]) - explicit
         elif bound.new_axis_mask:
             added.append(axis + len(added) - len(dropped))
         else:
@@ -122,7 +120,7 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     for value in sources[1:]:
         shape = builder.find_shape(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
-    count = unwrap(count, f"how many bounds {layer} has")
+    count = unwrap(count, f"the number of bounds of {layer}")
     masks = [[*layer.integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
@@ -132,21 +130,21 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
         for value, mask in zip(sources[1:3], masks, strict=False)
     )
     strides = read_integers(builder, layer, steps[0], "steps") if steps else [1] * count
-    found = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
-    require(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
-    both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
-    require(not both, f"{layer} drops an axis at a position that it masks")
-    return found
+    bounds = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
+    require(sum(bound.ellipsis_mask for bound in bounds) <= 1, f"{layer} has two ellipses")
+    both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in bounds)
+    require(not both, f"{layer} drops an axis at a masked position")
+    return bounds
 
 
 def _unpack(
     builder: LayerOpBuilder, value: ir.Value, count: int, left_out: Sequence[int]
 ) -> list[int | ir.Value]:
-    """Return each of some integers: a number, or a value of shape [1] where it is computed and read."""
-    stated = builder.read_constant(value)
-    if stated is not None:
-        found: list[int | ir.Value] = stated.reshape(-1).tolist()
-        return found
+    """Return integers one by one: a number, or a value of shape [1] if it is computed (0 if left out)."""
+    constant = builder.read_constant(value)
+    if constant is not None:
+        numbers: list[int | ir.Value] = constant.reshape(-1).tolist()
+        return numbers
     wide = as_int64(builder, value)
     return [
         0 if left_out[at] else builder.op("Gather", [wide, builder.integers([at])]) for at in range(count)
@@ -154,7 +152,7 @@ def _unpack(
 
 
 def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Value:
-    """Return numbers and values of shape [1] as one value."""
+    """Concatenate numbers and values of shape [1] into one 1-D value."""
     if all(isinstance(number, int) for number in numbers):
         return builder.integers([number for number in numbers if isinstance(number, int)])
     parts = [builder.integers([number]) if isinstance(number, int) else number for number in numbers]
@@ -162,14 +160,14 @@ def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Valu
 
 
 def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.integers("block_size", [1])[0]
     return builder.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     layer.read_enum("mode", ("blocks_first",))
     return builder.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
 
@@ -180,17 +178,17 @@ def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
     sizes = builder.op("Shape", [data])
     before = builder.op("Slice", [sizes, builder.integers([0]), builder.integers([axis])])
-    behind = builder.op("Slice", [sizes, builder.integers([axis + 1]), builder.integers([_END])])
-    shape = builder.op("Concat", [before, builder.integers([groups, -1]), behind], {"axis": 0})
+    after = builder.op("Slice", [sizes, builder.integers([axis + 1]), builder.integers([_END])])
+    shape = builder.op("Concat", [before, builder.integers([groups, -1]), after], {"axis": 0})
     order = [*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)]
-    turned = builder.op("Transpose", [builder.op("Reshape", [data, shape])], {"perm": order})
-    return builder.op("Reshape", [turned, sizes])
+    shuffled = builder.op("Transpose", [builder.op("Reshape", [data, shape])], {"perm": order})
+    return builder.op("Reshape", [shuffled, sizes])
 
 
 def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
     axes, sizes = read_integers(builder, layer, given_axes), builder.find_shape(data)
-    shifts = unwrap(builder.find_shape(given_shift), f"how many shifts {layer} has")
+    shifts = unwrap(builder.find_shape(given_shift), f"the number of shifts of {layer}")
     single = shifts in ((), (1,))
     turns = builder.op("Reshape", [given_shift, builder.integers([-1])]) if shifts == () else given_shift
     for shift, axis in zip(

@@ -1,4 +1,4 @@
-"""Layers that compute each element of the output from one element of each input, written as several nodes."""
+"""Converters of elementwise layers, which mostly become several nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _write_clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     data = sources[0]
     low, high = layer.number("min"), layer.number("max")
     if builder.find_type(data) in SIZES:
-        # Of integers, the bounds are the integers inside them.
+        # Integers are clamped to the integers between the bounds.
         info = np.iinfo(builder.find_type(data).numpy)  # type: ignore[union-attr]
         low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
     return builder.op("Clip", [data, add_scalar(builder, low, data), add_scalar(builder, high, data)])
@@ -56,7 +56,7 @@ def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         return builder.op("Identity", [data])
     if layer.text("mode", "half_to_even") == "half_to_even":
         return builder.op("Round", [data])
-    # Away from zero: adding a half would round what lies just below it up.
+    # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
     size = builder.op("Abs", [data])
     whole = builder.op("Floor", [size])
     rest = builder.op("Sub", [size, whole])
@@ -74,18 +74,17 @@ def _write_swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
 def _write_node(
     operator: str, names: Mapping[str, str], builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
-    """Write an operator that has as attributes what are inputs of the layer, whose names are the values."""
+    """Write a node whose attributes are inputs of the layer. ``names`` maps attributes to input names."""
     rows = zip(names.items(), sources[1:], strict=True)
-    return builder.op(
-        operator, sources[:1], {own: _read_float(builder, layer, value, name) for (own, name), value in rows}
-    )
+    attributes = {attr: _read_float(builder, layer, value, name) for (attr, name), value in rows}
+    return builder.op(operator, sources[:1], attributes)
 
 
 def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
-    """Return an input that ONNX has as an attribute, which is a float32."""
-    found = require_constant(builder, layer, value, name)
-    require(found.size == 1, f"{name} of {layer} has {found.size} elements")
-    exact = float(found.reshape(()))
+    """Return a constant input as the value of an attribute, which is a float32 in ONNX."""
+    array = require_constant(builder, layer, value, name)
+    require(array.size == 1, f"{name} of {layer} has {array.size} elements")
+    exact = float(array.reshape(()))
     require(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
     return exact
 
@@ -95,10 +94,10 @@ def _write_prelu(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     rank = get_rank(builder, layer, data)
     shape = unwrap(builder.find_shape(slope), f"the rank of the slope of {layer}")
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
-        # One slope a channel, where there are as many; else as NumPy broadcasts.
+        # As many slopes as channels are one per channel. Others are broadcast as in NumPy.
         channels = (builder.find_shape(data) or ())[1]
         both = isinstance(channels, int) and isinstance(shape[0], int)
-        require(both, f"the number of channels of {layer} is not known")
+        require(both, f"the number of channels of {layer} is unknown")
         if channels == shape[0]:
             slope = builder.op("Reshape", [slope, builder.integers([-1, *[1] * (rank - 2)])])
     return builder.op("PRelu", [data, slope])

@@ -1,4 +1,4 @@
-"""Layers of images: resizing, sampling, boxes."""
+"""Converters of image layers: resizing, sampling and boxes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], get_rank(builder, layer, sources[0])
     by_sizes = layer.text("shape_calculation_mode") == "sizes"
-    if layer.version == "opset4":  # sizes and scales both, of which one counts
+    if layer.version == "opset4":  # it has sizes and scales, and uses one of them
         wanted, given = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
         wanted, given = sources[1], sources[2:]
     padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
-    require(not any(padding), f"{layer} pads what it resizes")
-    require(not layer.boolean("antialias", default=False), f"{layer} smooths what it resizes")
+    require(not any(padding), f"{layer} pads its data")
+    require(not layer.boolean("antialias", default=False), f"{layer} sets antialias")
     axes = read_integers(builder, layer, given[0]) if given else list(range(rank))
     attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
@@ -50,22 +50,22 @@ def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
 
 
 def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
-    # OpenVINO's "linear" weighs neighbours in another way than along one axis after the other.
+    # OpenVINO's "linear" differs from linear interpolation along one axis after the other.
     mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
     require(mode != "cubic" or len(axes) == 2, f"{layer} is cubic on {len(axes)} axes")
     coordinates = layer.read_enum("coordinate_transformation_mode", _COORDINATES, "half_pixel")
-    found: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
-        found["nearest_mode"] = layer.read_enum("nearest_mode", _ROUNDINGS, "round_prefer_floor")
+        attributes["nearest_mode"] = layer.read_enum("nearest_mode", _ROUNDINGS, "round_prefer_floor")
     if mode == "cubic":
-        found["cubic_coeff_a"] = layer.number("cube_coeff", -0.75)
-    return found
+        attributes["cubic_coeff_a"] = layer.number("cube_coeff", -0.75)
+    return attributes
 
 
 def _replace_on_axes(
     builder: LayerOpBuilder, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
 ) -> ir.Value:
-    """Return one number for each axis: those of some axes, and the others'."""
+    """Replace the elements of ``others`` at ``axes`` by ``some``. Both values are 1-D."""
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
         return some
@@ -75,8 +75,8 @@ def _replace_on_axes(
 
 
 def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    # OpenVINO's "half_pixel" moves boxes by half a pixel of the image, ONNX's by half a pixel of the data.
-    words = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
+    # OpenVINO's "half_pixel" shifts boxes by half a pixel of the image, ONNX's by half a pixel of the data.
+    modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
     attributes = {
         "output_height": layer.integers("pooled_h")[0],
@@ -84,7 +84,7 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
         "sampling_ratio": layer.integers("sampling_ratio")[0],
         "spatial_scale": layer.number("spatial_scale"),
         "mode": layer.read_enum("mode", ("avg",)),
-        "coordinate_transformation_mode": layer.read_enum("aligned_mode", words, "asymmetric"),
+        "coordinate_transformation_mode": layer.read_enum("aligned_mode", modes, "asymmetric"),
     }
     return builder.op("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
 
@@ -92,12 +92,12 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
 def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = layer.boolean("sort_result_descending", default=True)
-    require(not sorted_, f"{layer} sorts what it selects of all classes together")
+    require(not sorted_, f"{layer} sorts the selected boxes across classes")
     soft = any(require_constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
-    require(not soft, f"{layer} lowers scores where ONNX drops boxes")
+    require(not soft, f"{layer} lowers the scores of boxes that ONNX drops")
     for output, name in ((1, "scores"), (2, "number")):
-        read = output < len(layer.outputs) and builder.has_consumers(output)
-        require(not read, f"the {name} that {layer} gives ONNX does not")
+        used = output < len(layer.outputs) and builder.has_consumers(output)
+        require(not used, f"ONNX does not return the {name} of {layer}")
     centred = layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
     if len(inputs) > 2:
         inputs[2] = as_int64(builder, inputs[2])

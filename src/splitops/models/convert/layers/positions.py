@@ -1,4 +1,4 @@
-"""Layers that take, put, count and order elements by their positions."""
+"""Converters of layers that read, write, count and order elements by their positions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvi
 def _cast_positions(
     builder: LayerOpBuilder, layer: Layer, value: ir.Value, name: str, default: str = "i64"
 ) -> ir.Value:
-    """Return positions in the type that a layer gives them; ONNX gives int64."""
+    """Cast positions from int64 to the element type in the attribute ``name`` of a layer."""
     kind = from_openvino(layer.text(name, default))
     require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
@@ -39,7 +39,7 @@ def _cast_positions(
 
 
 def _write_gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    # The other way round is another question: ONNX counts negative positions from the end.
+    # There is no conversion back: ONNX also accepts negative positions, which it counts from the end.
     data, indices = sources
     (axis,) = layer.integers("axis")
     return builder.op("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
@@ -48,8 +48,8 @@ def _write_gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Seque
 def _write_gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
     (batch,) = layer.integers("batch_dims", [0])
-    # Version 5 makes one axis of all batches.
-    require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
+    # Version 5 flattens all batch axes into one.
+    require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 flattens {batch} batch axes")
     return builder.op("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
@@ -57,8 +57,8 @@ _REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "
 
 
 def _read_reduction(layer: Layer) -> str | None:
-    found: str | None = layer.read_enum("reduction", _REDUCTIONS, "none")
-    return found
+    reduction: str | None = layer.read_enum("reduction", _REDUCTIONS, "none")
+    return reduction
 
 
 def _write_scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -66,7 +66,7 @@ def _write_scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
     attributes: dict[str, int | str] = {"axis": read_axis(builder, layer, axis)}
     if (reduction := _read_reduction(layer)) is not None:
         uses = layer.boolean("use_init_val", default=True)
-        require(uses, f"{layer} leaves out the first value, which ONNX does not")
+        require(uses, f"{layer} omits the initial value, which ONNX does not")
         attributes["reduction"] = reduction
     return builder.op("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
 
@@ -95,7 +95,7 @@ def _write_cum_sum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
 def _write_top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     data, count = sources
     largest = layer.read_enum("mode", {"max": 1, "min": 0})
-    layer.read_enum("sort", ("value", "none"))  # without an order, any is right
+    layer.read_enum("sort", ("value", "none"))  # without an order, every order is valid
     (axis,) = layer.integers("axis")
     count = builder.op("Reshape", [as_int64(builder, count), builder.integers([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
@@ -108,7 +108,7 @@ def _write_non_zero(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
 
 
 def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Compare positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
+    """Write a comparison of positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
     indices, depth, on, off = sources
     layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
     size = int(require_constant(builder, layer, depth, "depth").reshape(()))
@@ -129,7 +129,7 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     )
     first = [batch, time] if {batch, time} != {0, 1} else [0, 1]
     order = [*first, *(axis for axis in range(rank) if axis not in first)]
-    moved = order != sorted(order)  # ONNX has both among the first two axes
+    moved = order != sorted(order)  # ONNX requires both to be among the first two axes
     attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
     data = builder.op("Transpose", [data], {"perm": order}) if moved else data
     made = builder.op("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
@@ -138,16 +138,16 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
-"""The types in which ONNX and layers both count."""
+"""Element types of Range in both dialects."""
 
 
 def _write_range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    stated = layer.attribute("output_type")
-    kind = builder.find_type(sources[0]) if stated is None else from_openvino(stated)
-    given = [builder.find_type(source) for source in sources]
-    # Of fractions, OpenVINO counts before it converts them to integers.
-    same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in given)
-    require(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
+    name = layer.attribute("output_type")
+    kind = builder.find_type(sources[0]) if name is None else from_openvino(name)
+    types = [builder.find_type(source) for source in sources]
+    # OpenVINO computes with fractions before it converts them to integers.
+    same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in types)
+    require(same, f"{layer} counts {', '.join(map(str, types))} as {kind}")
     assert kind is not None
     return builder.op("Range", [_as_scalar(builder, source, kind) for source in sources])
 

@@ -1,4 +1,4 @@
-"""Layers that multiply matrices: products, attention, Einsum, Fourier transforms."""
+"""Converters of matrix products, attention, Einsum and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 
 
 def _write_matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    turned = [
+    factors = [
         _transpose(builder, layer, value) if layer.boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
-    return builder.op("MatMul", turned)
+    return builder.op("MatMul", factors)
 
 
 def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Value:
-    """Return matrices with rows for columns; a vector is one unchanged."""
+    """Transpose the last two axes. Vectors are returned unchanged."""
     rank = get_rank(builder, layer, value)
     if rank < 2:
         return value
@@ -69,7 +69,7 @@ def _scale(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequen
     width = (builder.find_shape(query) or (None,))[-1]
     if isinstance(width, int):
         return builder.op("Mul", [query, add_scalar(builder, 1 / math.sqrt(width), query)])
-    # With the precision of the constant: rounded once, to the type of the query.
+    # As precise as the constant above: rounded once, to the type of the query.
     kind = unwrap(builder.find_type(query), "the element type")
     size = builder.cast(builder.size(query, builder.constant(np.array(-1, np.int64))), FLOAT64)
     factor = builder.op("Div", [builder.constant(np.array(1.0)), builder.op("Sqrt", [size])])
@@ -77,7 +77,7 @@ def _scale(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequen
 
 
 def _make_causal_mask(builder: LayerOpBuilder, scores: ir.Value) -> ir.Value:
-    """Return which keys a query sees: those up to its own position."""
+    """Return the mask of the keys that each query attends to: those up to its own position."""
     sizes = builder.op(
         "Slice", [builder.op("Shape", [scores]), builder.integers([-2]), builder.integers([1 << 62])]
     )
@@ -93,13 +93,13 @@ def _write_dft(
     inverse: bool = False,
     real: bool = False,
 ) -> ir.Value:
-    """Write a transform as one of each axis; of real numbers, half of the last one is left out."""
-    data, given, *stated = sources
+    """Write a transform as one DFT per axis. For ``real`` data, only half of the last axis is returned."""
+    data, given, *lengths = sources
     rank = get_rank(builder, layer, data) - (not real)
     axes = [axis % rank for axis in read_integers(builder, layer, given)]
-    sizes = read_integers(builder, layer, stated[0], "sizes") if stated else [-1] * len(axes)
+    sizes = read_integers(builder, layer, lengths[0], "sizes") if lengths else [-1] * len(axes)
     if real:
-        # As complex numbers: OpenVINO's frontend reads half of a transform with an axis too many.
+        # Transform complex numbers: OpenVINO's frontend adds an axis to one-sided transforms.
         data = builder.op("Unsqueeze", [data, builder.integers([-1])])
         data = builder.op("Pad", [data, builder.integers([*[0] * (2 * rank + 1), 1])])
         length = (
@@ -108,8 +108,8 @@ def _write_dft(
             else builder.size(data, builder.integers(axes[-1:]))
         )
     for axis, size in zip(axes, sizes, strict=True):
-        stated_size = [] if size == -1 else [builder.constant(np.array(size, np.int64))]
-        data = builder.op("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
+        dft_length = [] if size == -1 else [builder.constant(np.array(size, np.int64))]
+        data = builder.op("DFT", [data, *dft_length], {"axis": axis, "inverse": int(inverse)})
     if not real:
         return data
     half = builder.op("Add", [builder.op("Div", [length, builder.integers([2])]), builder.integers([1])])
@@ -118,7 +118,7 @@ def _write_dft(
 
 FLOAT64: Final = ELEMENT_TYPES["float64"]
 WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
-"""The floats of which runtimes transform."""
+"""Floating-point types that runtimes support in transforms."""
 _entry = partial(LayerConverter, opset=17, types=WIDE)
 
 PRODUCTS: Final = (

@@ -1,6 +1,6 @@
-"""Layers that read a sequence step by step: LSTM, GRU, RNN.
+"""Converters of recurrent layers: LSTM, GRU and RNN.
 
-OpenVINO has the batch first, and the gates of an LSTM in another order.
+In OpenVINO, the first axis is the batch, and the gates of an LSTM have another order than in ONNX.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 @dataclass(frozen=True)
 class _Cell:
-    """Writes a sequence of one kind of cell, or a cell as a sequence of one step."""
+    """Converter of a sequence of one kind of cell, or of a single cell as a sequence of one step."""
 
     operator: str
     gates: tuple[int, ...]
-    """Where OpenVINO has each of ONNX's gates."""
+    """Position in OpenVINO of each gate of ONNX."""
     states: int
-    """The number of states that a step hands on."""
+    """Number of states of a cell."""
     activations: str
-    """Those of a layer that sets none."""
+    """Default activation functions."""
     single: bool = False
 
     def __call__(self, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -86,43 +86,44 @@ class _Cell:
         *,
         resets: bool,
     ) -> ir.Value:
-        """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
+        """Return the biases of data and state. OpenVINO adds them, but a GRU's last ones if ``resets``."""
         kind = builder.find_type(value)
         assert kind is not None
-        none = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
+        zeros = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
         kept = [3 * hidden + at for at in range(hidden)] if resets else []
         array = builder.read_weights(value)
         if array is not None:
-            return builder.add_weights(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
-        parts = [_reorder_rows(builder, value, order), builder.constant(none)]
+            columns = [array[:, order], zeros, array[:, kept]]
+            return builder.add_weights(np.concatenate(columns, axis=1), value)
+        parts = [_reorder_rows(builder, value, order), builder.constant(zeros)]
         if resets:
             parts.append(_reorder_rows(builder, value, kept))
         return builder.op("Concat", parts, {"axis": 1})
 
     def _read_attributes(self, layer: Layer) -> dict[str, Any]:
-        known = ("forward", "reverse", "bidirectional")
-        direction = "forward" if self.single else layer.read_enum("direction", known)
-        found: dict[str, Any] = {"direction": direction}
+        directions = ("forward", "reverse", "bidirectional")
+        direction = "forward" if self.single else layer.read_enum("direction", directions)
+        attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             require(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
-        activations = [word.strip() for word in layer.text("activations", self.activations).split(",")]
+        activations = [name.strip() for name in layer.text("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
-            require(same, f"{layer} has activations = {activations}, others in each direction")
+            require(same, f"{layer} has activations = {activations}, which differ by direction")
             activations = activations[:each]
         named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
         require(named, f"{layer} has activations = {activations}")
-        found["activations"] = [_ACTIVATIONS[word] for word in activations] * (
+        attributes["activations"] = [_ACTIVATIONS[name] for name in activations] * (
             2 if direction == "bidirectional" else 1
         )
         if clip := layer.number("clip", 0.0):
-            found["clip"] = clip
-        return found
+            attributes["clip"] = clip
+        return attributes
 
 
 def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
-    """Return the weights of a cell as those of a sequence of one direction."""
+    """Add an axis of size 1 for the direction to the weights of a cell."""
     array = builder.read_weights(value)
     if array is not None:
         return builder.add_weights(array[np.newaxis], value)
@@ -130,7 +131,7 @@ def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
-    """Return the rows of weights, on axis 1, in another order."""
+    """Reorder the rows of weights, which are on axis 1."""
     array = builder.read_weights(value)
     if array is not None:
         return builder.add_weights(array[:, order], value)

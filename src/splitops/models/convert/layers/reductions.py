@@ -1,4 +1,4 @@
-"""Layers that make one number of many: reductions and normalisations."""
+"""Converters of reductions and normalisations."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from splitops.spec.elements.types import ElementType
 def _reduce(
     builder: LayerOpBuilder, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
 ) -> ir.Value:
-    """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
+    """Add a reduction over ``axes``. Empty ``axes`` reduce nothing; in ONNX, they would reduce all axes."""
     if not axes:
         return builder.op("Identity", [data])
-    if operator == "ReduceSum":  # its axes are an input since opset 13, those of the others since 18
+    if operator == "ReduceSum":  # axes are an input since opset 13, in others since 18
         return builder.op(operator, [data, builder.integers(axes)], {"keepdims": int(keep)})
     return builder.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
@@ -41,15 +41,15 @@ def _write_reduction(
     operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
     data, axes = sources[0], read_integers(builder, layer, sources[1])
-    # The text has the identity there, OpenVINO the size of each number.
+    # The specification defines the identity, but OpenVINO returns absolute values.
     require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
     return _reduce(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
 
 
-def _write_logical_reduction(
+def _write_logic(
     operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
-    """Write a layer as the least or greatest of 0 and 1."""
+    """Write a logical reduction as the minimum or maximum of 0 and 1."""
     numbers = builder.cast(sources[0], INT32)
     return builder.cast(_write_reduction(operator, builder, layer, [numbers, sources[1]]), BOOL)
 
@@ -64,7 +64,7 @@ def _write_batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 
 
 def _read_float(layer: Layer, name: str) -> float:
-    """Return a number as ONNX's attributes have it."""
+    """Return an attribute rounded to float32, the precision of attributes in ONNX."""
     return float(np.float32(layer.number(name)))
 
 
@@ -77,8 +77,8 @@ def _write_mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
 def _write_mvn_opset2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     across = layer.boolean("across_channels", default=False)
-    stated = layer.integers("reduction_axes", [])
-    axes = stated or list(range(1 if across else 2, get_rank(builder, layer, data)))
+    axes = layer.integers("reduction_axes", [])
+    axes = axes or list(range(1 if across else 2, get_rank(builder, layer, data)))
     return _normalise(builder, layer, data, axes, outside=False)
 
 
@@ -111,21 +111,21 @@ def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     data, scale, shift = sources
     (groups,), rank = layer.integers("num_groups"), get_rank(builder, layer, data)
     kind = unwrap(builder.find_type(data), "the element type").numpy
-    one, none = np.ones(groups, kind), np.zeros(groups, kind)
+    ones, zeros = np.ones(groups, kind), np.zeros(groups, kind)
     folded = builder.op("Reshape", [data, builder.integers([0, groups, -1])])
-    inputs = [folded, builder.constant(one), builder.constant(none)]
+    inputs = [folded, builder.constant(ones), builder.constant(zeros)]
     even = builder.op("InstanceNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
     unfolded = builder.op("Reshape", [even, builder.op("Shape", [data])])
-    beside = builder.integers([-1, *[1] * (rank - 2)])
-    scaled = builder.op("Mul", [unfolded, builder.op("Reshape", [scale, beside])])
-    return builder.op("Add", [scaled, builder.op("Reshape", [shift, beside])])
+    channels = builder.integers([-1, *[1] * (rank - 2)])
+    scaled = builder.op("Mul", [unfolded, builder.op("Reshape", [scale, channels])])
+    return builder.op("Add", [scaled, builder.op("Reshape", [shift, channels])])
 
 
 def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
     size = layer.integers("size")[0]
-    require(read_integers(builder, layer, axes) == [1], f"{layer} is not across channels alone")
-    require(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
+    require(read_integers(builder, layer, axes) == [1], f"{layer} normalises other axes than channels")
+    require(size % 2 == 1, f"{layer} has an even size, whose center is ambiguous")
     names = ("alpha", "beta", "bias")
     return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 
@@ -146,12 +146,8 @@ REDUCTIONS: Final = (
     _make_entry("ReduceMin", NUMBERS),
     _make_entry("ReduceL1", FLOATS, to_opsets(4)),
     _make_entry("ReduceL2", FLOATS, to_opsets(4)),
-    LayerConverter(
-        layer="ReduceLogicalAnd", versions=to_opsets(1), write=partial(_write_logical_reduction, "ReduceMin")
-    ),
-    LayerConverter(
-        layer="ReduceLogicalOr", versions=to_opsets(1), write=partial(_write_logical_reduction, "ReduceMax")
-    ),
+    LayerConverter(layer="ReduceLogicalAnd", versions=to_opsets(1), write=partial(_write_logic, "ReduceMin")),
+    LayerConverter(layer="ReduceLogicalOr", versions=to_opsets(1), write=partial(_write_logic, "ReduceMax")),
     _entry(layer="BatchNormInference", versions=to_opsets(1, 5), write=_write_batch_norm),
     _entry(layer="MVN", versions=to_opsets(6), write=_write_mvn),
     _entry(layer="MVN", versions=to_opsets(2), write=_write_mvn_opset2),
