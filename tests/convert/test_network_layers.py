@@ -164,7 +164,7 @@ def test_a_row_for_both_directions_needs_no_openvino(
         versions = () if operator is None else operator.openvino[0].versions or ()
         if operator is None or operator.types is None or case.opset not in versions or case.rejected:
             continue
-        if case.only == "of integers" and operator.whole:
+        if case.only == "of integers" and operator.identity_types:
             continue  # ONNX has no such operator of integers
         report = splitops.convert_with_report(folder / f"{index}.onnx", to="openvino")
         if not report.complete:

@@ -61,8 +61,8 @@ def fold_value(
         (array,) = Model(model, where).run({}).values()
     except SplitError:
         return None  # it fails when the model runs, too
-    found: npt.NDArray[Any] = array
-    return found
+    elements: npt.NDArray[Any] = array
+    return elements
 
 
 def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
@@ -96,18 +96,18 @@ def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         arrays = make_engine("openvino", {}).compile(program).run({})
     except SplitError:
         return None  # it fails when the model runs, too
-    found: dict[Endpoint, Constant] = {}
+    constants: dict[Endpoint, Constant] = {}
     for end, port, array in zip(ends, layer.outputs, arrays, strict=True):
         kind = element_type_of(array.dtype)
         if kind is None or kind.precision != port.precision:
             return None
-        found[end] = Constant.of(array, kind)
-    return found
+        constants[end] = Constant.of(array, kind)
+    return constants
 
 
 def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
     """Return the nodes that compute a value from constants, in topological order, else an empty list."""
-    found: dict[ir.Node, None] = {}
+    producers: dict[ir.Node, None] = {}
     opened: set[ir.Node] = set()
     stack: list[tuple[ir.Value, bool]] = [(value, False)]
     while stack:
@@ -115,7 +115,7 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         node = current.producer()
         if done:
             assert node is not None
-            found.setdefault(node)
+            producers.setdefault(node)
         elif current is not value and fixed_array(current, limit=limit) is not None:
             continue
         elif node is None:
@@ -127,4 +127,4 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
             opened.add(node)
             stack.append((current, True))
             stack += [(source, False) for source in node.inputs if source is not None]
-    return list(found)
+    return list(producers)

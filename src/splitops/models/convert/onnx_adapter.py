@@ -138,9 +138,9 @@ class ReplacementModel:
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
         """Replace ``node`` by the nodes of the model, and return them."""
-        places = _name_values(node)
-        given = {value for value in node.inputs if value is not None}
-        values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
+        keys = _name_values(node)
+        sources = {value for value in node.inputs if value is not None}
+        values: dict[str, ir.Value | None] = {name: value for value, name in keys.items() if value in sources}
         values[""] = None
         builder = OnnxOpBuilder(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
@@ -157,7 +157,7 @@ class ReplacementModel:
                 if name in self.known:
                     annotate(value, self.known[name])
             values.update(zip(proto.output, outputs, strict=True))
-        builder.replace(node, [values.get(places[v]) if v in places else None for v in node.outputs])
+        builder.replace(node, [values.get(keys[v]) if v in keys else None for v in node.outputs])
         return builder.nodes
 
 
@@ -205,8 +205,8 @@ class Adapter:
 
 def _to_key(value: ir.Value | None) -> object:
     """Return a cache key: the element type of a tensor, else the abstract value, empty for no value."""
-    found = get_abstract_value(value) if value is not None and value.name else ""
-    return (found.type,) if isinstance(found, AbstractTensor) else found
+    fact = get_abstract_value(value) if value is not None and value.name else ""
+    return (fact.type,) if isinstance(fact, AbstractTensor) else fact
 
 
 def _is_unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
@@ -322,8 +322,8 @@ def _inline_body(canonical: CanonicalNode, schema: Any, function: FunctionProto,
     """Return a node's body as a model without unused nodes."""
     model = canonical.to_model(opset)
     (call,) = model.graph.node
-    given = {attribute.name for attribute in call.attribute}
-    defaults = [found.default_value for name, found in schema.attributes.items() if name not in given]
+    names = {attribute.name for attribute in call.attribute}
+    defaults = [declared.default_value for name, declared in schema.attributes.items() if name not in names]
     call.attribute.extend(value for value in defaults if value.type)  # the inliner does not apply defaults
     function.domain = call.domain = _BODY
     model.functions.append(function)

@@ -81,8 +81,7 @@ def convert_opset(
 def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
     """Replace declared shapes that contradict the inferred ones in a copy, or return None if none do.
 
-    The source declares them, too. onnx accepts them at older opsets, for which it infers fewer shapes, and
-    runtimes do not use them.
+    The source declares them, too: onnx infers fewer shapes at older opsets, and runtimes do not use them.
     """
     values = (
         ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
@@ -227,7 +226,7 @@ class ModelConversion:
     def __init__(self, model: ir.Model, where: Where, must_differ: frozenset[SplitKey] = frozenset()) -> None:
         self.editor = OnnxEditor(model, where)
         self.changes: list[Change] = []
-        self.made: set[ir.Node] = set()
+        self.split_nodes: set[ir.Node] = set()
         """Splits in the form of the target, and the nodes that were created for them."""
         self._unread = unread_attributes(model)
         self._must_differ = must_differ  # splits that must set their lengths
@@ -287,8 +286,8 @@ class ModelConversion:
             try:
                 if node in self._rejected:
                     raise self._rejected[node]
-                apart = split_key(where.graph, split_node.outputs) in self._must_differ
-                way = get_first_way(split_node, target, style, apart=apart)
+                must_differ = split_key(where.graph, split_node.outputs) in self._must_differ
+                way = get_first_way(split_node, target, style, apart=must_differ)
                 if target.domain and way.lengths is None:
                     _check_lengths(split_node, way)
                 builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
@@ -296,7 +295,7 @@ class ModelConversion:
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
-            self.made.update(builder.nodes, [node])
+            self.split_nodes.update(builder.nodes, [node])
             status = Status.REWRITTEN if node in self._lowered else get_status(way)
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 

@@ -64,9 +64,9 @@ def convert_onnx(
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
-        unwritable = find_unwritable(edited, converting.made)
+        unwritable = find_unwritable(edited, converting.split_nodes)
         if unwritable:
-            converted = _convert_by_openvino(model, edited, converting.made, unwritable, where)
+            converted = _convert_by_openvino(model, edited, converting.split_nodes, unwritable, where)
         else:
             converted = write_model(edited, opset, where)
     except SplitError as error:
@@ -134,9 +134,9 @@ def _convert_by_openvino(
 
 def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
     """Add the unused inputs of an ONNX model, which OpenVINO's frontend drops, in their order."""
-    found = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
+    by_name = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
     wanted = [value for value in model.graph.inputs if not value.is_initializer()]
-    missing = [value for value in wanted if value.name not in found]
+    missing = [value for value in wanted if value.name not in by_name]
     if not missing:
         return converted
     builder = Builder()
@@ -144,9 +144,9 @@ def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> Open
         declare_input(builder, value, where)
     first = 1 + max((layer.id for layer in converted.graph.layers), default=-1)
     for number, layer in enumerate(builder.model().graph.layers):
-        found[layer.name] = replace(layer, id=first + number)
-    layers = dict.fromkeys(found[value.name or ""].id for value in wanted)
-    by_id = {layer.id: layer for layer in (*converted.graph.layers, *found.values())}
+        by_name[layer.name] = replace(layer, id=first + number)
+    layers = dict.fromkeys(by_name[value.name or ""].id for value in wanted)
+    by_id = {layer.id: layer for layer in (*converted.graph.layers, *by_name.values())}
     order = dict.fromkeys((*layers, *by_id))
     graph = replace(converted.graph, layers=tuple(by_id[id_] for id_ in order))
     return converted.with_graph(graph)

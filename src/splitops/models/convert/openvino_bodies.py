@@ -73,12 +73,12 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
         tensors.append([_get_tensor(value) for value in values])
     if [tensor.type for tensor in tensors[0]] != [tensor.type for tensor in tensors[1]]:
         raise ModelError(f"the bodies of {layer} return different element types", where)
-    made: list[ir.Value] = []
+    outputs: list[ir.Value] = []
     if layer.outputs:
-        made = builder.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
-        for value, *either in zip(made, *tensors, strict=True):
+        outputs = builder.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
+        for value, *either in zip(outputs, *tensors, strict=True):
             annotate(value, _join(*either))
-    return scope.place(builder, made, where)
+    return scope.place(builder, outputs, where)
 
 
 class _Loop:
@@ -152,18 +152,19 @@ class _Loop:
         not_yet = [self.builder.constant(np.array(False))] if needs_flag else []
         values = [condition, *(results[source] for _, source in states), *ran, *parts]
         _finish(self.body_writer, after, values, self.where)
-        made = self.builder.multi(
+        loop_outputs = self.builder.multi(
             "Loop",
             [trips, going, *(value for value, _ in states), *not_yet],
             {"body": self.body_writer.graph},
             outputs=len(values) - 1,
         )
-        for value, (before, source) in zip(made, states, strict=False):
+        for value, (before, source) in zip(loop_outputs, states, strict=False):
             annotate(value, _join(_get_tensor(before), _get_tensor(results[source])))
-        last = {source: value for (_, source), value in reversed(list(zip(states, made, strict=False)))}
+        final = list(zip(states, loop_outputs, strict=False))
+        last = {source: value for (_, source), value in reversed(final)}
         if needs_flag:
-            last |= {source: self._gather_last(last[source], made[len(states)]) for source in of_last}
-        stacked = iter(made[len(states) + needs_flag :])
+            last |= {source: self._gather_last(last[source], loop_outputs[len(states)]) for source in of_last}
+        stacked = iter(loop_outputs[len(states) + needs_flag :])
         outputs = [
             last[entry.inner]
             if entry.slicing is None

@@ -96,14 +96,14 @@ class _ModelWriter(ValueReader):
             return  # added at its first use
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
-            made = self.add_layers(
+            outputs = self.add_layers(
                 node, node.op_type, node.inputs, data or None, version=f"opset{node.version or 1}"
             )
         elif node.op_type in _WITHOUT_LAYER:
-            made = (self.get_output(node.inputs[0]),)
+            outputs = (self.get_output(node.inputs[0]),)
         else:
-            made = (convert_node(self, node, self.opset),)
-        for value, output in zip(node.outputs, made, strict=True):
+            outputs = (convert_node(self, node, self.opset),)
+        for value, output in zip(node.outputs, outputs, strict=True):
             self.values[value] = output
 
     def add_layer(

@@ -254,10 +254,10 @@ class _GraphWriter:
             where = replace(self.where, node=layer.name)
             try:
                 if layer.type == "Parameter":
-                    made = given.get(layer.id) or self._write_parameter(layer, inputs[layer.id], where)
+                    parameter = given.get(layer.id) or self._write_parameter(layer, inputs[layer.id], where)
                     if layer.id in given:
-                        _check_type(layer, made, where)
-                    self.values[node.outputs[0]] = made
+                        _check_type(layer, parameter, where)
+                    self.values[node.outputs[0]] = parameter
                 elif layer.type == "Result":
                     (result,) = self._get_sources(node)
                     results[layer.id] = self._write_result(result, outputs[layer.id]) if outputs else result
@@ -438,9 +438,9 @@ class _GraphWriter:
             return
         try:
             if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
-                made = write_bodies(node, self._get_sources(node), self, where)
+                results = write_bodies(node, self._get_sources(node), self, where)
             else:
-                made = self._convert_layer(node, where)
+                results = self._convert_layer(node, where)
         except SplitError:
             constants = fold_layer(self.source, layer)
             if constants is None:
@@ -450,7 +450,7 @@ class _GraphWriter:
                 if constant is not None:
                     self._write_constant(port, constant.element_type, constant.array(where), where)
             return
-        for port, value in zip(node.outputs, made, strict=True):
+        for port, value in zip(node.outputs, results, strict=True):
             if value is None:
                 continue
             own, inferred = get_abstract_value(value), self.known[port]
@@ -465,27 +465,27 @@ class _GraphWriter:
         if layer.bodies or opset is None:
             raise ModelError(f"{layer} of {layer.version} cannot be converted to ONNX", where)
         builder = LayerOpBuilder(opset, self.names, self.graph, node)
-        made: Values
+        results: Values
         try:
             if operator is not None:
-                made = [convert_layer(builder, layer, self._get_sources(node))]
+                results = [convert_layer(builder, layer, self._get_sources(node))]
             else:
                 assert converter is not None
-                made = converter.to_onnx(builder, layer, self._get_sources(node))
+                results = converter.to_onnx(builder, layer, self._get_sources(node))
         except SplitError as error:
             error.where = where
             raise
         except (ArithmeticError, LookupError, ValueError) as error:
             # It has values or a number of inputs that its specification does not allow.
             raise ModelError(f"{layer} does not match its specification: {error}", where) from error
-        if len(made) != len(node.outputs):
+        if len(results) != len(node.outputs):
             outputs = len(node.outputs)
-            raise ModelError(f"{layer} has {outputs} output ports, but it returns {len(made)}", where)
-        for port, value in zip(node.outputs, made, strict=True):
+            raise ModelError(f"{layer} has {outputs} output ports, but it returns {len(results)}", where)
+        for port, value in zip(node.outputs, results, strict=True):
             if value is not None:
                 annotate(value, self.known.get(port))
                 value.name = self.names.fresh(port.name or "")
-        return self.place(builder, made, where)
+        return self.place(builder, results, where)
 
     # Methods for layers with bodies
 

@@ -118,14 +118,14 @@ class OpsetConverter:
         if body is None:
             raise error
         became: list[str] = []
-        for made in body.inline(node, self._names):
+        for body_node in body.inline(node, self._names):
             try:
-                operators = self._convert_version(made, body.opset, new, bodies - 1)
+                operators = self._convert_version(body_node, body.opset, new, bodies - 1)
             except NoAdapterError as inner:
                 raise NoAdapterError(
-                    f"{error}; in the body of the operator, {made.op_type}: {inner}"
+                    f"{error}; in the body of the operator, {body_node.op_type}: {inner}"
                 ) from inner
-            became += [made.op_type] if operators is None else operators
+            became += [body_node.op_type] if operators is None else operators
         return became
 
 
@@ -260,6 +260,6 @@ def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str]
     order[axis], order[last] = last, axis
     builder = OnnxOpBuilder(opset, names, stem(node))
     transposed = builder.op("Transpose", [data], {"perm": order})
-    made = builder.op(node.op_type, [transposed], {"axis": last})
-    builder.replace(node, [builder.op("Transpose", [made], {"perm": order})])
+    softmax = builder.op(node.op_type, [transposed], {"axis": last})
+    builder.replace(node, [builder.op("Transpose", [softmax], {"perm": order})])
     return ["Transpose", node.op_type, "Transpose"]

@@ -64,7 +64,7 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         require_types(writer, layer, sources, operator.types)
     if operands.pop("broadcast", None) is not None:
         require_broadcast(layer)
-    if sources and writer.find_type(sources[0]) in operator.whole:
+    if sources and writer.find_type(sources[0]) in operator.identity_types:
         return writer.op("Identity", sources[:1])
     if operator.adapt_layer is not None:
         adapted = operator.adapt_layer(writer, layer, operands)
@@ -89,7 +89,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
         return False
     operator, spelling = match
     if operator.types is not None:
-        types = operator.types - operator.whole
+        types = operator.types - operator.identity_types
         if any(value is None or reader.find_type(value) not in types for value in node.inputs):
             return False
     operands = _read_layer_operands(operator, spelling, reader, node)

@@ -57,7 +57,7 @@ def _make_unary(
     attributes: Mapping[str, tuple[Attribute, Attribute]] | None = None,
     versions: tuple[int, ...] = (1,),
     result: ElementType | None = None,
-    whole: frozenset[ElementType] = frozenset(),
+    identity_types: frozenset[ElementType] = frozenset(),
 ) -> Operator:
     """Build an operator with one input. ``attributes`` has those of layers and nodes, by operand."""
     pairs = (attributes or {}).items()
@@ -69,7 +69,7 @@ def _make_unary(
         result=result,
         types=types,
         converts=True,
-        whole=whole,
+        identity_types=identity_types,
     )
 
 
@@ -113,12 +113,12 @@ def _round_once(operation: Callable[[Any], Any], *, exact: bool = False) -> Fold
     def fold(operands: Operands, data: Any) -> Any:
         if not operands.of_layer and exact:
             return operation(data)
-        found = np.asarray(operation(data.astype(np.float64)))
-        if not operands.of_layer and not (np.isfinite(found) & (found == np.floor(found))).all():
+        result = np.asarray(operation(data.astype(np.float64)))
+        if not operands.of_layer and not (np.isfinite(result) & (result == np.floor(result))).all():
             raise Unknown("runtimes round in different ways")
-        if data.dtype.kind != "f" and (found != np.floor(found)).any():
+        if data.dtype.kind != "f" and (result != np.floor(result)).any():
             raise ValueError("some layers round it, and some cut it off")
-        return found.astype(data.dtype)
+        return result.astype(data.dtype)
 
     return fold
 
@@ -184,13 +184,17 @@ UNARY: Final = (
     _make_unary("Asinh", fold=_round_once(np.arcsinh), since=9, versions=(4,)),
     _make_unary("Atan", fold=_round_once(np.arctan)),
     _make_unary("Atanh", fold=_round_once(np.arctanh), since=9, versions=(4,)),
-    _make_unary("Ceiling", "Ceil", _round_once(np.ceil, exact=True), types=FLOATS | INTEGERS, whole=INTEGERS),
+    _make_unary(
+        "Ceiling", "Ceil", _round_once(np.ceil, exact=True), types=FLOATS | INTEGERS, identity_types=INTEGERS
+    ),
     _make_unary("Cos", fold=_round_once(np.cos)),
     _make_unary("Cosh", fold=_round_once(np.cosh), since=9),
     _make_unary("Elu", attributes=_ALPHA),
     _make_unary("Erf", fold=_round_once(_erf), since=9),
     _make_unary("Exp", fold=_round_once(np.exp)),
-    _make_unary("Floor", fold=_round_once(np.floor, exact=True), types=FLOATS | INTEGERS, whole=INTEGERS),
+    _make_unary(
+        "Floor", fold=_round_once(np.floor, exact=True), types=FLOATS | INTEGERS, identity_types=INTEGERS
+    ),
     _make_unary("Gelu", since=20, attributes=_APPROXIMATE, versions=(2, 7)),
     _make_unary("HSwish", "HardSwish", since=14, versions=(4,)),
     _make_unary("IsNaN", fold=_apply(np.isnan), since=9, versions=(10,), result=BOOL),
@@ -243,7 +247,7 @@ def _make_layer_pair(name: str, fold: Fold | None = None, *, result: ElementType
 
 
 def _infer_select(operands: Operands) -> AbstractTensor:
-    found = infer_broadcast(operands, "condition", "data", "other", kind=operands.get_type())
+    result = infer_broadcast(operands, "condition", "data", "other", kind=operands.get_type())
 
     def choose() -> Value:
         condition, yes, no = (
@@ -253,7 +257,7 @@ def _infer_select(operands: Operands) -> AbstractTensor:
         chosen[...] = np.frompyfunc(_choose, 3, 1)(condition, yes, no)
         return chosen
 
-    return infer_result(operands.get_tensor(), found.shape, choose)
+    return infer_result(operands.get_tensor(), result.shape, choose)
 
 
 def _choose(condition: Entry, yes: Entry, no: Entry) -> Entry:

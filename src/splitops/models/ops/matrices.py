@@ -28,8 +28,8 @@ def _infer_matmul(operands: Operands) -> AbstractTensor:
 
 def _read_matrix_shape(operands: Operands, name: str, transposes: str) -> Shape:
     shape = operands.get_shape(name)
-    turned = operands.get(transposes, False) and len(shape) > 1
-    return (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+    is_transposed = operands.get(transposes, False) and len(shape) > 1
+    return (*shape[:-2], shape[-1], shape[-2]) if is_transposed else shape
 
 
 def _fold_matmul(operands: Operands, *factors: Any) -> Any:

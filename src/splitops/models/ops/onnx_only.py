@@ -19,10 +19,10 @@ from splitops.models.ops.writing import INT64
 
 
 def _get_sequence(operands: Operands) -> AbstractSequence:
-    found = operands["data"]
-    if not isinstance(found, AbstractSequence):
+    sequence = operands["data"]
+    if not isinstance(sequence, AbstractSequence):
         raise Unknown("the sequence is unknown")
-    return found
+    return sequence
 
 
 def _infer_concat(operands: Operands) -> AbstractTensor:

@@ -267,10 +267,10 @@ class Operands:
 
     def get_tensor(self, name: str = "data") -> AbstractTensor:
         """Return the abstract tensor of an input."""
-        found = self[name]
-        if not isinstance(found, AbstractTensor):
+        tensor = self[name]
+        if not isinstance(tensor, AbstractTensor):
             raise Unknown(f"{name} is not a tensor")
-        return found
+        return tensor
 
     def get_tensors(self, name: str = "values") -> list[AbstractTensor]:
         """Return the abstract tensors of a repeated input, at least one."""
@@ -300,19 +300,19 @@ class Operands:
 
     def get_array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
         """Return an attribute, or the elements of an input in its type, which must all be known."""
-        found = self._values.get(name, default)
-        if not isinstance(found, AbstractTensor):
-            return np.asarray(found)
-        if found.type is None:
+        value = self._values.get(name, default)
+        if not isinstance(value, AbstractTensor):
+            return np.asarray(value)
+        if value.type is None:
             raise Unknown(f"the type of {name} is unknown")
-        return self.get_complete_elements(name).astype(found.type.numpy, copy=False)
+        return self.get_complete_elements(name).astype(value.type.numpy, copy=False)
 
     def get_entries(self, name: str) -> list[Entry]:
         """Return the elements of a tensor of rank 0 or 1, or of an attribute; None for unknown ones."""
-        found = self[name]
-        if not isinstance(found, AbstractTensor):
-            return list(found) if isinstance(found, Sequence) else [found]
-        return get_entries(found)
+        value = self[name]
+        if not isinstance(value, AbstractTensor):
+            return list(value) if isinstance(value, Sequence) else [value]
+        return get_entries(value)
 
     def get_integers(self, name: str) -> list[int]:
         """Return the elements of a tensor of rank 0 or 1, or of an attribute, which must all be known."""
@@ -324,12 +324,12 @@ class Operands:
 
     def get_entry(self, name: str) -> Entry:
         """Return the only element of a tensor, or an attribute; None if it is unknown."""
-        found = self[name]
-        if not isinstance(found, AbstractTensor):
-            return found  # type: ignore[no-any-return]  # the value of an attribute
-        if found.elements is None or found.elements.size != 1:
+        value = self[name]
+        if not isinstance(value, AbstractTensor):
+            return value  # type: ignore[no-any-return]  # the value of an attribute
+        if value.elements is None or value.elements.size != 1:
             return None
-        entry: Entry = found.elements.reshape(()).item()
+        entry: Entry = value.elements.reshape(()).item()
         return entry
 
     def get_integer(self, name: str) -> int:
@@ -421,5 +421,5 @@ class Operator:
     adapt_layer: Callable[[NodeWriter, Layer, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
     adapt_node: Callable[[Reader, dict[str, Any]], dict[str, Any] | None] | None = None
     can_convert_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
-    whole: frozenset[ElementType] = frozenset()
+    identity_types: frozenset[ElementType] = frozenset()
     """Element types that the layer returns unchanged, and that the operator of ONNX does not support."""

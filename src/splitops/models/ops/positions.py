@@ -122,15 +122,15 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
     """Infer the unique elements, their first positions, the inverse positions, and the counts."""
     shape = operands.get_shape()
     axis = normalise_axis(operands.get_integer("axis"), len(shape)) if "axis" in operands else None
-    whole = to_size(multiply(shape)) if axis is None else shape[axis]
+    size = to_size(multiply(shape)) if axis is None else shape[axis]
     elements = operands.get_tensor().elements if operands.get_tensor().is_complete else None
     if elements is not None and not np.any(elements != elements):  # each NaN may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
     else:
-        count = dimension(min(1, whole if isinstance(whole, int) else whole.lo), _find_bound(whole))
-    found = (count,) if axis is None else _replace_size(shape, axis, count)
+        count = dimension(min(1, size if isinstance(size, int) else size.lo), _find_bound(size))
+    unique = (count,) if axis is None else _replace_size(shape, axis, count)
     kind, counts = operands.get("type", INT64), operands.get("count_type", INT64)
-    types, shapes = (operands.get_type(), kind, kind, counts), (found, (count,), (whole,), (count,))
+    types, shapes = (operands.get_type(), kind, kind, counts), (unique, (count,), (size,), (count,))
     return [AbstractTensor(*pair) for pair in zip(types, shapes, strict=True)]
 
 

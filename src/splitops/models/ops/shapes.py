@@ -244,7 +244,7 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
     return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
 
 
-def clamp(size: int, taken: slice) -> slice:
+def clamp(size: int, bounds: slice) -> slice:
     """Return the Python slice that selects the same positions of an axis as ONNX and OpenVINO.
 
     A slice backwards from before the first position selects this position there, and nothing in Python.
@@ -253,19 +253,19 @@ def clamp(size: int, taken: slice) -> slice:
         >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))
         (slice(-2, -99, -1), slice(-1, -99, -1), slice(-3, 2, 1))
     """
-    if taken.step < 0 and taken.start < -size:
-        return slice(-size, taken.stop, taken.step)
-    return taken
+    if bounds.step < 0 and bounds.start < -size:
+        return slice(-size, bounds.stop, bounds.step)
+    return bounds
 
 
-def list_positions(size: int, taken: slice) -> range:
+def list_positions(size: int, bounds: slice) -> range:
     """Return the positions of an axis that a slice selects in ONNX and OpenVINO.
 
     Examples:
         >>> list_positions(5, slice(-9, -99, -1)), list_positions(5, slice(-2, 9, 1))
         (range(0, -1, -1), range(3, 5))
     """
-    return range(size)[clamp(size, taken)]
+    return range(size)[clamp(size, bounds)]
 
 
 def slice_size(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
@@ -287,8 +287,8 @@ def slice_size(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
         return UNKNOWN
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(list_positions(size, slice(start, end, step)))
-    taken = _count_forward(size, start, end) if step > 0 else _count_backward(size, start, end)
-    return divide_up(taken, abs(step))
+    count = _count_forward(size, start, end) if step > 0 else _count_backward(size, start, end)
+    return divide_up(count, abs(step))
 
 
 def _count_forward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:

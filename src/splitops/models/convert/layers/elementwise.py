@@ -31,8 +31,8 @@ from splitops.models.ops.writing import (
 def _write_floor_mod(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if builder.find_type(sources[0]) in SIZES:
         return builder.op("Mod", sources)
-    whole = builder.op("Floor", [builder.op("Div", sources)])
-    return builder.op("Sub", [sources[0], builder.op("Mul", [whole, sources[1]])])
+    quotient = builder.op("Floor", [builder.op("Div", sources)])
+    return builder.op("Sub", [sources[0], builder.op("Mul", [quotient, sources[1]])])
 
 
 def _write_squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -58,11 +58,11 @@ def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         return builder.op("Round", [data])
     # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
     size = builder.op("Abs", [data])
-    whole = builder.op("Floor", [size])
-    rest = builder.op("Sub", [size, whole])
+    floor = builder.op("Floor", [size])
+    rest = builder.op("Sub", [size, floor])
     kind = unwrap(builder.find_type(data), "the element type")
     up = builder.cast(builder.op("GreaterOrEqual", [rest, add_scalar(builder, 0.5, data)]), kind)
-    return builder.op("Mul", [builder.op("Sign", [data]), builder.op("Add", [whole, up])])
+    return builder.op("Mul", [builder.op("Sign", [data]), builder.op("Add", [floor, up])])
 
 
 def _write_swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

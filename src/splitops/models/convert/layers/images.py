@@ -32,13 +32,13 @@ def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
     data, rank = sources[0], get_rank(builder, layer, sources[0])
     by_sizes = layer.text("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # it has sizes and scales, and uses one of them
-        wanted, given = (sources[1] if by_sizes else sources[2]), sources[3:]
+        wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
-        wanted, given = sources[1], sources[2:]
+        wanted, axes_inputs = sources[1], sources[2:]
     padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
     require(not any(padding), f"{layer} pads its data")
     require(not layer.boolean("antialias", default=False), f"{layer} sets antialias")
-    axes = read_integers(builder, layer, given[0]) if given else list(range(rank))
+    axes = read_integers(builder, layer, axes_inputs[0]) if axes_inputs else list(range(rank))
     attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
         sizes = _replace_on_axes(builder, builder.op("Shape", [data]), as_int64(builder, wanted), axes, rank)
@@ -70,8 +70,8 @@ def _replace_on_axes(
     if places == list(range(rank)):
         return some
     joined = builder.op("Concat", [others, some], {"axis": 0})
-    taken = [rank + places.index(axis) if axis in places else axis for axis in range(rank)]
-    return builder.op("Gather", [joined, builder.integers(taken)], {"axis": 0})
+    order = [rank + places.index(axis) if axis in places else axis for axis in range(rank)]
+    return builder.op("Gather", [joined, builder.integers(order)], {"axis": 0})
 
 
 def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

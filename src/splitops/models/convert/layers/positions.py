@@ -132,9 +132,9 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     moved = order != sorted(order)  # ONNX requires both to be among the first two axes
     attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
     data = builder.op("Transpose", [data], {"perm": order}) if moved else data
-    made = builder.op("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
+    result = builder.op("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
     back = sorted(range(rank), key=order.__getitem__)
-    return builder.op("Transpose", [made], {"perm": back}) if moved else made
+    return builder.op("Transpose", [result], {"perm": back}) if moved else result
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}

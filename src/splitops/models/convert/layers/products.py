@@ -94,9 +94,9 @@ def _write_dft(
     real: bool = False,
 ) -> ir.Value:
     """Write a transform as one DFT per axis. For ``real`` data, only half of the last axis is returned."""
-    data, given, *lengths = sources
+    data, axes_input, *lengths = sources
     rank = get_rank(builder, layer, data) - (not real)
-    axes = [axis % rank for axis in read_integers(builder, layer, given)]
+    axes = [axis % rank for axis in read_integers(builder, layer, axes_input)]
     sizes = read_integers(builder, layer, lengths[0], "sizes") if lengths else [-1] * len(axes)
     if real:
         # Transform complex numbers: OpenVINO's frontend adds an axis to one-sided transforms.

@@ -154,13 +154,13 @@ def _pad_to_shape(
         require(exact, f"the size of axis {axis + 2} of {layer} is unknown, and its output shape is set")
         assert isinstance(size, int)
         assert isinstance(width, int)
-        whole = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
+        full = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
         if window.is_same:
-            total = max(0, whole - goal)
+            total = max(0, full - goal)
             half = total // 2
             begins[axis] = total - half if window.auto_pad == "same_upper" else half
             ends[axis] = total - begins[axis]
-        missing = goal - (whole - begins[axis] - ends[axis])
+        missing = goal - (full - begins[axis] - ends[axis])
         require(missing >= 0, f"{layer} omits the last {-missing} of axis {axis + 2}, which ONNX does not")
         more[axis] += missing
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
