@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from splitops.models.convert.onnx_adapter import NoAdapterError
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import shape_of, type_of
+from splitops.models.graph.onnx import find_shape, find_type
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.split_nodes.ways import get_onnx_types
 
@@ -29,7 +29,7 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     data, sizes = node.inputs
     assert data is not None
     assert sizes is not None
-    kind, shape = type_of(data), shape_of(sizes)
+    kind, shape = find_type(data), find_shape(sizes)
     count = shape[0] if shape is not None and len(shape) == 1 else None
     known = "declare the sizes of the inputs, so that no size is 0"
     if opset < _SINCE:

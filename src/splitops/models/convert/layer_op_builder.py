@@ -14,7 +14,7 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.folding import MAX_ELEMENTS, folded_array
 from splitops.models.formats.walk import FreshNames
 from splitops.models.graph import onnx as nodes
-from splitops.models.graph.onnx import annotate, constant_array
+from splitops.models.graph.onnx import annotate, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.elements.types import ElementType, from_onnx_name
 from splitops.spec.sizes.dims import Shape
@@ -27,15 +27,15 @@ class ValueReader:
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the value of a constant; None where it is computed when the model runs."""
-        return constant_array(value)
+        return read_constant(value)
 
     def type_of(self, value: ir.Value) -> ElementType | None:
         """Return the element type."""
-        return nodes.type_of(value)
+        return nodes.find_type(value)
 
     def shape_of(self, value: ir.Value) -> Shape | None:
         """Return the shape."""
-        return nodes.shape_of(value)
+        return nodes.find_shape(value)
 
 
 class LayerOpBuilder(OnnxOpBuilder, ValueReader):
@@ -54,9 +54,9 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
     def _folded(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
         return folded_array(value, self._graph.opset_imports[""], limit=limit) if value.producer() else None
 
-    def put(self, node: ir.Node) -> None:
+    def append_node(self, node: ir.Node) -> None:
         """Add a node, and note the element types of its outputs."""
-        super().put(node)
+        super().append_node(node)
         for value, told in zip(node.outputs, _output_types(node.op_type, self.opset), strict=False):
             if isinstance(told, int):
                 source = node.inputs[told] if told < len(node.inputs) else None
@@ -69,11 +69,11 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         assert kind is not None
         assert kind.onnx_number is not None
         tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number))
-        return nodes.initializer(self._graph, tensor, self.name("weights"))
+        return nodes.add_initializer(self._graph, tensor, self.make_name("weights"))
 
     def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return a constant of any size, or what follows from constants alone; else None."""
-        found = constant_array(value, limit=_ANY_SIZE)
+        found = read_constant(value, limit=_ANY_SIZE)
         return self._folded(value, _ANY_SIZE) if found is None else found
 
     def has_consumers(self, output: int) -> bool:

@@ -21,7 +21,7 @@ from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import PLAIN, annotate, fixed_array, get_abstract_value
+from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
 
@@ -66,7 +66,7 @@ class CanonicalNode:
         for value in node.inputs:
             if value is None or value not in names:
                 continue
-            array = fixed_array(value, limit=_MAX_EMBEDDED)
+            array = find_elements(value, limit=_MAX_EMBEDDED)
             if array is not None and _is_shown(array):
                 constants[names[value]] = _readable(array, names[value])
         return cls(proto, types, constants)
@@ -149,7 +149,7 @@ class ReplacementModel:
         for proto in self.model.graph.node:
             inputs = [values[name] for name in proto.input]
             attributes = {one.name: ir.serde.deserialize_attribute(one) for one in proto.attribute}
-            outputs = builder.multi(
+            outputs = builder.add_node(
                 proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved"
             )
             for name, value in zip(proto.output, outputs, strict=True):

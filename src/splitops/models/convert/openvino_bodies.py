@@ -19,7 +19,7 @@ from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
-from splitops.models.graph.op_builder import annotate_like, shape_like
+from splitops.models.graph.op_builder import annotate_like, replace_sizes
 from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, rank_of, require
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
@@ -75,7 +75,7 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
         raise ModelError(f"the bodies of {layer} give values of different types", where)
     made: list[ir.Value] = []
     if layer.outputs:
-        made = builder.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
+        made = builder.add_node("If", [sources[0]], graphs, outputs=len(layer.outputs))
         for value, one, other in zip(made, *given, strict=True):
             annotate(value, _join(one, other))
     return scope.place(builder, made, where)
@@ -152,7 +152,7 @@ class _Loop:
         not_yet = [self.builder.constant(np.array(False))] if asks else []
         values = [condition, *(results[source] for _, source in states), *ran, *parts]
         _give(self.inner, after, values, self.where)
-        made = self.builder.multi(
+        made = self.builder.add_node(
             "Loop",
             [trips, going, *(value for value, _ in states), *not_yet],
             {"body": self.inner.graph},
@@ -180,7 +180,7 @@ class _Loop:
         return found
 
     def _input(self, hint: str, what: AbstractTensor) -> ir.Value:
-        return self.inner.input(self.builder.name(hint), what, self.where)
+        return self.inner.input(self.builder.make_name(hint), what, self.where)
 
     # How often
 
@@ -232,7 +232,7 @@ class _Loop:
         builder, stated = self.builder, self._known_count(value, slicing)
         if stated is not None:
             return builder.integers([stated])
-        size = builder.size(value, builder.integers([self._axis(value, slicing)]))
+        size = builder.add_size(value, builder.integers([self._axis(value, slicing)]))
         if unused := slicing.low - 1 - slicing.high:
             size = builder.op("Sub", [size, builder.integers([unused])])
         return size if slicing.size == 1 else builder.op("Div", [size, builder.integers([slicing.size])])
@@ -255,7 +255,7 @@ class _Loop:
         axis, outer = self._axis(value, slicing), self.builder
         parts, single = value, slicing.size == 1
         if slicing.low or slicing.high != -1:
-            parts = outer.part(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
+            parts = outer.slice_axis(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
         same = self.layer.type == "Loop" or self._known_count(value, slicing) is not None
         if not (single and same) and trips is not None:
             count = self._count(value, slicing) if same else trips
@@ -324,7 +324,7 @@ class _Loop:
         """Return an output of its parts, which lie along a new first axis."""
         builder, axis = self.builder, self._axis(part, slicing)
         what, single = _tensor(part), slicing.size == 1
-        shape = shape_like(part, {axis: None}) if single else what.shape
+        shape = replace_sizes(part, {axis: None}) if single else what.shape
         annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
             bounds = [builder.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
@@ -352,8 +352,10 @@ def _regroup(
 ) -> ir.Value:
     """Reshape a value to other sizes in the place of those of some axes."""
     shape, known_shape = builder.op("Shape", [value]), _tensor(value).shape
-    before = [builder.part(shape, 0, 0, first)] if first else []
-    pattern = builder.op("Concat", [*before, *sizes, builder.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
+    before = [builder.slice_axis(shape, 0, 0, first)] if first else []
+    pattern = builder.op(
+        "Concat", [*before, *sizes, builder.slice_axis(shape, 0, end, _INT64_MAX)], {"axis": 0}
+    )
     # A 0 in a pattern is the size at its own position, which is right unless an axis has moved.
     keeps_positions = len(sizes) == end - first or (
         known_shape and all(isinstance(size, int) and size for size in known_shape[end:])

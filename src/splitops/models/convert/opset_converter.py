@@ -20,7 +20,7 @@ from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, CanonicalNode, NoAdapterError
 from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import constant_array, get_abstract_value, shape_of
+from splitops.models.graph.onnx import find_shape, get_abstract_value, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.sizes.dims import Range
 
@@ -143,7 +143,7 @@ def _needs_allowzero(node: ir.Node, opset: int) -> bool:
         return False
     data, wanted = node.inputs
     entries = None if wanted is None else _entries(wanted)
-    sizes = () if data is None else shape_of(data) or ()
+    sizes = () if data is None else find_shape(data) or ()
     if entries is not None and all(_is_kept(entry, sizes[i : i + 1]) for i, entry in enumerate(entries)):
         del node.attributes["allowzero"]
         return False
@@ -164,7 +164,7 @@ def _reduces_nothing(node: ir.Node, opset: int) -> bool:
     if version is None or "noop_with_empty_axes" in version.attributes:
         return False
     axes = node.inputs[1] if len(node.inputs) > 1 else None
-    count = (0,) if axes is None else shape_of(axes)
+    count = (0,) if axes is None else find_shape(axes)
     if count is not None and len(count) == 1 and isinstance(count[0], int) and count[0]:
         del node.attributes["noop_with_empty_axes"]
     return count == (0,) and node.op_type in _OF_ONE
@@ -172,7 +172,7 @@ def _reduces_nothing(node: ir.Node, opset: int) -> bool:
 
 def _entries(value: ir.Value) -> list[Any] | None:
     """Return the numbers of a 1-D tensor as far as they are known."""
-    array = constant_array(value)
+    array = read_constant(value)
     if array is None:
         found = get_abstract_value(value)
         array = found.elements if isinstance(found, AbstractTensor) else None
@@ -212,7 +212,7 @@ def _nonnegative_axes(node: ir.Node, before: int, after: int) -> bool:
         return True
     # What adds axes counts them in its output.
     counted = node.outputs[0] if node.op_type in ("OneHot", "Unsqueeze") else next(iter(node.inputs), None)
-    shape = None if counted is None else shape_of(counted)
+    shape = None if counted is None else find_shape(counted)
     for name in ("axis", "axes"):
         attribute = node.attributes.get(name)
         if attribute is None or attribute.is_ref():
@@ -232,7 +232,7 @@ def _folded_constant(node: ir.Node) -> ir.Attr | None:
     """Return the value of a Constant as a tensor, the only form before opset 12."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
-    array = constant_array(node.outputs[0])
+    array = read_constant(node.outputs[0])
     return None if array is None or array.dtype.kind == "S" else ir.AttrTensor("value", ir.tensor(array))
 
 
@@ -242,14 +242,14 @@ def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
     builder = OnnxOpBuilder(opset, names, stem(node))
     shape = builder.op("Shape", [node.inputs[0]])
-    builder.replace(node, [builder.part(shape, 0, begin, end)])
+    builder.replace(node, [builder.slice_axis(shape, 0, begin, end)])
     return ["Shape", "Slice"]
 
 
 def _along_last_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
     """Write a Softmax along one axis with one that takes all axes behind it too; None: unknown rank."""
     data, stated = node.inputs[0], node.attributes.get("axis")
-    shape = None if data is None else shape_of(data)
+    shape = None if data is None else find_shape(data)
     if shape is None:
         return None
     last = len(shape) - 1

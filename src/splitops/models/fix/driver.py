@@ -149,7 +149,7 @@ class _FixDriver:
                 continue  # this pass has already removed one of its nodes
             record = self._records.get(match.node)
             if record is None:
-                record = _Record(editor.where(match.node), editor.describe(match.node))
+                record = _Record(editor.locate(match.node), editor.describe(match.node))
                 self._records[match.node] = record
                 self.order.append(record)
             if not record.left:
@@ -159,7 +159,7 @@ class _FixDriver:
     def _cure(self, limit: Limit, match: Match, record: _Record, now: ModelSnapshot) -> bool:
         editor, data = now.forms.editor, match.node.inputs[0]
         reason = Reason(limit.code, describe_match(limit, match))
-        before = now.gives(match.last, editor.where(match.last).graph)
+        before = now.gives(match.last, editor.locate(match.last).graph)
         after = None if (record, match.quirk) in self._cured else match.rewrite(editor)
         if after is None:
             record.left = (reason,)

@@ -19,7 +19,7 @@ from splitops.models.formats.walk import (
     owners_of,
     subgraphs,
 )
-from splitops.models.graph.onnx import annotate, declared
+from splitops.models.graph.onnx import annotate, get_declared
 from splitops.models.infer.interpreter import ForwardInterpreter
 from splitops.models.infer.layers import with_shapes
 from splitops.spec.sizes.dims import Dim
@@ -81,7 +81,7 @@ def _loosen(value: ir.Value) -> None:
     else:
         return
     value.meta[_LOOSENED] = True
-    annotate(value, declared(value))
+    annotate(value, get_declared(value))
 
 
 def declare_loosened(model: ir.Model, where: Where) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.fix.driver import NotApplicableError
-from splitops.models.graph.onnx import type_of
+from splitops.models.graph.onnx import find_type
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import find_consumers
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -31,7 +31,7 @@ def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
         NotApplicableError: there is no such type, or the whole sequence is read.
     """
     data, sequence = node.inputs[0], node.outputs[0]
-    kind = None if data is None else type_of(data)
+    kind = None if data is None else find_type(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
         raise NotApplicableError(f"no element type of sequences can hold {kind}")

@@ -21,13 +21,13 @@ from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
 from splitops.models.formats.walk import stem
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.meant import FLOATS, find_intended_split_node, find_intended_way
-from splitops.models.graph.onnx import annotate, has_consumers, shape_of, type_of
+from splitops.models.graph.intended import FLOATS, find_intended_split_node, find_intended_way
+from splitops.models.graph.onnx import annotate, find_shape, find_type, has_consumers
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import INT64, slice_elements
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.split_writer import write_split
 from splitops.models.simplify.constants import fold_constants
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
@@ -170,7 +170,7 @@ class FixWriter:
     def _write_version(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         read = replace(split_node, schema=split_node.as_written or split_node.schema)
         way = get_first_way(read, self._make_target(node))
-        write(node, read, way, self.editor.make_builder(node))
+        write_split(node, read, way, self.editor.make_builder(node))
         return RewriteResult(str(way))
 
     def _write_num_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
@@ -210,7 +210,7 @@ class FixWriter:
         elif op_schema.gives_sequence:
             # The number of chunks depends on the size, too.
             is_computed, count = division.rule is not SizeRule.CHUNK, 1
-        elif self.editor.opset(node) < _LENGTHS_AS_INPUT:
+        elif self.editor.get_opset(node) < _LENGTHS_AS_INPUT:
             if division.rule is not SizeRule.EVEN:
                 cure = f"splitops convert MODEL --to onnx:{_LENGTHS_AS_INPUT} -o FILE makes them an input"
                 raise NotApplicableError(
@@ -222,7 +222,7 @@ class FixWriter:
             Kind.NODE, op_schema, bound.axis, division, count, is_computed=is_computed, lengths_type=INT64
         )
         way = replace(way, squeeze=bound.squeeze)
-        parts = write(node, split_node, way, self.editor.make_builder(node))
+        parts = write_split(node, split_node, way, self.editor.make_builder(node))
         split = next(part.producer() for part in parts if part is not None)
         assert split is not None
         loosen_after(self.editor.model, split)
@@ -232,7 +232,7 @@ class FixWriter:
     # Other ways to write a split
 
     def _make_target(self, node: ir.Node) -> ConversionTarget:
-        return ConversionTarget(self.editor.domain, self.editor.opset(node))
+        return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
         """Return the first way of a kind that sets the lengths of a split, or None."""
@@ -266,7 +266,7 @@ class FixWriter:
         way = self._find_way(node, split_node, Kind.NODE)
         if way is None:
             raise NotApplicableError(f"{split_node.operator} cannot set these lengths")
-        write(node, split_node, way, editor.make_builder(node))
+        write_split(node, split_node, way, editor.make_builder(node))
         self._name_outputs(node)
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
 
@@ -287,7 +287,7 @@ class FixWriter:
                     inputs[index] = builder.reshape(value, [-1] if after.shape else [], after.shape)
             self.editor.set_inputs(node, inputs)
             return RewriteResult(self._describe(node))
-        way = find_intended_way(meant, self.editor.opset(node))
+        way = find_intended_way(meant, self.editor.get_opset(node))
         if isinstance(way, str):
             raise NotApplicableError(way)
         is_known = meant.bind().division is not None
@@ -298,7 +298,7 @@ class FixWriter:
             listed = builder.op("Reshape", [value, builder.integers([-1])], hint="lengths")
             annotate(listed, AbstractTensor(after.type, after.shape))
             node.replace_input_with(index, listed)
-        write(node, meant, way, builder)
+        write_split(node, meant, way, builder)
         self._name_outputs(node)
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
@@ -309,7 +309,7 @@ class FixWriter:
         before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=cut.sizes or ())
         way = Way(Kind.TREE, None, cut.axis, lengths, self.max_outputs)
         splits: dict[ir.Node, None] = {}
-        for part in write(node, split_node, way, self.editor.make_builder(node)):
+        for part in write_split(node, split_node, way, self.editor.make_builder(node)):
             while part is not data and part is not None and (split := part.producer()) is not None:
                 splits[split] = None
                 part = split.inputs[0]
@@ -321,7 +321,7 @@ class FixWriter:
         if split_node.schema.domain:
             cut = self._get_cut(node)
             if data is not None and not self.editor.can_slice(data):
-                raise NotApplicableError(f"Slice does not support {type_of(data)}")
+                raise NotApplicableError(f"Slice does not support {find_type(data)}")
             return RewriteResult(self._take(node, split_node, cut, Kind.SLICES))
         if split_node.schema.gives_sequence:
             try:
@@ -334,27 +334,27 @@ class FixWriter:
         way = self._find_way(node, split_node, Kind.SLICES)
         if way is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
-        if isinstance(size, int) and size > _INT32_MAX and self.editor.opset(node) >= _BOUNDS_AS_INPUTS:
+        if isinstance(size, int) and size > _INT32_MAX and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS:
             self._slice_two_axes(node, way, size)
         else:
-            write(node, split_node, way, self.editor.make_builder(node))
+            write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), "" if way.bounds else _COMPUTED_BOUNDS)
 
     def _write_gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         if split_node.schema.domain:
             return RewriteResult(self._take(node, split_node, self._get_cut(node), Kind.GATHERS), _POSITIONS)
-        if self.editor.opset(node) < COMPUTED_POSITIONS:
+        if self.editor.get_opset(node) < COMPUTED_POSITIONS:
             raise NotApplicableError(f"positions can be computed only in opset {COMPUTED_POSITIONS} or later")
         way = self._find_way(node, split_node, Kind.GATHERS)
         if way is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
-        write(node, split_node, way, self.editor.make_builder(node))
+        write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
 
     def _take(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
         """Write Slices or Gathers with constant positions, and describe them."""
         bounds = tuple(pairwise([0, *accumulate(cut.sizes or ())]))
-        write(
+        write_split(
             node,
             split_node,
             Way(kind, None, cut.axis, None, len(bounds), bounds=bounds),
@@ -369,7 +369,7 @@ class FixWriter:
         interprets an end of 2^31 - 1 as the end of the axis.
         """
         data = node.inputs[0]
-        shape = None if data is None else shape_of(data)
+        shape = None if data is None else find_shape(data)
         if not way.bounds or way.axis is None or data is None or shape is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
         builder, flat = self._onnx.make_builder(node), len(shape) == 1
@@ -400,15 +400,15 @@ class FixWriter:
         sizes = None if cut is None else cut.elements
         if cut is None or sizes is None or data is None:
             raise NotApplicableError("the number of its parts is known only at run time")
-        kind = type_of(data)
-        if kind not in get_onnx_types("SequenceConstruct", editor.opset(node)):
+        kind = find_type(data)
+        if kind not in get_onnx_types("SequenceConstruct", editor.get_opset(node)):
             raise NotApplicableError(f"SequenceConstruct does not support {kind}")
         if len(sizes) > _MAX_OUTPUTS:
             raise NotApplicableError(f"it has {len(sizes)} parts, more than {_MAX_OUTPUTS}")
         way = Way(
             Kind.SEQUENCE, None, cut.axis, Division(SizeRule.EXPLICIT, lengths=sizes), 1, squeeze=cut.squeeze
         )
-        (sequence,) = write(node, split_node, way, editor.make_builder(node))
+        (sequence,) = write_split(node, split_node, way, editor.make_builder(node))
         made = None if sequence is None else sequence.producer()
         if not sizes or made is None:
             return RewriteResult("SequenceEmpty")
@@ -458,7 +458,7 @@ def _find_axis_size(split_node: SplitNode) -> Dim | None:
 
 def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
     """Replace the Transpose of an empty part by an empty tensor of the output shape."""
-    kind, shape = type_of(part), shape_of(part)
+    kind, shape = find_type(part), find_shape(part)
     if kind is None or shape is None:
         raise NotApplicableError("the element type of the empty part is not known")
     if builder.opset < 9 or kind not in get_onnx_types("ConstantOfShape", builder.opset, "T2"):
@@ -476,10 +476,10 @@ def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder
 
 def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBuilder) -> None:
     """Replace the Transpose of an empty part by an empty tensor of the output shape."""
-    order, kind, shape = transpose.inputs[1], type_of(part), shape_of(part)
+    order, kind, shape = transpose.inputs[1], find_type(part), find_shape(part)
     if kind is None or not kind.bits or shape is None:
         raise NotApplicableError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
-    inputs = [builder.sizes(part), order, builder.constant(np.array(0), "axis")]
-    moved = builder.annotate_outputs(builder.multi("Gather", inputs), INT64, (len(shape),))[0]
+    inputs = [builder.add_shape(part), order, builder.constant(np.array(0), "axis")]
+    moved = builder.annotate_outputs(builder.add_node("Gather", inputs), INT64, (len(shape),))[0]
     nothing = builder.constant(np.zeros((), kind.numpy), "nothing", kind)
     builder.replace(transpose, [builder.fill(nothing, moved, None)])

@@ -16,12 +16,12 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
 
-def lengths_of_size(division: Division, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
     """Compute all lengths of a division, of shape [n], from the size of the axis, of shape [1]."""
     count, integers = division.count, builder.integers
     match division.rule:
         case SizeRule.CEIL:
-            chunk = _ceil_chunk(count, size, builder)
+            chunk = _compute_ceil_chunk(count, size, builder)
             starts = builder.op("Mul", [chunk, integers(range(count))])
             left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
             return builder.op("Min", [left, chunk])
@@ -45,7 +45,7 @@ def lengths_of_size(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
             assert_never(division.rule)
 
 
-def resolved_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
     """Compute lengths in which a -1, if there is one, is what the others leave of the size."""
     marks = builder.op("Cast", [builder.op("Equal", [lengths, builder.integers([-1])])], {"to": _INT64})
     # With one -1, the sum of the others is the sum of all + 1.
@@ -53,15 +53,15 @@ def resolved_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) 
     return builder.op("Add", [lengths, builder.op("Mul", [marks, rest])])
 
 
-def uniform_bounds(
+def compute_uniform_bounds(
     count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Compute begin and end of the first parts of the EVEN and CEIL rules; they may lie behind the end."""
-    chunk = _ceil_chunk(count, size, builder)
+    chunk = _compute_ceil_chunk(count, size, builder)
     return list(pairwise(builder.op("Mul", [chunk, builder.integers([index])]) for index in range(parts + 1)))
 
 
-def _ceil_chunk(count: int, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+def _compute_ceil_chunk(count: int, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
     return builder.op(
         "Div", [builder.op("Add", [size, builder.integers([count - 1])]), builder.integers([count])]
     )

@@ -23,16 +23,16 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.walk import AnyGraph, FreshNames, label
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import (
-    constant_array,
-    describe_like,
-    fixed_array,
+    copy_description,
+    find_elements,
+    find_shape,
     get_abstract_value,
     has_consumers,
     is_constant,
+    read_constant,
     remove_node,
     replace_all_uses,
     set_inputs,
-    shape_of,
     transfer_values,
 )
 from splitops.models.graph.op_builder import OpBuilder
@@ -49,7 +49,7 @@ from splitops.spec.sizes.dims import Range, Shape
 T = TypeVar("T")
 
 
-def roles_of(domain: str) -> dict[str, Role]:
+def get_roles(domain: str) -> dict[str, Role]:
     """Return the roles of the operators of a domain by their names."""
     splits = (schema(name, domain=domain) for name in FAMILY[domain])
     found = {name: operator.role for name, operator in (BY_LAYER if domain else BY_NODE).items()}
@@ -112,7 +112,7 @@ class Editor(ABC):
         self._found: dict[Callable[[Editor], Any], Any] = {}
         self._rewrite = ""
         self._readers: dict[ir.Value, int] = {}  # of constants, as far as they were counted
-        for scope, graph in self._graphs():
+        for scope, graph in self._iter_graphs():
             for node in graph:
                 self._scopes[node.graph] = scope
                 self._queue[node] = None
@@ -132,7 +132,7 @@ class Editor(ABC):
             for root in rewrite.roots:
                 by_root.setdefault(root, []).append(rewrite)
         for node in track(self._pop_worklist(), "simplify"):
-            for rewrite in by_root.get(self.role(node), ()):
+            for rewrite in by_root.get(self.find_role(node), ()):
                 if node.graph is None:
                     break  # the rewrite before this one has removed it
                 self.visits += 1
@@ -149,11 +149,11 @@ class Editor(ABC):
     # What the format says
 
     @abstractmethod
-    def _graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
+    def _iter_graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
         """Yield every graph and function of the model."""
 
     @abstractmethod
-    def role(self, node: ir.Node) -> Role | None:
+    def find_role(self, node: ir.Node) -> Role | None:
         """Return what a node is to the rewrites; None is nothing."""
 
     @abstractmethod
@@ -161,7 +161,7 @@ class Editor(ABC):
         """Read a split."""
 
     @abstractmethod
-    def attribute(self, node: ir.Node, name: str) -> Any:
+    def read_attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute, a number, numbers or text; None where a node does not set it.
 
         Raises LookupError where it is known only when a function is called.
@@ -184,7 +184,7 @@ class Editor(ABC):
         """Return whether the format has constants of an element type."""
 
     @abstractmethod
-    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+    def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return a constant of at most ``limit`` elements and its type; None where none is at hand."""
 
     def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
@@ -227,27 +227,27 @@ class Editor(ABC):
 
     # Operators that both formats have
 
-    def axis(self, node: ir.Node) -> int | None:
+    def find_axis(self, node: ir.Node) -> int | None:
         """Return the axis that a node sets as an attribute; None where it sets none."""
         try:
-            found = self.attribute(node, "axis")
+            found = self.read_attribute(node, "axis")
         except LookupError:
             return None
         return found if isinstance(found, int) else None
 
-    def written_axis(self, node: ir.Node) -> int | None:
+    def find_signed_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as it is set: one that is counted from the end is negative."""
         if self.read_split_node(node).schema.axis.kind is SourceKind.ATTRIBUTE:
-            return self.axis(node) if "axis" in node.attributes else 0
-        axis = fixed_array(node.inputs[1]) if len(node.inputs) > 1 else None
+            return self.find_axis(node) if "axis" in node.attributes else 0
+        axis = find_elements(node.inputs[1]) if len(node.inputs) > 1 else None
         return None if axis is None or axis.size != 1 else int(axis.reshape(()))
 
-    def window(self, node: ir.Node) -> Hashable:
+    def get_window(self, node: ir.Node) -> Hashable:
         """Return the strides, pads and dilations of a convolution; zeros and ones may be left out."""
         usual = {"strides": 1, "pads": 0, "pads_begin": 0, "pads_end": 0, "dilations": 1}
         try:
-            found = {name: np.atleast_1d(self.attribute(node, name) or []).tolist() for name in usual}
-            padding = self.attribute(node, "auto_pad") or "NOTSET"
+            found = {name: np.atleast_1d(self.read_attribute(node, name) or []).tolist() for name in usual}
+            padding = self.read_attribute(node, "auto_pad") or "NOTSET"
         except LookupError:
             return node  # like no other one
         return padding, *(
@@ -255,13 +255,13 @@ class Editor(ABC):
             for name, often in usual.items()
         )
 
-    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
+    def find_weight_axes(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Return which axes of which inputs make an axis of the output: dividing them divides it.
 
         The other inputs are the same for every part. None where the node is not a matrix product,
         convolution of one group or sum of which this is known, or where such an input is not a constant.
         """
-        shapes = [None if value is None else shape_of(value) for value in node.inputs]
+        shapes = [None if value is None else find_shape(value) for value in node.inputs]
         found: dict[int, int] | None = None
         addend = None
         if node.domain not in ("", "ai.onnx", self.domain):
@@ -269,27 +269,29 @@ class Editor(ABC):
         try:
             match node.op_type:
                 case "MatMul":
-                    found = product_axes(shapes, axis, turned=bool(self.attribute(node, "transpose_b")))
+                    found = find_product_axes(
+                        shapes, axis, turned=bool(self.read_attribute(node, "transpose_b"))
+                    )
                 case "Gemm" if axis == 1:
-                    found = {1: 0 if self.attribute(node, "transB") else 1}
+                    found = {1: 0 if self.read_attribute(node, "transB") else 1}
                     addend = 2 if len(node.inputs) > 2 and node.inputs[2] is not None else None
-                case "Conv" | "Convolution" if axis == 1 and self.attribute(node, "group") in (None, 1):
+                case "Conv" | "Convolution" if axis == 1 and self.read_attribute(node, "group") in (None, 1):
                     found = {
                         index: 0 for index, value in enumerate(node.inputs) if index and value is not None
                     }
-                case "Add" if self.attribute(node, "auto_broadcast") in (None, "numpy"):
+                case "Add" if self.read_attribute(node, "auto_broadcast") in (None, "numpy"):
                     found, addend = {}, 1 if is_constant(node.inputs[1]) else 0
         except LookupError:
             return None
-        return self._with_addend(node, found, addend, axis)
+        return self._add_addend(node, found, addend, axis)
 
     @abstractmethod
-    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+    def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
         """Return how the operator of a node is spelled, and its attributes, or None if unknown."""
 
-    def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
+    def read_operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
         """Return the operands of a node but its data, by name; None if one of them is not known."""
-        found = self.spelled(node)
+        found = self.find_spelling(node)
         if found is None:
             return None
         spelling, attributes = found
@@ -299,35 +301,35 @@ class Editor(ABC):
             return None
         operands.pop("data", None)
         arrays = {
-            name: fixed_array(value) if isinstance(value, ir.Value) else np.array(value)
+            name: find_elements(value) if isinstance(value, ir.Value) else np.array(value)
             for name, value in operands.items()
         }
         known = {name: array for name, array in arrays.items() if array is not None}
         return known if len(known) == len(arrays) else None
 
-    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
+    def read_slices(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Return what a Slice takes of each axis that it declares; None where it is unknown or not valid."""
-        found = self.operands(node) or {}
+        found = self.read_operands(node) or {}
         if not {"starts", "ends"} <= found.keys():
             return None
         if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in found.values()):
             return None
         count = len(found["starts"])
         usual = {"axes": np.arange(count), "steps": np.ones(count, np.int64)}
-        return bounds_of(rank=rank, **{name: array.tolist() for name, array in (usual | found).items()})
+        return make_slices(rank=rank, **{name: array.tolist() for name, array in (usual | found).items()})
 
-    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
+    def read_permutation(self, node: ir.Node, rank: int) -> list[int] | None:
         """Return which axis of its data each axis of a Transpose is; None where that is not known.
 
         One that sets none turns them round.
         """
-        found = self.operands(node)
+        found = self.read_operands(node)
         order = None if found is None else found.get("order", np.array([]))
         return None if order is None else [int(axis) for axis in order] or list(reversed(range(rank)))
 
-    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+    def read_gather(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Return axis and positions of a Gather by constant positions; None of another one."""
-        found = self.operands(node) or {}
+        found = self.read_operands(node) or {}
         if "indices" not in found or found["axis"].size != 1:
             return None
         if not found["counts_back"] and (found["indices"] < 0).any():
@@ -336,19 +338,19 @@ class Editor(ABC):
 
     # What is in the model
 
-    def _with_addend(
+    def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
         """Return axes of inputs that make an axis of an output, with that of an input that is added to all.
 
         None where one of the inputs is not a constant.
         """
-        shape = shape_of(node.outputs[0])
+        shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
         if addend is not None:
             added = node.inputs[addend]
-            own = None if added is None else shape_of(added)
+            own = None if added is None else find_shape(added)
             if own is None or not is_constant(added):
                 return None
             at = axis - (len(shape) - len(own))
@@ -365,11 +367,11 @@ class Editor(ABC):
         """Every graph and function with nodes."""
         return [graph for graph in self._scopes if graph is not None]
 
-    def opset(self, node: ir.Node) -> int:
+    def get_opset(self, node: ir.Node) -> int:
         """Return the opset of the graph that a node is in."""
         return self._scopes[node.graph].opset
 
-    def where(self, node: ir.Node) -> Where:
+    def locate(self, node: ir.Node) -> Where:
         """Return the place of a node."""
         return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))
 
@@ -379,11 +381,11 @@ class Editor(ABC):
         None of another node, and of one that is invalid, known too little or read in two ways.
         """
         if node not in self._cuts:
-            self._cuts[node] = self._read(node)
+            self._cuts[node] = self._compute_split_facts(node)
         return self._cuts[node]
 
-    def _read(self, node: ir.Node) -> SplitFacts | None:
-        if self.role(node) not in (Role.SPLIT, Role.SEQUENCE):
+    def _compute_split_facts(self, node: ir.Node) -> SplitFacts | None:
+        if self.find_role(node) not in (Role.SPLIT, Role.SEQUENCE):
             return None
         try:
             split_node = self.read_split_node(node)
@@ -395,7 +397,7 @@ class Editor(ABC):
         """Write what a node is in one line."""
         if self.read_split_facts(node) is not None:
             return str(self.read_split_node(node))
-        axis = self.axis(node)
+        axis = self.find_axis(node)
         return node.op_type if axis is None else f"{node.op_type}(axis={axis})"
 
     def describe_producer(self, value: ir.Value) -> str:
@@ -404,27 +406,27 @@ class Editor(ABC):
         assert node is not None
         return self.describe(node)
 
-    def concat_axis(self, node: ir.Node, rank: int) -> int | None:
+    def find_concat_axis(self, node: ir.Node, rank: int) -> int | None:
         """Return the axis of a Concat of tensors of some rank; None where it sets none of theirs."""
-        axis = self.axis(node)
+        axis = self.find_axis(node)
         return axis % rank if axis is not None and -rank <= axis < rank else None
 
     def skip_identities(self, value: ir.Value) -> ir.Value:
         """Return the value that a value is, behind all Identity nodes of its graph."""
         while True:
             producer = value.producer()
-            if producer is None or self.role(producer) is not Role.IDENTITY:
+            if producer is None or self.find_role(producer) is not Role.IDENTITY:
                 return value
             behind = producer.inputs[0]
             if behind is None:
                 return value
             value = behind
 
-    def part_of(self, value: ir.Value) -> tuple[ir.Node, int] | None:
+    def find_source_split(self, value: ir.Value) -> tuple[ir.Node, int] | None:
         """Return the split that makes a value, and the position of the part."""
         found = self.skip_identities(value)
         producer, index = found.producer(), found.index()
-        if producer is None or index is None or self.role(producer) is not Role.SPLIT:
+        if producer is None or index is None or self.find_role(producer) is not Role.SPLIT:
             return None
         return producer, index
 
@@ -435,12 +437,12 @@ class Editor(ABC):
             if len(uses) != 1:
                 return None
             reader = next(iter(uses)).node
-            if self.role(reader) is not Role.IDENTITY:
+            if self.find_role(reader) is not Role.IDENTITY:
                 return reader
             value = reader.outputs[0]
         return None
 
-    def position(self, node: ir.Node) -> int | None:
+    def find_position(self, node: ir.Node) -> int | None:
         """Return the position of a node among those of its graph; None for one that was added."""
         return self._positions.get(node)
 
@@ -452,7 +454,7 @@ class Editor(ABC):
         looked.add((self._rewrite, graph))
         return True
 
-    def cached_analysis(self, look: Callable[[Editor], T]) -> T:
+    def analyse_once(self, look: Callable[[Editor], T]) -> T:
         """Return what a function finds in the model, which is asked for once."""
         if look not in self._found:
             self._found[look] = look(self)
@@ -461,7 +463,7 @@ class Editor(ABC):
 
     # Changes
 
-    def applied(self, where: Where, before: str, after: str, reason: str) -> None:
+    def record(self, where: Where, before: str, after: str, reason: str) -> None:
         """Report what the rewrite has done."""
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
@@ -504,7 +506,7 @@ class Editor(ABC):
         while left:
             node = left.pop()
             self.enqueue(node)
-            if self.role(node) is Role.IDENTITY:
+            if self.find_role(node) is Role.IDENTITY:
                 left += [use.node for use in reversed(tuple(node.outputs[0].uses()))]
 
     def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
@@ -545,7 +547,7 @@ class Editor(ABC):
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a node in the place of another one be called like it."""
         made.name = node.name
-        describe_like(made, node)
+        copy_description(made, node)
         self._labels[made] = self._labels.get(node) or label(node)
 
     def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
@@ -554,7 +556,7 @@ class Editor(ABC):
         set_inputs(node, values)
         self._enqueue_consumers(node)
         # Whether a split of thousands of parts is still needed is asked once, not for each part.
-        for maker in dict.fromkeys(map(self._let_go, before)):
+        for maker in dict.fromkeys(map(self._release, before)):
             if maker is not None and maker.graph is not None and not self.is_live(maker):
                 self.remove(maker)
 
@@ -571,7 +573,7 @@ class Editor(ABC):
             inputs = dict.fromkeys(value for node in group for value in node.inputs if value is not None)
             for node in group:
                 set_inputs(node, ())
-            makers = dict.fromkeys(self._let_go(value) for value in inputs if value.producer() not in gone)
+            makers = dict.fromkeys(self._release(value) for value in inputs if value.producer() not in gone)
             left += [(maker,) for maker in reversed(makers) if maker is not None and not self.is_live(maker)]
         for node in gone:  # none of which reads anything now
             self._queue.pop(node, None)
@@ -579,11 +581,11 @@ class Editor(ABC):
             if node.graph is not None:
                 remove_node(node)
 
-    def _let_go(self, value: ir.Value) -> ir.Node | None:
+    def _release(self, value: ir.Value) -> ir.Node | None:
         """Remove an initializer that nobody reads any more; return the node that may go with a value."""
         producer = value.producer()
         self.enqueue(producer)
-        if value.is_graph_input() or self._is_read_still(value):
+        if value.is_graph_input() or self._is_still_used(value):
             return None
         if producer is not None:
             return producer if producer.graph is not None else None
@@ -593,7 +595,7 @@ class Editor(ABC):
                 graph.initializers.pop(value.name, None)
         return None
 
-    def _is_read_still(self, value: ir.Value) -> bool:
+    def _is_still_used(self, value: ir.Value) -> bool:
         """Return whether a value is read, of which one node less reads it than before.
 
         onnx-ir lists all readers anew whenever it is asked, and thousands of nodes may share a constant: as
@@ -612,11 +614,13 @@ def _is_fixed(value: ir.Value) -> bool:
     found = get_abstract_value(value)
     numbers = found.elements if isinstance(found, AbstractTensor) else None
     if numbers is None:
-        return constant_array(value) is not None
+        return read_constant(value) is not None
     return all(entry.name if isinstance(entry, Range) else entry is not None for entry in numbers.flat)
 
 
-def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = False) -> dict[int, int] | None:
+def find_product_axes(
+    shapes: Sequence[Shape | None], axis: int, *, turned: bool = False
+) -> dict[int, int] | None:
     """Return the axis of the second matrix, ``turned`` first, that makes the last axis of a product.
 
     None where the axis is another one.
@@ -627,7 +631,7 @@ def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = Fa
     return {1: len(right) - (2 if turned else 1)} if axis == max(len(left), len(right)) - 1 else None
 
 
-def bounds_of(
+def make_slices(
     starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int], rank: int
 ) -> dict[int, slice] | None:
     """Return what the inputs of a Slice say of each axis; None where no tensor of the rank can be cut so."""

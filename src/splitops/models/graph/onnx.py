@@ -43,7 +43,7 @@ _MAX_CONSTANT: Final = 1 << 20
 """Larger constants are not lengths, and are not read."""
 
 
-def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
+def make_attributes(stated: Mapping[str, Any]) -> list[ir.Attr]:
     """Return attributes of some values; onnx-ir asks slowly what they are, and nearly all are integers."""
     made: list[ir.Attr] = []
     for name, value in stated.items():
@@ -60,17 +60,17 @@ def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
 
 def get_abstract_value(value: ir.Value) -> AbstractValue:
     """Return what is known of a value: by inference, else what it declares itself."""
-    return value.meta[_KNOWN] if _KNOWN in value.meta else declared(value)
+    return value.meta[_KNOWN] if _KNOWN in value.meta else get_declared(value)
 
 
-def declared(value: ir.Value) -> AbstractValue:
+def get_declared(value: ir.Value) -> AbstractValue:
     """Return what a model declares of a value."""
     if type(value) is PortValue:
         return value.port.declared
     kind, shape = value.type, value.shape
     if kind is None and shape is None:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None
-    sizes = None if shape is None else tuple(map(_size, shape.dims))
+    sizes = None if shape is None else tuple(map(_convert_dim, shape.dims))
     if kind is None or isinstance(kind, ir.TensorType):
         return AbstractTensor(None if kind is None else from_onnx(kind.dtype.value), sizes)
     if isinstance(kind, ir.SequenceType) and isinstance(kind.elem_type, ir.TensorType):
@@ -78,7 +78,7 @@ def declared(value: ir.Value) -> AbstractValue:
     return from_type(ir.serde.serialize_value(value).type)
 
 
-def _size(size: int | ir.SymbolicDim) -> Dim:
+def _convert_dim(size: int | ir.SymbolicDim) -> Dim:
     if isinstance(size, int):
         return size if size >= 0 else UNKNOWN
     name: object = size.value
@@ -90,13 +90,13 @@ def annotate(value: ir.Value, what: AbstractValue) -> None:
     value.meta[_KNOWN] = what
 
 
-def type_of(value: ir.Value) -> ElementType | None:
+def find_type(value: ir.Value) -> ElementType | None:
     """Return the element type of a tensor; None is unknown."""
     found = get_abstract_value(value)
     return found.type if isinstance(found, AbstractTensor) else None
 
 
-def shape_of(value: ir.Value) -> Shape | None:
+def find_shape(value: ir.Value) -> Shape | None:
     """Return what is known of the shape of a tensor; None is an unknown rank."""
     found = get_abstract_value(value)
     return found.shape if isinstance(found, AbstractTensor) else None
@@ -119,7 +119,7 @@ def is_constant(value: ir.Value | None) -> bool:
     return producer.op_type == "Constant" and canonical(producer.domain) == ""
 
 
-def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
+def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the value of an initializer or Constant node; None where it is none, or not at hand.
 
     Initializers that the caller can replace, and data in files whose folder is not known, are not at hand.
@@ -138,43 +138,43 @@ def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArra
     return tensor.numpy()
 
 
-def fixed_array(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
+def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the numbers that a value has in every run: of a constant, or as they follow from shapes."""
     if value is None:
         return None
-    array = constant_array(value, limit=limit)
+    array = read_constant(value, limit=limit)
     found = get_abstract_value(value) if array is None else None
     if not isinstance(found, AbstractTensor) or found.elements is None or not found.is_complete:
         return array
     return found.elements if found.type is None else found.elements.astype(found.type.numpy, copy=False)
 
 
-def fixed_integers(value: ir.Value | None) -> list[int] | None:
+def find_integers(value: ir.Value | None) -> list[int] | None:
     """Return the integers that a 1-D tensor has in every run; None where they are not known."""
-    array = fixed_array(value)
+    array = find_elements(value)
     if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
         return None
     return [int(number) for number in array.tolist()]
 
 
-def initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+def add_initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir.Value:
     """Add a tensor to a graph as an initializer, and return its value."""
     tensor.name = name
-    type_, shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
+    type_, shape = ir.TensorType(tensor.dtype), make_shape(tensor)
     value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
     graph.register_initializer(value)
     return value
 
 
-def fixed_shape(tensor: ir.TensorProtocol) -> ir.Shape:
+def make_shape(tensor: ir.TensorProtocol) -> ir.Shape:
     """Return the shape of a tensor, as values state it."""
     return ir.Shape([int(size) for size in tensor.shape.numpy()])
 
 
-def value_fact(value: ir.Value, *, read: bool) -> Fact:
+def make_fact(value: ir.Value, *, read: bool) -> Fact:
     """Return what is known of a value, its numbers included where asked and known."""
     found = get_abstract_value(value)
-    array = constant_array(value) if read else None
+    array = read_constant(value) if read else None
     if array is not None:
         found = AbstractTensor(element_type_of(array.dtype), array.shape, array)
     return to_fact(found, value=read) if isinstance(found, AbstractTensor) else Fact()
@@ -184,18 +184,18 @@ def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:
     """Put new values in the places of others: readers, names, types, what is known and metadata go over."""
     replace_all_uses(values)
     for old, new in values.items():
-        take_over(new, old)
+        merge_value_info(new, old)
         name, old.name = old.name, None
         new.name = name or new.name
 
 
-def describe_like(made: ir.Node, node: ir.Node) -> None:
+def copy_description(made: ir.Node, node: ir.Node) -> None:
     """Give a node in the place of another one its metadata and documentation."""
     made.metadata_props.update(node.metadata_props)
     made.doc_string = node.doc_string or made.doc_string
 
 
-def take_over(new: ir.Value, old: ir.Value) -> None:
+def merge_value_info(new: ir.Value, old: ir.Value) -> None:
     """Give a value what another one declares, and what is known of either."""
     both = meet(get_abstract_value(new), get_abstract_value(old))
     new.type = new.type if old.type is None else old.type
@@ -213,7 +213,7 @@ def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
         while old.is_graph_output():
             graph = old.graph
             assert graph is not None
-            index = _output_index(graph, old)
+            index = _get_output_index(graph, old)
             graph.outputs[index] = new
             graph.meta[_OUTPUTS][new] = index
         for use in old.uses():
@@ -222,15 +222,15 @@ def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
         values = list(node.inputs)
         for index, new in changed.items():
             values[index] = new
-        _read(node, values, changed)
+        _set_inputs_at(node, values, changed)
 
 
 def set_inputs(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
     """Let a node read other values."""
-    _read(node, values, range(max(len(node.inputs), len(values))))
+    _set_inputs_at(node, values, range(max(len(node.inputs), len(values))))
 
 
-def _read(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
+def _set_inputs_at(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
     """Let a node read some values, of which those at some positions are others than before.
 
     onnx-ir runs through all inputs for each one that changes: of a Concat of 200,000 parts it would not end.
@@ -261,7 +261,7 @@ def remove_node(node: ir.Node) -> None:
         graph.remove(node)
 
 
-def _output_index(graph: ir.Graph, value: ir.Value) -> int:
+def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
     """Return where a value is among the outputs of a graph, of which there may be thousands."""
     known: dict[ir.Value, int] = graph.meta.setdefault(_OUTPUTS, {})
     index = known.get(value)
@@ -271,11 +271,11 @@ def _output_index(graph: ir.Graph, value: ir.Value) -> int:
     return known[value]
 
 
-def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
+def replace_constant_node(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
     """Put an initializer of a graph in the place of one of its Constant nodes."""
     old = node.outputs[0]
     name, old.name = old.name, None
-    made = initializer(graph, tensor, name or "")
+    made = add_initializer(graph, tensor, name or "")
     made.meta.update(old.meta)
     old.replace_all_uses_with(made, replace_graph_outputs=True)
     graph.remove(node, safe=True)

@@ -25,15 +25,15 @@ from splitops.models.graph.editor import (
     Editor,
     GraphScope,
     Role,
-    roles_of,
+    get_roles,
 )
 from splitops.models.graph.onnx import (
-    constant_array,
-    fixed_shape,
+    add_initializer,
     get_abstract_value,
     has_consumers,
-    initializer,
-    take_over,
+    make_shape,
+    merge_value_info,
+    read_constant,
 )
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import read_split_node
@@ -45,7 +45,7 @@ from splitops.models.split_nodes.ways import get_onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
-_ROLES: Final = roles_of("")
+_ROLES: Final = get_roles("")
 _CONSTANT_OF_SHAPE: Final = 9
 """The opset that brought it."""
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
@@ -56,7 +56,7 @@ def is_operator(node: ir.Node, *names: str) -> bool:
     return node.domain in _ONNX and node.op_type in names
 
 
-def _is_formed(node: ir.Node, opset: int) -> bool:
+def _has_valid_signature(node: ir.Node, opset: int) -> bool:
     """Return whether a node has the inputs, outputs and attributes that its operator may have."""
     version = version_of(node.op_type, opset)
     if version is None or not version.inputs.has(len(node.inputs)):
@@ -77,7 +77,7 @@ class OnnxEditor(Editor):
         self._read_last: dict[ir.Node, int] = {}  # of nodes, the position of an output
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphScope, Any]]:
+    def _iter_graphs(self) -> Iterator[tuple[GraphScope, Any]]:
         imported = opset_imports(self.model.graph, self.model).get("", 0)
         for start, owner in owners_of(self.model):
             for path, graph in graphs_of(owner, start):
@@ -86,40 +86,46 @@ class OnnxEditor(Editor):
                     graph,
                 )
 
-    def role(self, node: ir.Node) -> Role | None:
+    def find_role(self, node: ir.Node) -> Role | None:
         """Return what a node is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type) if node.domain in _ONNX else None
         removed = node.graph is None
-        return role if role is not None and (removed or _is_formed(node, self.opset(node))) else None
+        return (
+            role
+            if role is not None and (removed or _has_valid_signature(node, self.get_opset(node)))
+            else None
+        )
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
-        return read_split_node(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
+        return read_split_node(
+            node, self.get_opset(node), self.locate(node), defaults=has_defaults(self.model)
+        )
 
-    def attribute(self, node: ir.Node, name: str) -> Any:
+    def read_attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a node."""
         found = node.attributes.get(name)
         if found is not None and found.is_ref():
             raise LookupError(name)
         return None if found is None else found.value
 
-    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+    def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
         """Return how the operator of a node is spelled, and its attributes."""
-        found = find_node_spelling(node.op_type, self.opset(node)) if node.domain in _ONNX else None
+        found = find_node_spelling(node.op_type, self.get_opset(node)) if node.domain in _ONNX else None
         if found is None or any(one.is_ref() for one in node.attributes.values()):
             return None
         return found[1], {name: one.value for name, one in node.attributes.items()}
 
     def is_live(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
-        if node.domain not in _ONNX or self._has_readers(node):
+        if node.domain not in _ONNX or self._has_consumers(node):
             return True
         if node.op_type in _NEVER_FAIL:
             return False
         facts = [get_abstract_value(value) for value in node.outputs]
         return not all(isinstance(found, AbstractTensor) and found.is_complete for found in facts)
 
-    def _has_readers(self, node: ir.Node) -> bool:
+    def _has_consumers(self, node: ir.Node) -> bool:
         """Return whether an output is read: first the one that was read last time, of thousands."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
@@ -137,12 +143,12 @@ class OnnxEditor(Editor):
 
         OpenVINO reads an empty initializer or Constant as a scalar.
         """
-        opset = self.opset(node)
+        opset = self.get_opset(node)
         return opset >= _CONSTANT_OF_SHAPE and element_type in get_onnx_types("ConstantOfShape", opset, "T2")
 
-    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+    def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the value and type of an initializer or Constant node."""
-        array = constant_array(value, limit=limit)
+        array = read_constant(value, limit=limit)
         if array is None:
             return None
         tensor = ir.convenience.get_const_tensor(value)
@@ -180,7 +186,7 @@ class OnnxEditor(Editor):
         """Return what writes nodes in front of one, which share the constants of the model."""
         return _OpBuilder(self, before)
 
-    def constant(
+    def add_constant(
         self,
         content: npt.NDArray[Any] | ir.TensorProtocol,
         before: ir.Node,
@@ -202,18 +208,18 @@ class OnnxEditor(Editor):
                 return found
         tensor = ir.tensor(content) if isinstance(content, np.ndarray) else content
         if by_node:
-            made = self.constant_node(tensor, before)
+            made = self.add_constant_node(tensor, before)
             made.name = name or made.name
             return made
-        value = initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
+        value = add_initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
         if key is not None:
             self._constants[key] = value
         return value
 
-    def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
+    def add_constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Add a Constant node in front of another node."""
         value = self.make_builder(before).op("Constant", [], {"value": tensor})
-        value.type, value.shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
+        value.type, value.shape = ir.TensorType(tensor.dtype), make_shape(tensor)
         return value
 
     def fold(
@@ -224,17 +230,17 @@ class OnnxEditor(Editor):
         An empty one is a ConstantOfShape: see :meth:`has_empty`.
         """
         if not array.size:
-            shape = self.constant(np.array(array.shape, np.int64), before)
-            zero = _tensor(np.zeros(1, element_type.numpy), element_type)
+            shape = self.add_constant(np.array(array.shape, np.int64), before)
+            zero = _make_tensor(np.zeros(1, element_type.numpy), element_type)
             made = self.make_builder(before).op("ConstantOfShape", [shape], {"value": zero})
             made.type, made.shape = ir.TensorType(zero.dtype), ir.Shape(array.shape)
             return made
-        tensor = _tensor(array, element_type)
+        tensor = _make_tensor(array, element_type)
         if old.is_graph_output():
-            return self.constant_node(tensor, before)
+            return self.add_constant_node(tensor, before)
         if before.graph is not self.model.graph:
-            return self.constant(tensor, before, shared=False)
-        return self.constant(tensor, before, shared=False, name=self.take_name(old))
+            return self.add_constant(tensor, before, shared=False)
+        return self.add_constant(tensor, before, shared=False, name=self.take_name(old))
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
         """Let all that reads a value read another one, which is equal; a graph output keeps its name."""
@@ -245,7 +251,7 @@ class OnnxEditor(Editor):
         assert producer is not None
         if origin is None or origin.graph is not producer.graph or new.is_graph_output():
             new = self.make_builder(producer).op("Identity", [new])
-        take_over(new, old)
+        merge_value_info(new, old)
         name = self.take_name(old)
         super().replace(old, new)
         new.name = name
@@ -255,22 +261,22 @@ class _OpBuilder(OnnxOpBuilder):
     """Writes nodes in front of one of a model that is being rewritten."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
-        super().__init__(editor.opset(before), editor.names, stem(before))
+        super().__init__(editor.get_opset(before), editor.names, stem(before))
         self._editor = editor
         self._before = before
 
-    def put(self, node: ir.Node) -> None:
-        super().put(node)
+    def append_node(self, node: ir.Node) -> None:
+        super().append_node(node)
         self._editor.insert(self._before, node)
 
     def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
-        return self._editor.constant(array, self._before)
+        return self._editor.add_constant(array, self._before)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         self._editor.substitute(node, outputs)
 
 
-def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:
+def _make_tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:
     assert element_type.onnx_number is not None
     dtype = ir.DataType(element_type.onnx_number)
     if dtype == ir.DataType.STRING:
@@ -284,7 +290,7 @@ def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) ->
     if element is None:
         return None
     if not isinstance(tensor, ir.ExternalTensor):
-        return [_tensor(piece, element) for piece in split_array(tensor.numpy(), axis, sizes)]
+        return [_make_tensor(piece, element) for piece in split_array(tensor.numpy(), axis, sizes)]
     shape = tuple(int(size) for size in tensor.shape.numpy())
     found = find_byte_ranges(shape, axis, sizes, element)
     return found and [

@@ -13,7 +13,7 @@ Attributes: TypeAlias = Mapping[str, ir.Attr]
 """Attributes by name. One that refers to an attribute of its function is not known."""
 
 
-def resolved(node: ir.Node, linked: Attributes | None) -> Attributes:
+def resolve_attributes(node: ir.Node, linked: Attributes | None) -> Attributes:
     """Return the attributes of a node of a function as its caller gives them."""
     stated: Attributes = node.attributes.data
     if linked is None or not any(attribute.is_ref() for attribute in stated.values()):
@@ -26,19 +26,19 @@ def resolved(node: ir.Node, linked: Attributes | None) -> Attributes:
     return found
 
 
-def call_attributes(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
+def resolve_call(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
     """Return a function's attributes as one call gives them; what a call leaves out is absent."""
-    given = resolved(node, linked)
+    given = resolve_attributes(node, linked)
     found = {name: given.get(name, default) for name, default in function.attributes.items()}
     return {name: one for name, one in found.items() if one.is_ref() or one.value is not None}
 
 
-def unknown_attributes(function: ir.Function) -> Attributes:
+def make_unknown_attributes(function: ir.Function) -> Attributes:
     """Return the attributes of a function of which no caller is known."""
     return {name: ir.RefAttr(name, name, default.type) for name, default in function.attributes.items()}
 
 
-def number_of(attribute: ir.Attr) -> Any:
+def read_number(attribute: ir.Attr) -> Any:
     """Return the number or numbers of an attribute; a :class:`Fact` of one that is not known."""
     if attribute.is_ref():
         return Fact()

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.graph.onnx import fixed_array, type_of
+from splitops.models.graph.onnx import find_elements, find_type
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
@@ -22,15 +22,15 @@ def find_consumers(sequence: ir.Value) -> list[ir.Node]:
     return list(dict.fromkeys(use.node for use in sequence.uses()))
 
 
-def position_of(reader: ir.Node) -> int | None:
+def find_position(reader: ir.Node) -> int | None:
     """Return the position that a SequenceAt reads; None of other nodes, and where only a run knows it."""
     if not is_operator(reader, "SequenceAt") or len(reader.inputs) < 2:
         return None
-    array = fixed_array(reader.inputs[1])
+    array = find_elements(reader.inputs[1])
     return int(array.reshape(())) if array is not None and array.size == 1 else None
 
 
-def stacks(reader: ir.Node) -> bool | None:
+def read_new_axis(reader: ir.Node) -> bool | None:
     """Return whether a ConcatFromSequence gives its elements a new axis; None where that is not known."""
     attribute = reader.attributes.get("new_axis")
     if attribute is None:
@@ -41,18 +41,18 @@ def stacks(reader: ir.Node) -> bool | None:
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
     """Let a reader of a sequence read its elements instead: one, their number, or all joined."""
     if is_operator(reader, "SequenceAt"):
-        position = position_of(reader)
+        position = find_position(reader)
         assert position is not None
         editor.replace(reader.outputs[0], elements[position])
         editor.remove(reader)
         return
     if is_operator(reader, "SequenceLength"):
-        made = editor.constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
+        made = editor.add_constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
     else:
         axis, builder = int(reader.attributes["axis"].value), editor.make_builder(reader)
-        if stacks(reader):
+        if read_new_axis(reader):
             elements = [builder.unsqueeze(element, axis) for element in elements]
-        made = builder.concat(elements, axis)
+        made = builder.concatenate(elements, axis)
     editor.substitute(reader, [made])
 
 
@@ -72,7 +72,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
     given, readers = split_node.lengths, find_consumers(node.outputs[0])
     if axis is None or data is None or lengths is None or given is None or given.shape is None:
         raise ModelError("how it is divided is not known before the model runs")
-    positions = {reader: position_of(reader) for reader in readers}
+    positions = {reader: find_position(reader) for reader in readers}
     others = [one for one in readers if positions[one] is None and not is_operator(one, "SequenceLength")]
     if node.outputs[0].is_graph_output() or others:
         raise ModelError("more reads its sequence than constant positions and its length")
@@ -81,10 +81,10 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
         builder = parts.builder
         if at is None:
             builder.replace(
-                reader, [builder.op("Reshape", [parts.number(), builder.integers([])], hint="number")]
+                reader, [builder.op("Reshape", [parts.count(), builder.integers([])], hint="number")]
             )
         else:
-            builder.replace(reader, [builder.part(data, axis, *parts.bounds(at))])
+            builder.replace(reader, [builder.slice_axis(data, axis, *parts.compute_bounds(at))])
     editor.remove(node)
     return len(readers)
 
@@ -102,48 +102,48 @@ class _Parts:
         self._is_list = split_node.lengths is None or split_node.lengths.shape != ()
         self._lengths = lengths
 
-    def _numbers(self) -> ir.Value:
+    def _cast_lengths(self) -> ir.Value:
         """Return the lengths as int64."""
         lengths = self._lengths
-        return lengths if type_of(lengths) is INT64 else self.builder.cast(lengths, INT64, "lengths")
+        return lengths if find_type(lengths) is INT64 else self.builder.cast(lengths, INT64, "lengths")
 
-    def _size_of_chunks(self) -> ir.Value:
+    def _get_chunk_size(self) -> ir.Value:
         builder = self.builder
         if self._chunk is not None:
             return builder.integers([self._chunk])
-        return builder.op("Reshape", [self._numbers(), builder.integers([1])], hint="chunk")
+        return builder.op("Reshape", [self._cast_lengths(), builder.integers([1])], hint="chunk")
 
-    def number(self) -> ir.Value:
+    def count(self) -> ir.Value:
         """Return the number of parts."""
         builder = self.builder
         if self._is_list:
             return builder.op("Shape", [self._lengths], hint="number")
-        chunk = self._size_of_chunks()
+        chunk = self._get_chunk_size()
         last = builder.op(
-            "Sub", [builder.size(self._data, builder.integers([self._axis])), builder.integers([1])]
+            "Sub", [builder.add_size(self._data, builder.integers([self._axis])), builder.integers([1])]
         )
         return builder.op("Div", [builder.op("Add", [last, chunk]), chunk], hint="number")
 
-    def bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
+    def compute_bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
         """Return begin and end of the part at a position."""
         builder = self.builder
         if self._is_list:
-            lengths = self._numbers()
-            position = self._position(at)
+            lengths = self._cast_lengths()
+            position = self._compute_position(at)
             before = builder.op("Slice", [lengths, builder.integers([0]), position], hint="before")
             length = builder.op("Gather", [lengths, position], {"axis": 0}, hint="length")
             begin = builder.op("ReduceSum", [before], {"keepdims": 1})
             return begin, builder.op("Add", [begin, length])
         if at >= 0 and self._chunk is not None:
             return at * self._chunk, (at + 1) * self._chunk
-        chunk = self._size_of_chunks()
+        chunk = self._get_chunk_size()
         if at >= 0:
             begin = builder.op("Mul", [chunk, builder.integers([at])])
             return begin, builder.op("Add", [begin, chunk])
-        begin = builder.op("Mul", [builder.op("Add", [self.number(), builder.integers([at])]), chunk])
-        return self._clamped(begin), self._clamped(builder.op("Add", [begin, chunk]))
+        begin = builder.op("Mul", [builder.op("Add", [self.count(), builder.integers([at])]), chunk])
+        return self._clamp(begin), self._clamp(builder.op("Add", [begin, chunk]))
 
-    def _position(self, at: int) -> ir.Value:
+    def _compute_position(self, at: int) -> ir.Value:
         """Return the position of a length from the front, as every opset takes it.
 
         In the place of one before the first length is one behind the last: a Gather of it fails too.
@@ -151,11 +151,11 @@ class _Parts:
         builder = self.builder
         if at >= 0:
             return builder.integers([at])
-        number = self.number()
+        number = self.count()
         position = builder.op("Add", [number, builder.integers([at])])
         return builder.op("Where", [builder.op("Less", [position, builder.integers([0])]), number, position])
 
-    def _clamped(self, bound: ir.Value) -> ir.Value:
+    def _clamp(self, bound: ir.Value) -> ir.Value:
         """Return a bound that is not counted from the end: one before the data is its begin."""
         zero = self.builder.integers([0])
         return self.builder.op("Where", [self.builder.op("Less", [bound, zero]), zero, bound])

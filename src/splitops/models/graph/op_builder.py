@@ -14,13 +14,13 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.walk import FreshNames
 from splitops.models.graph.onnx import (
     annotate,
-    attributes_of,
-    describe_like,
+    copy_description,
+    find_shape,
+    find_type,
     get_abstract_value,
+    make_attributes,
     remove_if_unused,
-    shape_of,
     transfer_values,
-    type_of,
 )
 from splitops.models.ops.concat import CONCAT
 from splitops.models.ops.gather import GATHER
@@ -41,10 +41,10 @@ def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | Non
     """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
     found = get_abstract_value(data)
     if isinstance(found, AbstractTensor):
-        annotate(value, AbstractTensor(found.type, shape_like(data, sizes)))
+        annotate(value, AbstractTensor(found.type, replace_sizes(data, sizes)))
 
 
-def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
+def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
     """Return the shape of a value but for the sizes of some axes; None drops the axis."""
     found = get_abstract_value(data)
     if not isinstance(found, AbstractTensor) or found.shape is None:
@@ -62,7 +62,7 @@ class OpBuilder(ABC):
         self.opset = opset
 
     @abstractmethod
-    def multi(
+    def add_node(
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
@@ -100,7 +100,7 @@ class OpBuilder(ABC):
         hint: str | None = None,
     ) -> ir.Value:
         """Add a node of one output."""
-        return self.multi(operator, inputs, attributes, hint=hint)[0]
+        return self.add_node(operator, inputs, attributes, hint=hint)[0]
 
     def annotate_outputs(
         self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
@@ -113,11 +113,11 @@ class OpBuilder(ABC):
     # Operators that both dialects have
 
     @abstractmethod
-    def spelling(self, operator: Operator) -> Spelling:
+    def get_spelling(self, operator: Operator) -> Spelling:
         """Return how an operator is spelled."""
 
     @property
-    def rows(self) -> list[OperatorSchema]:
+    def schemas(self) -> list[OperatorSchema]:
         """The versions of splits that give parts as outputs."""
         return [schema for schema in versions(self.domain, self.opset) if not schema.gives_sequence]
 
@@ -126,12 +126,14 @@ class OpBuilder(ABC):
 
         Operands are values, lists of values, or numbers. Those that are None are left out.
         """
-        spelling = self.spelling(operator)
+        spelling = self.get_spelling(operator)
         inputs, attributes = spelling.write(
             operands, lambda value, name: self.constant(np.array(value, np.int64), name)
         )
         told = _infer_values(operator, spelling, operands, of_layer=bool(self.domain))
-        return self.annotate_outputs(self.multi(spelling.name, inputs, attributes), told.type, told.shape)[0]
+        return self.annotate_outputs(self.add_node(spelling.name, inputs, attributes), told.type, told.shape)[
+            0
+        ]
 
     def slice(self, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
         """Add a Slice of some axes; before opset 10, all steps are 1."""
@@ -150,14 +152,14 @@ class OpBuilder(ABC):
         """Add a Gather of some positions of an axis."""
         return self.write(GATHER, data=data, indices=positions, axis=axis)
 
-    def concat(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    def concatenate(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat."""
         return self.write(CONCAT, values=list(values), axis=axis)
 
     def reshape(self, value: ir.Value, pattern: Sequence[int], shape: Shape | None) -> ir.Value:
         """Add a Reshape to a shape. In its pattern, 0 keeps an axis, and -1 is what is left."""
         made = self.write(RESHAPE, data=value, shape=pattern, copies_zero=True)
-        return self.annotate_outputs([made], type_of(value), shape)[0]
+        return self.annotate_outputs([made], find_type(value), shape)[0]
 
     def transpose(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
         """Add a Transpose."""
@@ -166,7 +168,7 @@ class OpBuilder(ABC):
     def squeeze(self, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis, which is of size 1."""
         made = self.write(SQUEEZE, data=value, axes=[axis])
-        return self.annotate_outputs([made], type_of(value), shape_like(value, {axis: None}))[0]
+        return self.annotate_outputs([made], find_type(value), replace_sizes(value, {axis: None}))[0]
 
     def unsqueeze(self, value: ir.Value, axis: int) -> ir.Value:
         """Add an Unsqueeze of one axis."""
@@ -174,7 +176,7 @@ class OpBuilder(ABC):
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
         """Add a split, written as shortly as its opset allows; the parts add up to the size of the axis."""
-        schema, division = find_shortest(self.rows, sizes, size)
+        schema, division = find_shortest(self.schemas, sizes, size)
         return self.split_as(schema, division, data, axis, sizes)
 
     def split_as(
@@ -183,9 +185,9 @@ class OpBuilder(ABC):
         """Add a split of a version, whose lengths are a division's."""
         attributes, inputs = make_operands(schema, axis, division, data, self.constant)
         made = [value for value in inputs if value is not None]
-        parts = self.multi(schema.name, made, attributes, outputs=len(sizes))
+        parts = self.add_node(schema.name, made, attributes, outputs=len(sizes))
         return self.annotate_outputs(
-            parts, type_of(data), *(shape_like(data, {axis: size}) for size in sizes)
+            parts, find_type(data), *(replace_sizes(data, {axis: size}) for size in sizes)
         )
 
 
@@ -200,7 +202,7 @@ def _infer_values(
         elif isinstance(value, list) and value and isinstance(value[0], ir.Value):
             found[name] = [get_abstract_value(one) for one in value]
         elif value is not None:
-            found[name] = value if name in spelling.attributes else _constant(value)
+            found[name] = value if name in spelling.attributes else _make_constant_tensor(value)
     try:
         told = operator.infer(Operands(found, of_layer=of_layer))
     except Unknown:
@@ -209,7 +211,7 @@ def _infer_values(
     return told
 
 
-def _constant(numbers: Any) -> AbstractTensor:
+def _make_constant_tensor(numbers: Any) -> AbstractTensor:
     array = np.array(numbers, np.int64)
     return AbstractTensor(element_type_of(array.dtype), array.shape, array)
 
@@ -228,11 +230,11 @@ class OnnxOpBuilder(OpBuilder):
         self._names = names
         self._base = base
 
-    def spelling(self, operator: Operator) -> Spelling:
+    def get_spelling(self, operator: Operator) -> Spelling:
         """Return how an operator is spelled in the opset."""
         return next(one for one in operator.onnx if one.since <= self.opset)
 
-    def multi(
+    def add_node(
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
@@ -243,10 +245,10 @@ class OnnxOpBuilder(OpBuilder):
     ) -> list[ir.Value]:
         """Add a node."""
         hint = hint or operator.lower()
-        values = [ir.Value(name=self.name(hint)) for _ in range(outputs)]
-        made = attributes_of(attributes or {})
+        values = [ir.Value(name=self.make_name(hint)) for _ in range(outputs)]
+        made = make_attributes(attributes or {})
         name = self._names.fresh(f"{self._base}/{operator}")
-        self.put(ir.Node("", operator, inputs, made, outputs=values, name=name))
+        self.append_node(ir.Node("", operator, inputs, made, outputs=values, name=name))
         return values
 
     def repeat(
@@ -257,10 +259,10 @@ class OnnxOpBuilder(OpBuilder):
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
         """Add a node like another one."""
-        made = self.multi(node.op_type, inputs, {**node.attributes, **(changed or {})})
-        return self.annotate_outputs(made, type_of(node.outputs[0]), shape)[0]
+        made = self.add_node(node.op_type, inputs, {**node.attributes, **(changed or {})})
+        return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
-    def put(self, node: ir.Node) -> None:
+    def append_node(self, node: ir.Node) -> None:
         """Add a node that is made already."""
         self.nodes.append(node)
 
@@ -274,13 +276,13 @@ class OnnxOpBuilder(OpBuilder):
         graph.insert_before(node, self.nodes)
         transfer_values({old: new for old, new in zip(node.outputs, outputs, strict=True) if new is not None})
         if self.nodes:
-            describe_like(self.nodes[-1], node)
+            copy_description(self.nodes[-1], node)
         inputs = [value for value in node.inputs if value is not None]
         graph.remove(node, safe=True)
         for value in inputs:
             remove_if_unused(value)
 
-    def name(self, hint: str) -> str:
+    def make_name(self, hint: str) -> str:
         """Return a free name for a value."""
         return self._names.fresh(f"{self._base}_{hint}")
 
@@ -292,7 +294,7 @@ class OnnxOpBuilder(OpBuilder):
         annotate(value, AbstractTensor(element_type_of(array.dtype), array.shape))
         return value
 
-    def reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
+    def add_reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
         """Add a Constant node of what the caller of a function gives as an attribute."""
         return self.op("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
 
@@ -301,15 +303,15 @@ class OnnxOpBuilder(OpBuilder):
         # The type was a string before opset 6.
         to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
         made = self.op("Cast", [value], {"to": to}, hint=hint)
-        annotate(made, AbstractTensor(element_type, shape_of(value)))
+        annotate(made, AbstractTensor(element_type, find_shape(value)))
         return made
 
-    def size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
+    def add_size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
         """Return the size of an axis, both of shape [1]."""
         shape = self.op("Shape", [data])
         return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
 
-    def part(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
+    def slice_axis(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
         """Return a part of an axis; bounds of shape [1] that only a run knows from opset 10 on."""
         if self.opset < 10:
             return self.op("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")

@@ -22,9 +22,9 @@ from splitops.models.graph.editor import (
     Editor,
     GraphScope,
     Role,
-    roles_of,
+    get_roles,
 )
-from splitops.models.graph.onnx import annotate, type_of
+from splitops.models.graph.onnx import annotate, find_type
 from splitops.models.graph.op_builder import OpBuilder
 from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.ops import BY_LAYER, BY_NODE, find_layer_spelling
@@ -41,7 +41,7 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Shape
 from splitops.spec.sizes.rules import SizeRule
 
-_ROLES: Final = roles_of(DOMAIN)
+_ROLES: Final = get_roles(DOMAIN)
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
 """The IR version that came with Slice; older readers may lack it."""
@@ -57,7 +57,7 @@ class OpenVINOEditor(Editor):
         self._next: dict[AnyGraph | None, int] = {}
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
+    def _iter_graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
         graphs = list(all_graphs(self.model))
         # Who reads the model knows the newest operation set of its layers, and so all that came before.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
@@ -66,16 +66,16 @@ class OpenVINOEditor(Editor):
             self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
             yield GraphScope(path, opset), graph
 
-    def role(self, node: ir.Node) -> Role | None:
+    def find_role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type)
         return role if role in (Role.SPLIT, Role.SUM) or find_converter(layer_of(node)) else None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
-        return read_split_node(node, 0, self.where(node))
+        return read_split_node(node, 0, self.locate(node))
 
-    def attribute(self, node: ir.Node, name: str) -> Any:
+    def read_attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a layer: integers where it is nothing else."""
         text = layer_of(node).attribute(name)
         words = [word.strip() for word in (text or "").split(",")]
@@ -85,7 +85,7 @@ class OpenVINOEditor(Editor):
             return {"true": True, "false": False}.get(words[0].lower(), text)
         return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
-    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+    def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
         """Return how the operator of a layer is spelled, and its attributes."""
         layer = layer_of(node)
         found = find_layer_spelling(layer.type, layer.version)
@@ -107,14 +107,14 @@ class OpenVINOEditor(Editor):
         """Return whether a constant of numbers has the element type."""
         return element_type.openvino is not None and element_type.bits > 0
 
-    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+    def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the value and type of a Const."""
         producer = value.producer()
         constant = None if producer is None else layer_of(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
             return None
         try:
-            return constant.array(self.where(producer)), constant.element_type
+            return constant.array(self.locate(producer)), constant.element_type
         except SplitError:
             return None
 
@@ -131,13 +131,13 @@ class OpenVINOEditor(Editor):
             made = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
         else:
             try:
-                array = constant.array(self.where(producer))
+                array = constant.array(self.locate(producer))
             except SplitError:
                 return None
             made = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
         layer = layer_of(producer)
         return [
-            self._const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
+            self._make_const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
             for index, part in enumerate(made)
         ]
 
@@ -155,7 +155,7 @@ class OpenVINOEditor(Editor):
 
     def can_slice(self, data: ir.Value) -> bool:
         """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
-        kind = type_of(data)
+        kind = find_type(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
     def fold(
@@ -164,7 +164,7 @@ class OpenVINOEditor(Editor):
         """Return a new constant for the place of a value, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self.constant(array, element_type, name or "", before, port_of(old).names)
+        return self.add_constant(array, element_type, name or "", before, port_of(old).names)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
         """Put new values in the places of others; their layers have the ports that they take over."""
@@ -184,19 +184,19 @@ class OpenVINOEditor(Editor):
         set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
-    def next_id(self, graph: AnyGraph | None) -> int:
+    def make_id(self, graph: AnyGraph | None) -> int:
         """Return a free id for a layer of a graph."""
         self._next[graph] += 1
         return self._next[graph] - 1
 
-    def _const(
+    def _make_const(
         self, constant: Constant, name: str, graph: AnyGraph | None, names: tuple[str, ...] = ()
     ) -> ir.Node:
-        node = LayerNode(make_const(self.next_id(graph), name, constant, names), [], [name])
+        node = LayerNode(make_const(self.make_id(graph), name, constant, names), [], [name])
         annotate(node.outputs[0], AbstractTensor(constant.element_type, constant.shape))
         return node
 
-    def constant(
+    def add_constant(
         self,
         array: npt.NDArray[Any],
         element_type: ElementType,
@@ -205,7 +205,7 @@ class OpenVINOEditor(Editor):
         names: tuple[str, ...] = (),
     ) -> ir.Value:
         """Add a Const of a name, with tensor names, in front of another layer."""
-        node = self._const(Constant.of(array, element_type), name, before.graph, names)
+        node = self._make_const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
             annotate(value, AbstractTensor(element_type, array.shape, array))
@@ -218,15 +218,15 @@ class OpenVINOOpBuilder(OpBuilder):
     domain = DOMAIN
 
     def __init__(self, editor: OpenVINOEditor, before: ir.Node) -> None:
-        super().__init__(editor.opset(before))
+        super().__init__(editor.get_opset(before))
         self._editor = editor
         self._before = before
 
-    def spelling(self, operator: Operator) -> Spelling:
+    def get_spelling(self, operator: Operator) -> Spelling:
         """Return how an operator is spelled in its newest operation set: a reader of it can be assumed."""
         return operator.openvino[0]
 
-    def multi(
+    def add_node(
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
@@ -238,23 +238,23 @@ class OpenVINOOpBuilder(OpBuilder):
         """Add a layer."""
         read, known = [value for value in inputs if value is not None], BY_LAYER.get(operator)
         if known is None:  # a split
-            since = next((schema.since_version for schema in self.rows if schema.name == operator), 1)
-            return self._add(operator, f"opset{since}", read, attributes or {}, outputs)
+            since = next((schema.since_version for schema in self.schemas if schema.name == operator), 1)
+            return self._add_layer(operator, f"opset{since}", read, attributes or {}, outputs)
         spelling = known.openvino[0]
         data = {**spelling.demands, **(attributes or {})}
-        return self._add(operator, f"opset{spelling.since}", read, data, outputs)
+        return self._add_layer(operator, f"opset{spelling.since}", read, data, outputs)
 
-    def _add(
+    def _add_layer(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
     ) -> list[ir.Value]:
         """Add a layer, whose outputs are of the element type of the first input."""
         sources = [port_of(value) for value in inputs]
         name = self._editor.names.fresh(f"{self._before.name}/{operator}")
-        empty = Layer(self._editor.next_id(self._before.graph), name, operator, version)
+        empty = Layer(self._editor.make_id(self._before.graph), name, operator, version)
         layer = make_layer(empty, sources, [Port(0, sources[0].precision)] * outputs, data)
         node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in layer.outputs])
         for value in node.outputs:
-            annotate(value, AbstractTensor(type_of(inputs[0])))
+            annotate(value, AbstractTensor(find_type(inputs[0])))
         return self._editor.insert(self._before, node)
 
     def annotate_outputs(
@@ -274,7 +274,7 @@ class OpenVINOOpBuilder(OpBuilder):
         self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64
     ) -> ir.Value:
         """Add a Const."""
-        return self._editor.constant(array, element_type, f"{self._before.name}/{hint}", self._before)
+        return self._editor.add_constant(array, element_type, f"{self._before.name}/{hint}", self._before)
 
     def repeat(
         self,
@@ -286,31 +286,31 @@ class OpenVINOOpBuilder(OpBuilder):
         """Add a layer like another one."""
         layer, read = layer_of(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
-        made = self._add(layer.type, version, read, data, 1)
-        return self.annotate_outputs(made, type_of(node.outputs[0]), shape)[0]
+        made = self._add_layer(layer.type, version, read, data, 1)
+        return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
-    def sizes(self, data: ir.Value) -> ir.Value:
+    def add_shape(self, data: ir.Value) -> ir.Value:
         """Add a ShapeOf."""
         return self.write(SHAPE, data=data, type=_INT64)
 
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
         """Add a tensor of some sizes, each element of which is a value."""
         made = self.write(EXPAND, data=value, shape=sizes, mode="numpy")
-        return self.annotate_outputs([made], type_of(value), shape)[0]
+        return self.annotate_outputs([made], find_type(value), shape)[0]
 
-    def clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
+    def compute_clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
         """Add layers that compute lengths of CHUNK or REMAINDER from the size of an axis, none below 0."""
-        before, bounds = _clamps(division)
-        size = self.write(GATHER, data=self.sizes(data), indices=[axis], axis=0)
-        lengths = self._arithmetic("Sub", size, self.constant(np.array(before)))
+        before, bounds = _compute_clamps(division)
+        size = self.write(GATHER, data=self.add_shape(data), indices=[axis], axis=0)
+        lengths = self._add_arithmetic("Sub", size, self.constant(np.array(before)))
         for operator, limits in zip(("Max", "Min"), np.array(bounds).T, strict=True):
-            lengths = self._arithmetic(operator, lengths, self.constant(limits, operator.lower()))
+            lengths = self._add_arithmetic(operator, lengths, self.constant(limits, operator.lower()))
         return lengths
 
-    def _arithmetic(self, operator: str, *values: ir.Value, **operands: Any) -> ir.Value:
+    def _add_arithmetic(self, operator: str, *values: ir.Value, **operands: Any) -> ir.Value:
         return self.write(BY_NODE[operator], values=list(values), broadcast="numpy", **operands)
 
-    def computed_split(
+    def add_computed_split(
         self,
         schema: OperatorSchema,
         lengths: Division,
@@ -327,22 +327,22 @@ class OpenVINOOpBuilder(OpBuilder):
         assert at is not None
         if lengths.rule is SizeRule.EVEN:
             at = self.constant(np.array(axis), "axis")
-            size = self.write(GATHER, data=self.sizes(data), indices=at, axis=0)
+            size = self.write(GATHER, data=self.add_shape(data), indices=at, axis=0)
             parts = self.constant(np.array(lengths.count), "parts")
-            length = self._arithmetic("Div", size, parts, floors=True)
+            length = self._add_arithmetic("Div", size, parts, floors=True)
             count = self.constant(np.array([lengths.count]), "count")
             computed = self.fill(length, count, (lengths.count,))
         else:
-            computed = self.clamped_lengths(data, axis, lengths)
-        made = self.multi(schema.name, [data, at, computed], outputs=len(shapes))
-        return self.annotate_outputs(made, type_of(data), *shapes)
+            computed = self.compute_clamped_lengths(data, axis, lengths)
+        made = self.add_node(schema.name, [data, at, computed], outputs=len(shapes))
+        return self.annotate_outputs(made, find_type(data), *shapes)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Put values in the place of the outputs of a layer."""
         self._editor.substitute(node, outputs)
 
 
-def _clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
+def _compute_clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the number to subtract from the size of an axis for each length, and the bounds of it."""
     if lengths.rule is SizeRule.CHUNK:
         chunk, count = lengths.chunk, lengths.count

@@ -16,7 +16,7 @@ _KEY: Final = "splitops_fixed_for"
 """In ``metadata_props`` of ONNX, and in the ``rt_info`` of IR."""
 
 
-def runtimes_fixed_for(model: ir.Model) -> tuple[str, ...]:
+def read_fixed_runtimes(model: ir.Model) -> tuple[str, ...]:
     """Return the runtimes that a model was fixed for."""
     found = [model.metadata_props.get(_KEY, "")]
     if has_layers(model):
@@ -27,7 +27,7 @@ def runtimes_fixed_for(model: ir.Model) -> tuple[str, ...]:
 
 def record_fix(model: ir.Model, runtimes: Iterable[str]) -> None:
     """Add the runtimes that a model was fixed for to its metadata."""
-    names = ", ".join(dict.fromkeys([*runtimes_fixed_for(model), *runtimes]))
+    names = ", ".join(dict.fromkeys([*read_fixed_runtimes(model), *runtimes]))
     if not names:
         return
     if not has_layers(model):

@@ -11,8 +11,8 @@ from splitops.errors import NOWHERE, ModelError, SplitError, Where
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode
 from splitops.models.formats.openvino.splits import family_schema, split_attributes
 from splitops.models.formats.walk import canonical, has_defaults, label, located_nodes
-from splitops.models.graph.onnx import is_constant, value_fact
-from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
+from splitops.models.graph.onnx import is_constant, make_fact
+from splitops.models.graph.onnx_functions import Attributes, read_number, resolve_attributes
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.spec.operators import FAMILY, history, schema
 from splitops.splitting.binding import Fact
@@ -81,13 +81,13 @@ def read_split_node(
             attributes = split_attributes(layer, op_schema, where)
         else:
             op_schema = schema(node.op_type, opset, "")
-            attributes = _numbers(node, linked)
+            attributes = _read_numbers(node, linked)
     except SplitError as error:
         error.where = where
         unread = error
     if facts is None:
         facts = [
-            None if value is None or value.name == "" else value_fact(value, read=index > 0)
+            None if value is None or value.name == "" else make_fact(value, read=index > 0)
             for index, value in enumerate(node.inputs)
         ]
     return SplitNode(
@@ -100,25 +100,25 @@ def read_split_node(
         references={
             one.name: one.ref_attr_name or "" for one in node.attributes.data.values() if one.is_ref()
         },
-        origins=tuple(_origin(value, defaults) for value in node.inputs),
+        origins=tuple(_get_origin(value, defaults) for value in node.inputs),
         conditional=conditional,
         unread=unread,
         node=node,
     )
 
 
-def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
+def _read_numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, attribute in resolved(node, linked).items():
+    for name, attribute in resolve_attributes(node, linked).items():
         try:
-            found[name] = number_of(attribute)
+            found[name] = read_number(attribute)
         except TypeError:
             if not node.attributes[name].is_ref():  # what is not a number no split refers to
                 raise ModelError(f"attribute {name!r} of {node.op_type} has no numbers") from None
     return found
 
 
-def _origin(value: ir.Value | None, defaults: bool) -> Origin:
+def _get_origin(value: ir.Value | None, defaults: bool) -> Origin:
     if value is not None and value.is_initializer() and value.is_graph_input():
         return Origin.DEFAULT if defaults else Origin.MODEL
     return Origin.MODEL if is_constant(value) else Origin.RUN

@@ -36,8 +36,13 @@ from splitops.models.formats.walk import (
     subgraphs,
     unread_attributes,
 )
-from splitops.models.graph.onnx import annotate, declared
-from splitops.models.graph.onnx_functions import Attributes, call_attributes, resolved, unknown_attributes
+from splitops.models.graph.onnx import annotate, get_declared
+from splitops.models.graph.onnx_functions import (
+    Attributes,
+    make_unknown_attributes,
+    resolve_attributes,
+    resolve_call,
+)
 from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.infer.layers import get_value_before, infer_layer, openvino_says
 from splitops.models.infer.onnx_loops import integers, scalar, stacked, widened, without_axis, without_value
@@ -75,7 +80,7 @@ class InferenceResult:
         """Return what the model declares of a value; one without a type is not asked for its meta."""
         if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
-        return declared(value)
+        return get_declared(value)
 
     def substitute_sizes(self) -> InferenceResult:
         """Return the same, with the sizes of symbols in the place of the symbols."""
@@ -166,7 +171,7 @@ class ShapeInterpreter:
         for function in self.functions.values():
             if function_path(function) not in self.walked:
                 self._function(
-                    function, [None] * len(function.inputs), unknown_attributes(function), scope, True
+                    function, [None] * len(function.inputs), make_unknown_attributes(function), scope, True
                 )
         return self.found
 
@@ -224,7 +229,7 @@ class ShapeInterpreter:
                 return _filled(rule(self, scope, node, inputs), count)
         for step, graph in subgraphs(node) if node.attributes.data else ():
             self._body(scope, step, graph, [None] * len(graph.inputs))
-        return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
+        return self.inference.outputs(node, resolve_attributes(node, scope.attributes), scope.opsets, inputs)
 
     def _layer(self, scope: _Frame, node: LayerNode) -> Sequence[AbstractValue]:
         """Return what is known of the outputs of a layer: where nothing is, that they are tensors."""
@@ -274,7 +279,7 @@ class ShapeInterpreter:
             scope.values[value] = data
 
     def _constant(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
-        attributes = resolved(node, scope.attributes)
+        attributes = resolve_attributes(node, scope.attributes)
         found = constant(attributes)
         if found is None:  # a sparse tensor, strings, or what a caller of the function gives
             return self.inference.outputs(node, attributes, scope.opsets, [])
@@ -282,7 +287,7 @@ class ShapeInterpreter:
 
     def _optional(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
         """Keep what is known of the element of an optional, which its type cannot say: names above all."""
-        attributes = resolved(node, scope.attributes)
+        attributes = resolve_attributes(node, scope.attributes)
         found = self.inference.outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
         if node.op_type == "Optional":
@@ -439,7 +444,7 @@ class ShapeInterpreter:
     def _call(
         self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[AbstractValue]
     ) -> list[AbstractValue]:
-        attributes = call_attributes(node, function, scope.attributes)
+        attributes = resolve_call(node, function, scope.attributes)
         return self._function(function, inputs, attributes, scope, scope.conditional)
 
     def _function(
@@ -507,7 +512,7 @@ def _claimed(value: ir.Value, scope: _Frame) -> AbstractValue:
     Names count in the main graph alone, and not in sequences: one may be another size in every round of a
     loop, call of a function and element of a sequence.
     """
-    known = declared(value)
+    known = get_declared(value)
     return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _without_names(known)
 
 

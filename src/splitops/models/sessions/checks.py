@@ -19,7 +19,7 @@ import onnx_ir as ir
 from splitops.errors import ModelError, shown
 from splitops.models.formats.walk import label
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import constant_array, type_of
+from splitops.models.graph.onnx import find_type, read_constant
 from splitops.models.graph.onnx_editor import is_operator
 from splitops.models.graph.onnx_sequences import find_consumers
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
@@ -134,20 +134,20 @@ class Checks:
         if last is not None:
             builder = self._editor.make_builder(last)
             numbers = [value for values in self._values.values() for value in values]
-            (self.numbers,) = builder.annotate_outputs([builder.concat(numbers, 0)], _INT64, (UNKNOWN,))
+            (self.numbers,) = builder.annotate_outputs([builder.concatenate(numbers, 0)], _INT64, (UNKNOWN,))
             if not isinstance(builder, OpenVINOOpBuilder):
                 self.numbers.type, self.numbers.shape = ir.TensorType(ir.DataType.INT64), ir.Shape([None])
                 graph.outputs.append(self.numbers)
 
     def _pen(self, node: ir.Node) -> Any:
         if node.graph is not self._editor.model.graph:
-            raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.where(node))
+            raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.locate(node))
         return self._editor.make_builder(node)
 
 
 def _make_shape(builder: Any, data: ir.Value) -> ir.Value:
     if isinstance(builder, OpenVINOOpBuilder):
-        return builder.sizes(data)
+        return builder.add_shape(data)
     made: ir.Value = builder.op("Shape", [data])
     return made
 
@@ -156,11 +156,11 @@ def _to_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
     """Return a value as a 1-D int64 tensor."""
     if not is_list:
         value = builder.reshape(value, [-1], (UNKNOWN,))
-    if type_of(value) is _INT64:
+    if find_type(value) is _INT64:
         return value
     if isinstance(builder, OpenVINOOpBuilder):
         return builder.annotate_outputs(
-            builder.multi("Convert", [value], {"destination_type": "i64"}), _INT64, (UNKNOWN,)
+            builder.add_node("Convert", [value], {"destination_type": "i64"}), _INT64, (UNKNOWN,)
         )[0]
     made: ir.Value = builder.cast(value, _INT64)
     return made
@@ -192,7 +192,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
             bounded = builder.op("Max", [lengths, builder.integers([0])])
         node.replace_input_with(at, bounded)
     elif binding.division.rule is SizeRule.REMAINDER:
-        bounded = builder.clamped_lengths(data, binding.axis, binding.division)
+        bounded = builder.compute_clamped_lengths(data, binding.axis, binding.division)
         node.replace_input_with(at, bounded)
 
 
@@ -200,11 +200,11 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
     """Return the lengths with -1 replaced by the rest of the axis."""
 
     def op(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
-        return builder.annotate_outputs(builder.multi(operator, inputs, data), kind, (UNKNOWN,))[0]
+        return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]
 
     lengths = _to_list(builder, lengths, is_list=True)
     minus_one, zero = builder.constant(np.array([-1])), builder.constant(np.array([0]))
-    size = builder.gather(builder.sizes(data), [axis], 0)
+    size = builder.gather(builder.add_shape(data), [axis], 0)
     total = op("ReduceSum", lengths, zero, keep_dims="true")
     rest = op("Subtract", op("Subtract", size, total), builder.constant(np.array([1])))
     is_rest = op("Equal", lengths, minus_one, kind=_BOOL, auto_broadcast="numpy")
@@ -222,7 +222,7 @@ def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
     count = 0
     for reader in find_consumers(node.outputs[0]):
         if is_operator(reader, "SequenceAt") and reader.inputs[1] is not None:
-            position = constant_array(reader.inputs[1])
+            position = read_constant(reader.inputs[1])
             if position is None:
                 raise ModelError(
                     "the position in a sequence is computed, and cannot be checked", split_node.where

@@ -13,7 +13,7 @@ from splitops.errors import Where
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.onnx.structure import nodes_of
 from splitops.models.formats.walk import all_graphs, canonical
-from splitops.models.graph.onnx import declared
+from splitops.models.graph.onnx import get_declared
 from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.spec.sizes.dims import Dim
 
@@ -48,7 +48,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
     full: set[str | None] = set()  # names of input sizes, which are not 0
     sized: dict[ir.Value, AbstractValue] = {}
     for value in model.graph.inputs:
-        known = declared(value)
+        known = get_declared(value)
         if isinstance(known, AbstractTensor) and known.shape is not None:
             shape = tuple(
                 size if isinstance(size, int) else replace(size, name=size.name or f"{value.name}[{axis}]")

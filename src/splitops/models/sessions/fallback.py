@@ -29,7 +29,7 @@ from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import read_loop
 from splitops.models.formats.walk import all_graphs, all_nodes, canonical, label, subgraphs
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import constant_array, fixed_array, type_of
+from splitops.models.graph.onnx import find_elements, find_type, read_constant
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.models.infer.interpreter import ForwardInterpreter
@@ -140,7 +140,7 @@ def analyse_splits(
     fused: dict[NodeKey, str] = {}
     if editor is not None:
         for limit, match in find_quirks(editor, (target,)):
-            place = editor.where(match.last).graph, label(match.last)
+            place = editor.locate(match.last).graph, label(match.last)
             fused.setdefault(place, f"{describe_match(limit, match)} [{limit.code}]")
     return Analysis(tuple(split_nodes), reasons, frozenset(unchecked), frozenset(doubtful), fused)
 
@@ -208,7 +208,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
         if value is None or value in seen:
             continue
         seen.add(value)
-        array = fixed_array(value, limit=_ANY_SIZE)
+        array = find_elements(value, limit=_ANY_SIZE)
         if array is not None:
             if not fits_32_bits(array):
                 return False
@@ -220,7 +220,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
         elif node.op_type in _MOVING:
             stack += node.inputs if node.op_type == "Concat" else node.inputs[:1]
         elif node.op_type in ("Cast", "Convert"):
-            source = None if node.inputs[0] is None else type_of(node.inputs[0])
+            source = None if node.inputs[0] is None else find_type(node.inputs[0])
             if source is None or not (source.integer or source.name == "bool"):
                 return False
             stack += node.inputs[:1]
@@ -369,7 +369,7 @@ def _count_iterations(graph: Iterable[ir.Node]) -> float:
 
 def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     limit = loop.inputs[0]
-    trips = None if limit is None else constant_array(limit)
+    trips = None if limit is None else read_constant(limit)
     if limit is not None and (trips is None or trips.size != 1):
         return 1.0
     if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
@@ -402,7 +402,7 @@ def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
     is_layer = type(loop) is LayerNode
     if loop.op_type != "Loop" or (not is_layer and canonical(loop.domain)):
         return False
-    limits = [fixed_array(value) for value in loop.inputs[:2] if value is not None]
+    limits = [find_elements(value) for value in loop.inputs[:2] if value is not None]
     if all(limit is not None and (limit.all() if is_layer else (limit > 0).all()) for limit in limits):
         return False
     if is_layer:

@@ -26,7 +26,7 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
     cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None:
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     folded = 0
     parts = _read_parts(editor.skip_identities(data), cut, editor, limit)
     for index, output in enumerate(node.outputs):
@@ -43,14 +43,14 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
         folded += 1
     if folded:
         after = f"{folded} constant{'s' if folded > 1 else ''}"
-        editor.applied(where, before, after, "the values are known before the model runs")
+        editor.record(where, before, after, "the values are known before the model runs")
 
 
 def _read_parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
     sizes = cut.sizes
     if sizes is None or not cut.removable:
         return None
-    whole = editor.content(data, max(limit * 8 * len(sizes), 1))
+    whole = editor.read_constant(data, max(limit * 8 * len(sizes), 1))
     if whole is None:
         return None
     array, element_type = whole
@@ -93,7 +93,7 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
         o.is_graph_output() or editor.has_fixed_name(o) for o in outputs
     ):
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     parts = editor.split_constant(data, cut.axis, sizes)
     if parts is None:
         return
@@ -106,4 +106,4 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
         made.append(part.name or "")
     editor.remove(node)
     after, reason = f"initializers {', '.join(made[:8])}", f"{data.name} has no other use"
-    editor.applied(where, before, after, reason)
+    editor.record(where, before, after, reason)

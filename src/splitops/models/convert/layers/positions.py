@@ -99,7 +99,7 @@ def _top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -
     (axis,) = layer.integers("axis")
     count = builder.op("Reshape", [as_int64(builder, count), builder.integers([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
-    values, positions = builder.multi("TopK", [data, count], attributes, outputs=2)
+    values, positions = builder.add_node("TopK", [data, count], attributes, outputs=2)
     return [values, _typed_result(builder, layer, positions, "index_element_type", "i32")]
 
 

@@ -71,7 +71,7 @@ def _scaled(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Seque
         return builder.op("Mul", [query, scalar(builder, 1 / math.sqrt(width), query)])
     # With the precision of the constant: rounded once, to the type of the query.
     kind = must_know(builder.type_of(query), "the element type")
-    size = builder.cast(builder.size(query, builder.constant(np.array(-1, np.int64))), FLOAT64)
+    size = builder.cast(builder.add_size(query, builder.constant(np.array(-1, np.int64))), FLOAT64)
     factor = builder.op("Div", [builder.constant(np.array(1.0)), builder.op("Sqrt", [size])])
     return builder.op("Mul", [query, builder.cast(factor, kind)])
 
@@ -105,7 +105,7 @@ def _fourier(
         length = (
             builder.integers(sizes[-1:])
             if sizes[-1] != -1
-            else builder.size(data, builder.integers(axes[-1:]))
+            else builder.add_size(data, builder.integers(axes[-1:]))
         )
     for axis, size in zip(axes, sizes, strict=True):
         stated_size = [] if size == -1 else [builder.constant(np.array(size, np.int64))]
@@ -113,7 +113,7 @@ def _fourier(
     if not real:
         return data
     half = builder.op("Add", [builder.op("Div", [length, builder.integers([2])]), builder.integers([1])])
-    return builder.part(data, axes[-1], builder.integers([0]), half)
+    return builder.slice_axis(data, axes[-1], builder.integers([0]), half)
 
 
 FLOAT64: Final = ELEMENT_TYPES["float64"]

@@ -66,7 +66,7 @@ class _Cell:
         ]
         if resets:
             attributes["linear_before_reset"] = 1
-        steps, *last = builder.multi(self.operator, inputs, attributes, outputs=1 + self.states)
+        steps, *last = builder.add_node(self.operator, inputs, attributes, outputs=1 + self.states)
         if self.single:
             return [builder.op("Squeeze", [state, builder.integers([0])]) for state in last]
         return [

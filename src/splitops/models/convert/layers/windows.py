@@ -196,7 +196,7 @@ def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
     (axis,) = layer.integers("axis", [0])
     # ONNX counts positions through the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
-    data, positions = builder.multi("MaxPool", sources, attributes, outputs=2)
+    data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
     wide = layer.text("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 

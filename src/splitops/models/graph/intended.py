@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from splitops.errors import Rule, RuleError
 from splitops.models.formats.openvino.nodes import LayerNode
-from splitops.models.graph.onnx import fixed_array
+from splitops.models.graph.onnx import find_elements
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import Kind, Way, iter_ways
@@ -23,7 +23,9 @@ from splitops.splitting.binding import Fact
 from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_LENGTHS: Final = 1 << 16
-MEANT_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
+INTENDED_RULES: Final = frozenset(
+    {Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK}
+)
 """The rules that a split breaks whose meaning is clear all the same."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
@@ -48,7 +50,7 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
         ((4,), (2,))
     """
     error = split_node.error
-    if not isinstance(error, RuleError) or error.rule not in MEANT_RULES or split_node.unread is not None:
+    if not isinstance(error, RuleError) or error.rule not in INTENDED_RULES or split_node.unread is not None:
         return None
     if not {source.name for source in split_node.schema.lengths}.isdisjoint(split_node.references):
         return None  # a caller of the function says so, and others say something else
@@ -58,7 +60,7 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
         axis = facts[index]
         if axis is None or axis.shape is None or any(size != 1 for size in axis.shape):
             return None
-        numbers = _numbers(split_node, index, 1)
+        numbers = _read_elements(split_node, index, 1)
         facts[index] = replace(axis, shape=(), value=None if numbers is None else numbers[0])
     lengths: Any = None
     for source in split_node.schema.lengths:
@@ -68,12 +70,12 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
         index = split_node.schema.input_index(source.name)
         given = facts[index] if index < len(facts) else None
         if given is not None:
-            listed = _listed(split_node, source, index, given)
+            listed = _convert_to_list(split_node, source, index, given)
             if listed is None or (listed.type in FLOATS and listed.value is None):
                 return None
             facts[index], lengths = listed, listed.value
     remainder = isinstance(lengths, tuple | list) and list(lengths).count(-1) == 1
-    made = replace(split_node, schema=_lenient(split_node.schema, remainder=remainder), facts=tuple(facts))
+    made = replace(split_node, schema=_relax(split_node.schema, remainder=remainder), facts=tuple(facts))
     return made if made.error is None else None
 
 
@@ -88,7 +90,7 @@ def find_intended_way(meant: SplitNode, opset: int) -> Way | str:
     return f"the size of the axis is not known, and {schema} cannot compute the lengths: set the size{cure}"
 
 
-def _listed(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
+def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
     """Return lengths as a list; None if they are in no one row."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
@@ -97,7 +99,7 @@ def _listed(split_node: SplitNode, source: ValueSource, index: int, given: Fact)
         lists = (
             set()
             if isinstance(given.value, tuple) or given.value is None
-            else set(_lists(split_node, given.value))
+            else set(_iter_candidates(split_node, given.value))
         )
         (one,) = lists if len(lists) == 1 else (None,)
         return None if one is None else Fact(_INT64, (len(one),), one)
@@ -105,10 +107,10 @@ def _listed(split_node: SplitNode, source: ValueSource, index: int, given: Fact)
     count = long[0] if long else 1
     if len(long) > 1 or (count == 1 and split_node.schema.scalar_rule is not None):
         return None
-    return Fact(given.type, (count,), _numbers(split_node, index, count))
+    return Fact(given.type, (count,), _read_elements(split_node, index, count))
 
 
-def _numbers(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
+def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
     """Return the numbers of a constant input of any rank, or those that follow from shapes."""
     if split_node.node is None or not isinstance(count, int) or count > _MAX_LENGTHS:
         return None
@@ -117,11 +119,11 @@ def _numbers(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] |
     if type(maker) is LayerNode and maker.layer.constant is not None:
         array: Any = maker.layer.constant.array(maker.layer.where)
     else:
-        array = fixed_array(value)
+        array = find_elements(value)
     return None if array is None else tuple(array.reshape(-1).tolist())
 
 
-def _lists(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
+def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
     """Yield the lengths that one number may stand for."""
     data, outputs = split_node.facts[0], len(split_node.outputs)
     row, axis = (
@@ -146,7 +148,7 @@ def _lists(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ..
 
 
 @cache
-def _lenient(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
+def _relax(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
     """Return a version that takes lengths of all types of numbers, and one -1 among them if asked."""
     least = -1 if remainder else 0
     names = {source.name for source in schema.lengths}
