@@ -134,7 +134,7 @@ class ReplacementModel:
         found = (
             ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
         )
-        return cls(model, opset, {name: known for (_, name), known in found.by_name().items()})
+        return cls(model, opset, {name: known for (_, name), known in found.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
         """Put it in the place of a node, reading the values that the node reads; return its nodes."""

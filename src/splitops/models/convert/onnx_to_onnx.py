@@ -87,7 +87,7 @@ def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
         ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
         .run()
         .substitute_sizes()
-        .by_name()
+        .index_by_name()
     )
     made = ModelProto()
     made.CopyFrom(model)

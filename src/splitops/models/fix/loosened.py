@@ -21,7 +21,7 @@ from splitops.models.formats.walk import (
 )
 from splitops.models.graph.onnx import annotate, get_declared
 from splitops.models.infer.interpreter import ForwardInterpreter
-from splitops.models.infer.layers import with_shapes
+from splitops.models.infer.layers import declare_shapes
 from splitops.spec.sizes.dims import Dim
 
 _LOOSENED: Final = "splitops.loosened"
@@ -89,7 +89,7 @@ def declare_loosened(model: ir.Model, where: Where) -> None:
     values = ForwardInterpreter(model, where, lambda site: None).run().values
     found = {value: known for value, known in values.items() if value.meta.get(_LOOSENED)}
     if type(next(iter(model.graph), None)) is LayerNode:
-        with_shapes(model, found)
+        declare_shapes(model, found)
         return
     for value, known in found.items():
         if isinstance(known, AbstractTensor) and known.shape is not None and value.shape is not None:

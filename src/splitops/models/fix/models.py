@@ -148,12 +148,12 @@ def take_snapshot(
     limit = max_outputs(targets)
     calls: dict[ir.Node, list[SplitNode]] = {}
 
-    def on_site(split_node: SplitNode) -> None:
+    def on_split(split_node: SplitNode) -> None:
         calls.setdefault(split_node.node, []).append(split_node)
 
     # Forward inference: the size that a split implies for its own input may be wrong before it has run.
     sizes = None if opening is None else baked.OpenSizes.from_model(model)
-    found = ForwardInterpreter(model, where, on_site, given=None if sizes is None else sizes.given).run()
+    found = ForwardInterpreter(model, where, on_split, given=None if sizes is None else sizes.given).run()
     if on_look is not None:
         on_look(Walked(found, [split_node for split_nodes in calls.values() for split_node in split_nodes]))
     found.annotate()
@@ -161,7 +161,7 @@ def take_snapshot(
     context = ModelContext.from_model(model)
     if not has_layers(model):
         onnx = FixWriter(OnnxEditor(model, where), unbind, limit, opening)
-        return ModelSnapshot(calls, context, onnx, _get_outputs, found.by_name, to_open)
+        return ModelSnapshot(calls, context, onnx, _get_outputs, found.index_by_name, to_open)
     # Names of inner values may change, so only the outputs are compared.
     results: dict[ValueName, AbstractValue] = {
         (None, name): get_abstract_value(value) for name, value in output_values(model).items()

@@ -44,13 +44,13 @@ class InferredValue:
     @property
     def is_new(self) -> bool:
         """Whether inference has found a type or size that the model does not state."""
-        return _type_and_shape(self.before) != _type_and_shape(self.after)
+        return _drop_elements(self.before) != _drop_elements(self.after)
 
     def __repr__(self) -> str:
         return f"InferredValue({self.name}: {self.after})"
 
 
-def _type_and_shape(known: AbstractValue) -> AbstractValue:
+def _drop_elements(known: AbstractValue) -> AbstractValue:
     """Return what is known without the numbers: those of a weight are not stated, and no news."""
     if isinstance(known, AbstractSequence):
         return replace(known, element=replace(known.element, elements=None))
@@ -129,30 +129,30 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
 
     split_nodes: list[SplitNode] = []
 
-    def on_site(split_node: SplitNode) -> None:
+    def on_split(split_node: SplitNode) -> None:
         if split_node.error is not None and not split_node.conditional:
             raise split_node.error
         split_nodes.append(split_node)
 
     checked = CheckedModel.read(model, allow_links=allow_links)
     found = (
-        ShapeInterpreter(checked.nodes, checked.where, on_site, as_openvino=as_openvino)
+        ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino)
         .run()
         .substitute_sizes()
     )
     rows = [
-        InferredValue(found.paths[value], value.name or "", found.declared(value), known)
+        InferredValue(found.paths[value], value.name or "", found.get_declared(value), known)
         for value, known in found.values.items()
     ]
     if not checked.is_openvino:
-        made: Any = checked.declare(found.by_name())
+        made: Any = checked.declare(found.index_by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
         results = zip(source_of(checked.nodes).outputs, output_values(checked.nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
                 rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
-        made = layers.with_shapes(checked.nodes, found.values)
+        made = layers.declare_shapes(checked.nodes, found.values)
     return InferredModel(made, tuple(rows), tuple(split_nodes))
 
 

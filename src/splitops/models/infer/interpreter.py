@@ -44,11 +44,18 @@ from splitops.models.graph.onnx_functions import (
     resolve_call,
 )
 from splitops.models.graph.split_nodes import read_split_node
-from splitops.models.infer.layers import get_value_before, infer_layer, openvino_says
-from splitops.models.infer.onnx_loops import integers, scalar, stacked, widened, without_axis, without_value
+from splitops.models.infer.layers import get_initial_value, infer_as_openvino, infer_layer
+from splitops.models.infer.onnx_loops import (
+    drop_axis,
+    drop_elements,
+    find_scalar,
+    read_integers,
+    stack,
+    widen,
+)
 from splitops.models.infer.onnx_nodes import NodeInference
-from splitops.models.infer.onnx_reading import constant, make_abstract_tensor
-from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
+from splitops.models.infer.onnx_reading import infer_constant, make_abstract_tensor
+from splitops.models.infer.splitting import OnSplit, find_symbol_sizes, infer_outputs, tighten
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
@@ -76,7 +83,7 @@ class InferenceResult:
     sizes: dict[str, int] = field(default_factory=dict)
     keeps_types: bool = False
 
-    def declared(self, value: ir.Value) -> AbstractValue:
+    def get_declared(self, value: ir.Value) -> AbstractValue:
         """Return what the model declares of a value; one without a type is not asked for its meta."""
         if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
@@ -88,7 +95,7 @@ class InferenceResult:
             return self
         return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
 
-    def by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
+    def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return what is known by the path of the graph and the name of each value."""
         return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
 
@@ -119,17 +126,17 @@ class _Frame:
             scope = scope.parent
         return None
 
-    def output(self, value: ir.Value) -> AbstractValue:
+    def get_output(self, value: ir.Value) -> AbstractValue:
         """Return what is known of an output; onnx-ir does not find one that was made outside its graph."""
         found = next((seen for seen in self.values if seen.name == value.name), None)
         if found is not None:
             return self.values[found]
         assert self.parent is not None  # no model is read in which an output is made nowhere
-        return self.parent.output(value)
+        return self.parent.get_output(value)
 
 
 class ShapeInterpreter:
-    """One walk through the nodes of one model; what ``on_site`` raises of a split node ends it.
+    """One walk through the nodes of one model; what ``on_split`` raises of a split node ends it.
 
     Splits of IR can be inferred as OpenVINO itself infers them. What is ``given`` is known of inputs,
     beside what the model declares of them.
@@ -139,7 +146,7 @@ class ShapeInterpreter:
         self,
         model: ir.Model,
         where: Where,
-        on_site: OnSite,
+        on_split: OnSplit,
         *,
         as_openvino: bool = False,
         given: Mapping[ir.Value, AbstractValue] | None = None,
@@ -147,7 +154,7 @@ class ShapeInterpreter:
         self.model = model
         self.as_openvino = as_openvino
         self.where = where
-        self.on_site = on_site
+        self.on_split = on_split
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult(keeps_types=self.keeps_types)
         self.inference = NodeInference(unread_attributes(model))
@@ -167,10 +174,10 @@ class ShapeInterpreter:
         scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, self.given.get(value))
-        self._graph(scope, self.model.graph)
+        self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
             if function_path(function) not in self.walked:
-                self._function(
+                self._infer_function(
                     function, [None] * len(function.inputs), make_unknown_attributes(function), scope, True
                 )
         return self.found
@@ -178,31 +185,33 @@ class ShapeInterpreter:
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
         """Walk one graph in the place of the model, and none inside it, with what is given of Parameters."""
         self.depth, self.given = _MAX_DEPTH, given  # as deep as a graph may be
-        self._graph(_Frame(self.where, {}), graph)
+        self._infer_graph(_Frame(self.where, {}), graph)
         return self.found
 
     # Graphs
 
-    def _graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
+    def _infer_graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
         """Walk a graph whose inputs are known, and return its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
                 self._set(scope, value, make_abstract_tensor(value.const_value))
-        self._nodes(scope, graph)
-        return [scope.get(value) if value in scope.values else scope.output(value) for value in graph.outputs]
+        self._infer_nodes(scope, graph)
+        return [
+            scope.get(value) if value in scope.values else scope.get_output(value) for value in graph.outputs
+        ]
 
-    def _nodes(self, scope: _Frame, nodes: Iterable[ir.Node]) -> None:
+    def _infer_nodes(self, scope: _Frame, nodes: Iterable[ir.Node]) -> None:
         for node in track(nodes, "infer"):
             self.budget -= 1
-            outputs = self._node(scope, node)
+            outputs = self._infer_node(scope, node)
             for value, known in zip(node.outputs, outputs, strict=True):
                 if value.name != "":
                     self._set(scope, value, known)
 
     def _set(self, scope: _Frame, value: ir.Value, known: AbstractValue) -> None:
         if value.type is not None or value.shape is not None or self.keeps_types:
-            stated = _claimed(value, scope)
+            stated = _get_declared(value, scope)
             known = known if stated is None else meet(known, stated)
         scope.values[value] = known
         if self.recording:
@@ -214,59 +223,63 @@ class ShapeInterpreter:
 
     # Nodes
 
-    def _node(self, scope: _Frame, node: ir.Node) -> Sequence[AbstractValue]:
+    def _infer_node(self, scope: _Frame, node: ir.Node) -> Sequence[AbstractValue]:
         if type(node) is LayerNode:
-            return self._layer(scope, node)
+            return self._infer_layer(scope, node)
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
         function = self.functions.get(function_key(node)) if self.functions else None
         if function is not None:
-            return _filled(self._call(scope, node, function, inputs), count)
+            return _pad(self._infer_call(scope, node, function, inputs), count)
         if domain == "":
             rule = _RULES.get(node.op_type)
             if rule is not None:
-                return _filled(rule(self, scope, node, inputs), count)
+                return _pad(rule(self, scope, node, inputs), count)
         for step, graph in subgraphs(node) if node.attributes.data else ():
-            self._body(scope, step, graph, [None] * len(graph.inputs))
-        return self.inference.outputs(node, resolve_attributes(node, scope.attributes), scope.opsets, inputs)
+            self._infer_body(scope, step, graph, [None] * len(graph.inputs))
+        return self.inference.infer_outputs(
+            node, resolve_attributes(node, scope.attributes), scope.opsets, inputs
+        )
 
-    def _layer(self, scope: _Frame, node: LayerNode) -> Sequence[AbstractValue]:
+    def _infer_layer(self, scope: _Frame, node: LayerNode) -> Sequence[AbstractValue]:
         """Return what is known of the outputs of a layer: where nothing is, that they are tensors."""
         kind, where = node.op_type, scope.where
         if kind in ("Parameter", "Const"):
             place = Where(where.model, where.graph, node.name)
-            return [self.given.get(node.outputs[0]) or get_value_before(node.layer, place)]
+            return [self.given.get(node.outputs[0]) or get_initial_value(node.layer, place)]
         inputs: list[AbstractValue] = [scope.get(value) for value in node.inputs]
         if kind in FAMILY[DOMAIN]:
-            return [found or NOTHING for found in self._split(scope, node, inputs)]
+            return [found or NOTHING for found in self._infer_split(scope, node, inputs)]
         for step, graph in subgraphs(node) if node.attributes.data else ():
-            self._body(scope, step, graph, ())
-        return infer_layer(node.layer, _tensors(inputs))
+            self._infer_body(scope, step, graph, ())
+        return infer_layer(node.layer, _to_tensors(inputs))
 
-    def _split(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
+    def _infer_split(
+        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
+    ) -> Sequence[AbstractValue]:
         split_node = read_split_node(
             node,
             scope.opsets.get("", 1),
             Where(scope.where.model, scope.where.graph, label(node)),
             facts=[
-                None if value is None or value.name == "" else _fact(known)
+                None if value is None or value.name == "" else _to_fact(known)
                 for value, known in zip(node.inputs, inputs, strict=True)
             ],
             linked=scope.attributes,
             defaults=self.defaults,
             conditional=scope.conditional,
         )
-        outputs = outputs_of(split_node, inputs)
-        said = openvino_says(split_node, _tensors(inputs)) if self.as_openvino else None
+        outputs = infer_outputs(split_node, inputs)
+        said = infer_as_openvino(split_node, _to_tensors(inputs)) if self.as_openvino else None
         if said is not None:
             return said
         if self.recording:
-            self.on_site(split_node)
+            self.on_split(split_node)
         if split_node.inference is not None:
-            data = tightened(split_node, inputs[0])
+            data = tighten(split_node, inputs[0])
             if not scope.conditional and not scope.function:
-                self.found.sizes.update(sizes_of_names(inputs[0], data))
+                self.found.sizes.update(find_symbol_sizes(inputs[0], data))
             if data != inputs[0] and node.inputs[0] is not None:
                 self._tighten(scope, node.inputs[0], data)
         return outputs
@@ -278,17 +291,21 @@ class ShapeInterpreter:
         else:
             scope.values[value] = data
 
-    def _constant(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
+    def _infer_constant(
+        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
+    ) -> Sequence[AbstractValue]:
         attributes = resolve_attributes(node, scope.attributes)
-        found = constant(attributes)
+        found = infer_constant(attributes)
         if found is None:  # a sparse tensor, strings, or what a caller of the function gives
-            return self.inference.outputs(node, attributes, scope.opsets, [])
+            return self.inference.infer_outputs(node, attributes, scope.opsets, [])
         return [found] * len(node.outputs)
 
-    def _optional(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
+    def _infer_optional(
+        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
+    ) -> Sequence[AbstractValue]:
         """Keep what is known of the element of an optional, which its type cannot say: names above all."""
         attributes = resolve_attributes(node, scope.attributes)
-        found = self.inference.outputs(node, attributes, scope.opsets, inputs)[0]
+        found = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
         if node.op_type == "Optional":
             element = source if isinstance(source, AbstractTensor | AbstractSequence) else None
@@ -299,7 +316,7 @@ class ShapeInterpreter:
 
     # Subgraphs
 
-    def _body(
+    def _infer_body(
         self,
         scope: _Frame,
         step: str,
@@ -320,10 +337,10 @@ class ShapeInterpreter:
             conditional or scope.conditional,
             scope.function,
         )
-        for value, known in zip(graph.inputs, _filled(inputs, len(graph.inputs)), strict=True):
+        for value, known in zip(graph.inputs, _pad(inputs, len(graph.inputs)), strict=True):
             self._set(inner, value, known)
         self.depth += 1
-        found = self._graph(inner, graph)
+        found = self._infer_graph(inner, graph)
         self.depth -= 1
         return found
 
@@ -336,13 +353,13 @@ class ShapeInterpreter:
             self.walked.add(path)
         return True
 
-    def _if(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
-        branches = [self._body(scope, step, graph, []) for step, graph in subgraphs(node)]
+    def _infer_if(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+        branches = [self._infer_body(scope, step, graph, []) for step, graph in subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
-    def _loop(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_loop(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
@@ -350,29 +367,29 @@ class ShapeInterpreter:
         number, condition = AbstractTensor(_INT64, ()), AbstractTensor(_BOOL, ())
         start = inputs[2:]
 
-        def body(state: list[AbstractValue]) -> list[AbstractValue]:
-            return self._body(scope, step, graph, [number, condition, *state])
+        def run_body(state: list[AbstractValue]) -> list[AbstractValue]:
+            return self._infer_body(scope, step, graph, [number, condition, *state])
 
-        outputs = self._fixed_point(body, start, first=1)
+        outputs = self._compute_fixed_point(run_body, start, first=1)
         rounds = self._infer_trip_count(node, inputs, outputs)
         carried = [join(before, after) for before, after in zip(start, outputs[1:], strict=False)]
         if isinstance(rounds, int) and rounds > 0:
             carried = list(outputs[1 : 1 + len(start)])
-        return [*carried, *(stacked(known, rounds, 0) for known in outputs[1 + len(start) :])]
+        return [*carried, *(stack(known, rounds, 0) for known in outputs[1 + len(start) :])]
 
     def _infer_trip_count(
         self, node: ir.Node, inputs: list[AbstractValue], outputs: list[AbstractValue]
     ) -> Dim:
         """Return the number of rounds of a loop."""
-        most = scalar(inputs[0])
+        most = find_scalar(inputs[0])
         if most is None:
             return UNKNOWN
         most = max(0, most)
-        starts = node.inputs[1] is None or scalar(inputs[1]) == 1
-        goes_on = bool(outputs) and scalar(outputs[0]) == 1
+        starts = node.inputs[1] is None or find_scalar(inputs[1]) == 1
+        goes_on = bool(outputs) and find_scalar(outputs[0]) == 1
         return most if starts and goes_on else dimension(0, most)
 
-    def _scan(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_scan(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
         graphs = list(subgraphs(node))
         attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
@@ -381,35 +398,39 @@ class ShapeInterpreter:
         scanned = attributes["num_scan_inputs"].as_int()
         states = len(inputs) - scanned
         if scope.opsets.get("", 0) < 9 or not 0 <= states <= len(inputs):
-            self._body(scope, step, graph, [None] * len(graph.inputs))  # Scan-8 has a batch axis and lengths
+            self._infer_body(
+                scope, step, graph, [None] * len(graph.inputs)
+            )  # Scan-8 has a batch axis and lengths
             return []
-        axes = integers(attributes, "scan_input_axes", scanned)
-        slices = [without_axis(known, axis) for known, axis in zip(inputs[states:], axes, strict=False)]
+        axes = read_integers(attributes, "scan_input_axes", scanned)
+        slices = [drop_axis(known, axis) for known, axis in zip(inputs[states:], axes, strict=False)]
         lengths = [length for _, length in slices if length is not None]
         rounds: Dim = next(
             (length for length in lengths if isinstance(length, int)), lengths[0] if lengths else UNKNOWN
         )
 
-        def body(state: list[AbstractValue]) -> list[AbstractValue]:
-            return self._body(scope, step, graph, [*state, *(known for known, _ in slices)])
+        def run_body(state: list[AbstractValue]) -> list[AbstractValue]:
+            return self._infer_body(scope, step, graph, [*state, *(known for known, _ in slices)])
 
         start = inputs[:states]
-        outputs = self._fixed_point(body, start, first=0)
-        axes = integers(attributes, "scan_output_axes", len(outputs) - states)
+        outputs = self._compute_fixed_point(run_body, start, first=0)
+        axes = read_integers(attributes, "scan_output_axes", len(outputs) - states)
         carried = [join(before, after) for before, after in zip(start, outputs[:states], strict=False)]
-        scans = [stacked(known, rounds, axis) for known, axis in zip(outputs[states:], axes, strict=False)]
+        scans = [stack(known, rounds, axis) for known, axis in zip(outputs[states:], axes, strict=False)]
         return [*carried, *scans]
 
-    def _sequence_map(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_sequence_map(
+        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
+    ) -> list[AbstractValue]:
         """Map what holds for every element: the body makes one element of each output."""
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or not inputs:
             return []
         elements = [
-            without_value(_without_names(known.element)) if isinstance(known, AbstractSequence) else known
+            drop_elements(_drop_names(known.element)) if isinstance(known, AbstractSequence) else known
             for known in inputs
         ]
-        made = self._body(scope, *graphs[0], elements)
+        made = self._infer_body(scope, *graphs[0], elements)
         length = inputs[0].length if isinstance(inputs[0], AbstractSequence) else UNKNOWN
         return [
             AbstractSequence(replace(known, elements=None), length)
@@ -418,7 +439,7 @@ class ShapeInterpreter:
             for known in made
         ]
 
-    def _fixed_point(
+    def _compute_fixed_point(
         self,
         body: Callable[[list[AbstractValue]], list[AbstractValue]],
         start: list[AbstractValue],
@@ -426,14 +447,14 @@ class ShapeInterpreter:
         first: int,
     ) -> list[AbstractValue]:
         """Walk a body until what goes into a round holds for every round; the last walk alone is recorded."""
-        state = [without_value(known) for known in start]
+        state = [drop_elements(known) for known in start]
         recording, self.recording = self.recording, False
         for number in range(_ROUNDS):
-            after = _filled(body(state)[first : first + len(start)], len(start))
-            joined = [without_value(join(a, b)) for a, b in zip(state, after, strict=True)]
+            after = _pad(body(state)[first : first + len(start)], len(start))
+            joined = [drop_elements(join(a, b)) for a, b in zip(state, after, strict=True)]
             if joined == state:
                 break
-            state = [widened(a, b) for a, b in zip(state, joined, strict=True)] if number else joined
+            state = [widen(a, b) for a, b in zip(state, joined, strict=True)] if number else joined
         else:
             state = [None] * len(start)
         self.recording = recording
@@ -441,13 +462,13 @@ class ShapeInterpreter:
 
     # Functions
 
-    def _call(
+    def _infer_call(
         self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[AbstractValue]
     ) -> list[AbstractValue]:
         attributes = resolve_call(node, function, scope.attributes)
-        return self._function(function, inputs, attributes, scope, scope.conditional)
+        return self._infer_function(function, inputs, attributes, scope, scope.conditional)
 
-    def _function(
+    def _infer_function(
         self,
         function: ir.Function,
         inputs: Sequence[AbstractValue],
@@ -460,10 +481,10 @@ class ShapeInterpreter:
             return [None] * len(function.outputs)
         where = replace(self.where, graph=path)
         scope = _Frame(where, opset_imports(function), None, attributes, conditional, function=True)
-        for value, known in zip(function.inputs, _filled(inputs, len(function.inputs)), strict=True):
+        for value, known in zip(function.inputs, _pad(inputs, len(function.inputs)), strict=True):
             self._set(scope, value, known)
         self.depth += 1
-        self._nodes(scope, function)
+        self._infer_nodes(scope, function)
         self.depth -= 1
         return [scope.get(value) for value in function.outputs]
 
@@ -471,14 +492,14 @@ class ShapeInterpreter:
 _RULES: Final[
     Mapping[str, Callable[[ShapeInterpreter, _Frame, ir.Node, list[AbstractValue]], Sequence[AbstractValue]]]
 ] = {
-    **dict.fromkeys(FAMILY[""], ShapeInterpreter._split),
-    "Constant": ShapeInterpreter._constant,
-    "If": ShapeInterpreter._if,
-    "Loop": ShapeInterpreter._loop,
-    "Optional": ShapeInterpreter._optional,
-    "OptionalGetElement": ShapeInterpreter._optional,
-    "Scan": ShapeInterpreter._scan,
-    "SequenceMap": ShapeInterpreter._sequence_map,
+    **dict.fromkeys(FAMILY[""], ShapeInterpreter._infer_split),
+    "Constant": ShapeInterpreter._infer_constant,
+    "If": ShapeInterpreter._infer_if,
+    "Loop": ShapeInterpreter._infer_loop,
+    "Optional": ShapeInterpreter._infer_optional,
+    "OptionalGetElement": ShapeInterpreter._infer_optional,
+    "Scan": ShapeInterpreter._infer_scan,
+    "SequenceMap": ShapeInterpreter._infer_sequence_map,
 }
 """What the walk itself infers, by operator."""
 
@@ -493,35 +514,35 @@ class ForwardInterpreter(ShapeInterpreter):
         pass
 
 
-def _tensors(inputs: Sequence[AbstractValue]) -> list[AbstractTensor]:
+def _to_tensors(inputs: Sequence[AbstractValue]) -> list[AbstractTensor]:
     return [known if isinstance(known, AbstractTensor) else NOTHING for known in inputs]
 
 
-def _fact(known: AbstractValue) -> Fact:
+def _to_fact(known: AbstractValue) -> Fact:
     return to_fact(known, value=True) if isinstance(known, AbstractTensor) else Fact()
 
 
-def _filled(found: Sequence[AbstractValue], count: int) -> list[AbstractValue]:
+def _pad(found: Sequence[AbstractValue], count: int) -> list[AbstractValue]:
     """Return as many as there are to be: nothing is known of those that are missing."""
     return [*found, *[None] * count][:count]
 
 
-def _claimed(value: ir.Value, scope: _Frame) -> AbstractValue:
+def _get_declared(value: ir.Value, scope: _Frame) -> AbstractValue:
     """Return what a graph declares of a value.
 
     Names count in the main graph alone, and not in sequences: one may be another size in every round of a
     loop, call of a function and element of a sequence.
     """
     known = get_declared(value)
-    return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _without_names(known)
+    return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _drop_names(known)
 
 
-def _without_names(known: AbstractValue) -> AbstractValue:
+def _drop_names(known: AbstractValue) -> AbstractValue:
     if isinstance(known, AbstractTensor) and known.shape is not None:
         shape = (size if isinstance(size, int) else Range(size.lo, size.hi) for size in known.shape)
         return replace(known, shape=tuple(shape))
     if isinstance(known, AbstractSequence):
-        element = _without_names(known.element)
+        element = _drop_names(known.element)
         assert isinstance(element, AbstractTensor)
         return AbstractSequence(element, known.length)
     return known

@@ -10,7 +10,7 @@ from splitops.models.abstract_values import AbstractSequence, AbstractTensor, Ab
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 
-def scalar(known: AbstractValue) -> int | None:
+def find_scalar(known: AbstractValue) -> int | None:
     """Return the number of a tensor of one element, where it is known."""
     if (
         isinstance(known, AbstractTensor)
@@ -22,17 +22,17 @@ def scalar(known: AbstractValue) -> int | None:
     return None
 
 
-def integers(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
+def read_integers(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
     """Return an attribute of integers, zeros where it is absent."""
     return list(attributes[name].value) if name in attributes else [0] * max(0, count)
 
 
-def without_value(known: AbstractValue) -> AbstractValue:
+def drop_elements(known: AbstractValue) -> AbstractValue:
     """Return what holds for a value in every round: not its numbers."""
     return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
-def without_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
+def drop_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
     """Return the slices of a scanned tensor, and how many there are."""
     if (
         not isinstance(known, AbstractTensor)
@@ -44,7 +44,7 @@ def without_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | 
     return AbstractTensor(known.type, known.shape[:axis] + known.shape[axis + 1 :]), known.shape[axis]
 
 
-def stacked(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
+def stack(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
     """Return the tensor that a loop makes out of the outputs of its rounds."""
     if (
         not isinstance(known, AbstractTensor)
@@ -56,7 +56,7 @@ def stacked(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
     return AbstractTensor(known.type, (*known.shape[:axis], count, *known.shape[axis:]))
 
 
-def widened(before: AbstractValue, after: AbstractValue) -> AbstractValue:
+def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:
     """Give up the sizes that change from round to round."""
     if (
         isinstance(before, AbstractTensor)
@@ -67,7 +67,7 @@ def widened(before: AbstractValue, after: AbstractValue) -> AbstractValue:
         pairs = zip(before.shape, after.shape, strict=True)
         return AbstractTensor(after.type, tuple(new if new == old else UNKNOWN for old, new in pairs))
     if isinstance(before, AbstractSequence) and isinstance(after, AbstractSequence):
-        element = widened(before.element, after.element)
+        element = widen(before.element, after.element)
         assert isinstance(element, AbstractTensor)
         length = after.length if after.length == before.length else UNKNOWN
         total = after.total if after.total == before.total else UNKNOWN

@@ -23,13 +23,13 @@ from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
 from splitops.models.formats.walk import canonical
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.infer.onnx_reading import attribute_proto, node_proto
-from splitops.models.infer.onnx_texts import TEXT_OPERATORS, with_text_sizes
+from splitops.models.infer.onnx_reading import make_attribute_proto, make_node_proto
+from splitops.models.infer.onnx_texts import TEXT_OPERATORS, add_text_sizes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_node_spelling
 from splitops.spec.elements.types import ElementType, from_onnx
 
-_MAX_FED: Final = 64
+_MAX_PASSED: Final = 64
 """Inputs with more numbers are not sizes, axes or scales: what they hold does not matter to shapes."""
 
 
@@ -43,7 +43,7 @@ class NodeInference:
         self._found: dict[Hashable, tuple[AbstractValue, ...]] = {}
         self._unread = unread
 
-    def outputs(
+    def infer_outputs(
         self,
         node: ir.Node,
         attributes: Attributes,
@@ -55,38 +55,38 @@ class NodeInference:
         keys: list[Hashable] = []
         complete = True
         for value, known in zip(node.inputs, inputs, strict=True):
-            keys.append("" if value is None else _key(known))
+            keys.append("" if value is None else _make_key(known))
             complete = complete and (
-                not isinstance(known, AbstractTensor) or known.elements is None or _is_fed(known)
+                not isinstance(known, AbstractTensor) or known.elements is None or _is_passed(known)
             )
         try:
             key = (
                 node.domain,
                 node.op_type,
                 opsets.get(node.domain),
-                tuple(map(_attribute_key, attributes.values())),
+                tuple(map(_make_attribute_key, attributes.values())),
                 tuple(attribute.SerializeToString() for attribute in unread) if unread else (),
                 tuple(keys),
                 tuple([value.name != "" for value in node.outputs]),
             )
             found = self._found.get(key)
-            asked = node_proto(node, attributes, unread) if found is None else None
+            asked = make_node_proto(node, attributes, unread) if found is None else None
         except ir.serde.SerdeError:  # protobuf reads what is not text, and does not write it
             return [None] * len(node.outputs)
         if found is None:
             assert asked is not None
             outputs: Sequence[AbstractValue] = _infer_by_onnx(asked, opsets, inputs)
             if complete and not node.domain:
-                outputs = _infer_by_meaning(node, attributes, opsets.get("", 0), inputs, outputs)
+                outputs = _infer_by_operator(node, attributes, opsets.get("", 0), inputs, outputs)
             found = self._found[key] = tuple(outputs)
         if not node.domain and node.op_type in TEXT_OPERATORS:  # which are no part of the key
-            return with_text_sizes(node, attributes, opsets.get("", 0), found)
+            return add_text_sizes(node, attributes, opsets.get("", 0), found)
         if complete or node.domain:
             return found
-        return _infer_by_meaning(node, attributes, opsets.get("", 0), inputs, found)
+        return _infer_by_operator(node, attributes, opsets.get("", 0), inputs, found)
 
 
-def _infer_by_meaning(
+def _infer_by_operator(
     node: ir.Node,
     attributes: Attributes,
     opset: int,
@@ -108,10 +108,12 @@ def _infer_by_meaning(
     if len(values) < len(attributes):
         return outputs  # what only a call of the function sets
     told = infer_operator(*known_operator, values, present, len(outputs), of_layer=False)
-    return [known if one is NOTHING else _both(known, one) for known, one in zip(outputs, told, strict=True)]
+    return [
+        known if one is NOTHING else _combine(known, one) for known, one in zip(outputs, told, strict=True)
+    ]
 
 
-def _both(known: AbstractValue, told: AbstractTensor) -> AbstractValue:
+def _combine(known: AbstractValue, told: AbstractTensor) -> AbstractValue:
     """Return what onnx and the meaning of an operator say of an output."""
     if not isinstance(known, AbstractTensor | None):
         return known
@@ -123,36 +125,36 @@ def _both(known: AbstractValue, told: AbstractTensor) -> AbstractValue:
     exact = [size for size in shape or () if isinstance(size, int)]
     if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape, found.elements)
-    return AbstractTensor(kind, tuple(value.shape), _compact(value, kind))
+    return AbstractTensor(kind, tuple(value.shape), _convert_to_dtype(value, kind))
 
 
-def _compact(value: Value, kind: ElementType | None) -> Value:
+def _convert_to_dtype(value: Value, kind: ElementType | None) -> Value:
     """Return a value of which all is known in its own dtype."""
     if kind is not None and value.dtype == object and all(isinstance(one, int | float) for one in value.flat):
         return value.astype(kind.numpy)
     return value
 
 
-def _attribute_key(attribute: ir.Attr) -> Hashable:
+def _make_attribute_key(attribute: ir.Attr) -> Hashable:
     if attribute.type in PLAIN or attribute.is_ref():
         return attribute.name, attribute.type, attribute.value, attribute.ref_attr_name
-    content: bytes = attribute_proto(attribute).SerializeToString()
+    content: bytes = make_attribute_proto(attribute).SerializeToString()
     return content
 
 
-def _key(known: AbstractValue) -> Hashable:
+def _make_key(known: AbstractValue) -> Hashable:
     """Return what inference looks at in an input."""
     if not isinstance(known, AbstractTensor):
         return known
     numbers = known.elements
-    if numbers is None or not _is_fed(known):
+    if numbers is None or not _is_passed(known):
         return known.type, known.shape
     content = tuple(numbers.flat) if numbers.dtype == object else numbers.tobytes()
     return known.type, known.shape, numbers.dtype.str, content
 
 
-def _is_fed(known: AbstractTensor) -> bool:
-    return known.elements is not None and known.elements.ndim <= 1 and known.elements.size <= _MAX_FED
+def _is_passed(known: AbstractTensor) -> bool:
+    return known.elements is not None and known.elements.ndim <= 1 and known.elements.size <= _MAX_PASSED
 
 
 def _infer_by_onnx(
@@ -161,13 +163,13 @@ def _infer_by_onnx(
     version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
     if version is None or version.deprecated:
         return [None] * len(node.output)
-    types = _types_by_schema(version.schema, node, inputs)
+    types = _infer_types(version.schema, node, inputs)
     found: list[AbstractValue] = [None] * len(node.output)
     if version.fits(node):
         if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
             # onnx takes what is left out for 0, and the default is 1
             node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))
-        found = _inferred(version.schema, node, opsets, inputs)
+        found = _call_onnx(version.schema, node, opsets, inputs)
     return [
         AbstractTensor(kind, known.shape if isinstance(known, AbstractTensor) else None)
         if kind is not None and (known is None or (isinstance(known, AbstractTensor) and known.type is None))
@@ -176,7 +178,7 @@ def _infer_by_onnx(
     ]
 
 
-def _types_by_schema(
+def _infer_types(
     schema: onnx.defs.OpSchema, node: NodeProto, inputs: Sequence[AbstractValue]
 ) -> list[ElementType | None]:
     """Return the element types of outputs that follow from the schema alone, whatever the shapes are.
@@ -185,14 +187,16 @@ def _types_by_schema(
     of the same type variable.
     """
     variables: dict[str, ElementType | None] = {}
-    for name, formal, known in zip(node.input, _formals(schema.inputs, len(inputs)), inputs, strict=True):
+    for name, formal, known in zip(
+        node.input, _expand_formals(schema.inputs, len(inputs)), inputs, strict=True
+    ):
         if name and formal is not None and isinstance(known, AbstractTensor) and known.type is not None:
             kind = variables.setdefault(formal.type_str, known.type)
             variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
     named = next((attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")), 0)
     allowed = {one.type_param_str: list(one.allowed_type_strs) for one in schema.type_constraints}
     found: list[ElementType | None] = []
-    for formal in _formals(schema.outputs, len(node.output)):
+    for formal in _expand_formals(schema.outputs, len(node.output)):
         if formal is None:
             found.append(None)
             continue
@@ -206,7 +210,7 @@ def _types_by_schema(
     return found
 
 
-def _formals(formals: Sequence[Any], count: int) -> list[Any]:
+def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
     """Return the formal parameter of each of some values; None of one that may have any type."""
     last = formals[-1] if formals else None
     variadic = last is not None and last.option == onnx.defs.OpSchema.FormalParameterOption.Variadic
@@ -223,7 +227,7 @@ _TENSORS: Final = {
 """The types of tensors as schemas write them."""
 
 
-def _inferred(
+def _call_onnx(
     schema: onnx.defs.OpSchema, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
 ) -> list[AbstractValue]:
     """Return what onnx's own inference says."""
@@ -240,7 +244,7 @@ def _inferred(
         types[name] = type_
         if (
             isinstance(known, AbstractTensor)
-            and _is_fed(known)
+            and _is_passed(known)
             and known.is_complete
             and known.type is not None
         ):

@@ -13,24 +13,24 @@ from onnx import NodeProto, helper
 
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Value, meet_shapes
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.infer.onnx_reading import node_proto
+from splitops.models.infer.onnx_reading import make_node_proto
 
 TEXT_OPERATORS: Final = frozenset({"StringNormalizer", "StringSplit"})
 """Operators whose outputs have sizes that depend on texts."""
 _MAX_TEXT: Final = 1 << 16
 
 
-def with_text_sizes(
+def add_text_sizes(
     node: ir.Node, attributes: Attributes, opset: int, outputs: Sequence[AbstractValue]
 ) -> Sequence[AbstractValue]:
     """Add the sizes of what an operator makes of constant texts: their elements are not followed."""
-    asked, arrays = node_proto(node, attributes), {}
+    asked, arrays = make_node_proto(node, attributes), {}
     for name, value in zip(asked.input, node.inputs, strict=True):
-        texts = _constant_texts(value)
+        texts = _read_texts(value)
         if texts is None:
             return outputs
         arrays[name] = texts
-    found = _evaluated(asked, opset, arrays)
+    found = _evaluate(asked, opset, arrays)
     return [
         replace(known, shape=meet_shapes(known.shape, one.shape))
         if one is not None and isinstance(known, AbstractTensor)
@@ -39,7 +39,7 @@ def with_text_sizes(
     ]
 
 
-def _constant_texts(value: ir.Value | None) -> Value | None:
+def _read_texts(value: ir.Value | None) -> Value | None:
     tensor = None if value is None or value.is_graph_input() else ir.convenience.get_const_tensor(value)
     if tensor is None or tensor.dtype != ir.DataType.STRING or tensor.size > MAX_ELEMENTS:
         return None
@@ -51,7 +51,7 @@ def _constant_texts(value: ir.Value | None) -> Value | None:
     return made
 
 
-def _evaluated(asked: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
+def _evaluate(asked: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
     """Run a node by onnx's reference evaluator; nothing where it fails, None for what is not a tensor."""
     from onnx.reference import ReferenceEvaluator
 

@@ -21,7 +21,7 @@ from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.formats.walk import all_nodes
 from splitops.models.graph.onnx import annotate
 from splitops.models.graph.split_nodes import is_split, iter_split_nodes
-from splitops.models.infer.layers import get_value_before
+from splitops.models.infer.layers import get_initial_value
 from splitops.models.running.input_specs import read_openvino_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model
@@ -115,7 +115,7 @@ def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
         if node.op_type in ("Parameter", "Const"):
             (value,) = node.outputs
             if any(is_split(use.node) for use in value.uses()):
-                annotate(value, get_value_before(layer_of(node), replace(where, node=node.name)))
+                annotate(value, get_initial_value(layer_of(node), replace(where, node=node.name)))
                 parameters.update([value.name or ""] if node.op_type == "Parameter" else ())
     return parameters
 

@@ -36,7 +36,7 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
-from splitops.models.infer.onnx_types import types_of_values
+from splitops.models.infer.onnx_types import infer_types
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.legacy_ops import (
     SLICE_WITH_STEPS,
@@ -293,7 +293,7 @@ class Evaluator(ReferenceEvaluator):
             if name and name not in made and kind is not None and kind.onnx_number is not None:
                 model.graph.input.append(make_tensor_value_info(name, kind.onnx_number, value.shape))
         declared: TypeProto = self.output_types[output]
-        return types_of_values(model).get((None, self.output_names[output]), declared)
+        return infer_types(model).get((None, self.output_names[output]), declared)
 
     def _call_guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function for a node. Add the node to SplitErrors; turn other exceptions into ModelErrors."""
