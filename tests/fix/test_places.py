@@ -534,7 +534,7 @@ def layers(
         (layers("uint4", "k"), "the sizes of its parts are known only at run time"),
         (layers("string", [2, 4], version=10), "its ports define names of model outputs"),
         (layers("string", [0, 6], transposed=True), "an empty tensor of string cannot be written"),
-        (layers("f32", [], operator="Split"), "OpenVINO IR has no form 'num_outputs'"),
+        (layers("f32", [], operator="Split"), "OpenVINO IR has no rewrite 'num_outputs'"),
     ],
 )
 def test_layers_that_are_unfixable(model: Any, words: str) -> None:

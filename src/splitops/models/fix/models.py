@@ -18,7 +18,7 @@ from splitops.models.check.targets import Target
 from splitops.models.fix.declared import Declarations, Repair
 from splitops.models.fix.driver import ModelSnapshot, ValueName, fix_splits
 from splitops.models.fix.functions import MovedFunctions
-from splitops.models.fix.limits import max_outputs
+from splitops.models.fix.limits import find_max_outputs
 from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
@@ -145,7 +145,7 @@ def take_snapshot(
     on_look: Callable[[Walked], None] | None = None,
 ) -> ModelSnapshot:
     """Infer a model and return the snapshot for one pass. Annotates values with types and shapes."""
-    limit = max_outputs(targets)
+    limit = find_max_outputs(targets)
     calls: dict[ir.Node, list[SplitNode]] = {}
 
     def on_split(split_node: SplitNode) -> None:
@@ -166,8 +166,8 @@ def take_snapshot(
     results: dict[ValueName, AbstractValue] = {
         (None, name): get_abstract_value(value) for name, value in output_values(model).items()
     }
-    forms = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
-    return ModelSnapshot(calls, context, forms, lambda node, path: results, lambda: results, to_open)
+    writer = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
+    return ModelSnapshot(calls, context, writer, lambda node, path: results, lambda: results, to_open)
 
 
 def _get_outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:

@@ -75,21 +75,21 @@ class FixWriter:
         self.max_outputs = max_outputs
         self.opening = opening
 
-    def write(self, form: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
         # The facts of all calls: the argument has those of the first call.
         split_node = self.editor.read_split_node(node)
-        if split_node.schema.domain and form in _OF_ONNX:
-            raise NotApplicableError(f"OpenVINO IR has no form {str(form)!r}")
-        if form in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
+        if split_node.schema.domain and rewrite in _OF_ONNX:
+            raise NotApplicableError(f"OpenVINO IR has no rewrite {str(rewrite)!r}")
+        if rewrite in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
             raise NotApplicableError(f"{split_node.operator} does not return a sequence")
         try:
-            return self._get_writer(form)(node, split_node)
+            return self._get_writer(rewrite)(node, split_node)
         except RuleError as error:
             raise NotApplicableError(error.message) from error
 
-    def _get_writer(self, form: Fix) -> _Writer:
-        match form:
+    def _get_writer(self, rewrite: Fix) -> _Writer:
+        match rewrite:
             case Repair.AXIS:
                 return self._write_axis
             case Repair.EXPLICIT_OUTPUTS:
@@ -120,7 +120,7 @@ class FixWriter:
                 return self._write_constants
             case Cure.EMPTY_TENSOR:
                 return self._write_empty_tensor
-        assert_never(form)
+        assert_never(rewrite)
 
     def _describe(self, node: ir.Node) -> str:
         return str(self.editor.read_split_node(node))
@@ -203,7 +203,7 @@ class FixWriter:
             raise NotApplicableError("each call of the function may have other lengths")
         if self.editor.has_fixed_outputs(node):
             raise NotApplicableError(_NAMED_PORTS)
-        division, is_computed = self.opening.division(lengths), True
+        division, is_computed = self.opening.make_division(lengths), True
         if op_schema.domain:
             is_computed = division.rule is not SizeRule.EVEN
             op_schema = schema("VariadicSplit" if is_computed else "Split", domain=op_schema.domain)
@@ -260,7 +260,7 @@ class FixWriter:
         if meant is not None:
             return self._write_meant_lengths(node, split_node, meant)
         if editor.domain:
-            raise NotApplicableError(f"OpenVINO IR has no form {str(Kind.NODE)!r}")
+            raise NotApplicableError(f"OpenVINO IR has no rewrite {str(Kind.NODE)!r}")
         if split_node.error is not None:
             raise NotApplicableError("the calls of its function have different lengths")
         way = self._find_way(node, split_node, Kind.NODE)

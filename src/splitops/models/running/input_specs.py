@@ -49,7 +49,7 @@ class InputSpec:
         sizes = tuple(dim for dim in self.shape if isinstance(dim, int))
         return sizes if len(sizes) == len(self.shape) else None
 
-    def dtype_of(self, stored: np.dtype[Any]) -> np.dtype[Any]:
+    def get_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype for an array from a .npy file with dtype ``stored``.
 
         If .npy does not support the element type, raw and unsigned items of the same size are its elements.

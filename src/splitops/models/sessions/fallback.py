@@ -182,7 +182,7 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
             certainty is Certainty.MAYBE
             and limit.code == _NARROWED
             and traced
-            and fits_like_inputs(split_node)
+            and is_traced_to_inputs(split_node)
         ):
             continue
         return f"{limit.format_message(split_node, certainty)} [{limit.code}]"
@@ -199,7 +199,7 @@ _MOVING: Final = frozenset(
 _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
-def fits_like_inputs(split_node: SplitNode) -> bool:
+def is_traced_to_inputs(split_node: SplitNode) -> bool:
     """Return whether 64-bit data of a split fits 32 bits if the inputs do, which every run checks."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
@@ -210,7 +210,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
         seen.add(value)
         array = find_elements(value, limit=_ANY_SIZE)
         if array is not None:
-            if not fits_32_bits(array):
+            if not can_fit_32_bits(array):
                 return False
             continue
         node = value.producer()
@@ -229,7 +229,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
     return True
 
 
-def fits_32_bits(array: npt.NDArray[Any]) -> bool:
+def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
     """Return whether a conversion to 32 bits keeps the values of an array."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
@@ -374,10 +374,10 @@ def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
         return 1.0
     if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
         return float(max(0, trips.item()))
-    return math.inf if any(_never_ends(loop, body) for body in bodies) else 1.0
+    return math.inf if any(_is_endless(loop, body) for body in bodies) else 1.0
 
 
-def _never_ends(loop: ir.Node, body: ir.Graph) -> bool:
+def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
     """Return whether the condition that a body returns is its input condition or a constant."""
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)

@@ -72,7 +72,7 @@ class OpenVINOIRProgram(SessionProgram):
         repeats = any(node.op_type in REPEATING for node in all_nodes(nodes))
         refusal = COUNTED if self._counts and repeats else find_refusal(nodes)
         for layer in (layer for _, graph in source.graphs() for layer in graph.layers):
-            if layer.type == "TensorIterator" and not _reads_parts(layer):
+            if layer.type == "TensorIterator" and not _has_used_slices(layer):
                 refusal = f"{layer} does not read its sliced inputs, and OpenVINO would run it only once"
             if layer.type == "Parameter" and layer.takes_any_type:
                 refusal = f"{layer} has no element type"
@@ -102,7 +102,7 @@ class OpenVINOIRProgram(SessionProgram):
         return self._compile(runner, program, Inputs(list(enumerate(self.inputs))), checks.rules)
 
 
-def _reads_parts(iterator: Layer) -> bool:
+def _has_used_slices(iterator: Layer) -> bool:
     ports = read_loop(iterator, iterator.where)
     sliced = {entry.inner for entry in ports.inputs if entry.slicing is not None}
     return any(edge.source.layer in sliced for edge in ports.body.edges)

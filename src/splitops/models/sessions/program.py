@@ -30,7 +30,7 @@ from splitops.models.sessions.checks import Checks, Rules
 from splitops.models.sessions.fallback import (
     Analysis,
     analyse_splits,
-    fits_32_bits,
+    can_fit_32_bits,
     forget_shapes,
     make_key,
     may_not_iterate,
@@ -97,14 +97,14 @@ class EngineModel:
         if self.engine == "openvino":
             self._check_narrowing(feeds)
         found = self.compiled.run(feeds)
-        if self.rules is not None and not self.rules.hold(found[-1]):
+        if self.rules is not None and not self.rules.are_met(found[-1]):
             problem = "would run a split that is not valid, or a loop without iterations"
             raise CheckError(self.engine, problem, self.where)
         return dict(zip(self.outputs, found, strict=False))
 
     def _check_narrowing(self, feeds: Mapping[Any, Any]) -> None:
         """Check that 64-bit inputs keep their values in the 32 bits in which OpenVINO's CPU computes."""
-        if not all(fits_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
+        if not all(can_fit_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
             problem = "computes in 32 bits, which an input does not fit [openvino.narrowed-values]"
             raise CheckError(self.engine, problem, self.where)
 
@@ -194,7 +194,7 @@ class SessionProgram(ABC):
         declared = {} if is_ir else forget_shapes(nodes)
         look = partial(take_snapshot, nodes, self._where, (target,))
         first = look()
-        checks = Checks(first.forms.editor)
+        checks = Checks(first.writer.editor)
         found = _analyse(first, nodes, engine)
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
         for node, (split_node, *_) in first.calls.items():
@@ -335,7 +335,7 @@ class SessionProgram(ABC):
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
     split_nodes = [split_node for calls in seen.calls.values() for split_node in calls]
-    editor = seen.forms.editor if may_be_in(nodes) else None
+    editor = seen.writer.editor if may_be_in(nodes) else None
     return analyse_splits(split_nodes, seen.context, editor, engine)
 
 

@@ -31,7 +31,7 @@ class ConversionTarget:
             return f"onnx:{self.opset}"
         return self.domain if self.opset is None else f"{self.domain}:opset{self.opset}"
 
-    def schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
+    def list_schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
         """Return the operator versions of the target that can replace ``like``, those of the same name first.
 
         Both return outputs, or both a sequence, unless the target has only the other kind.

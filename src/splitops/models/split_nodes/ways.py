@@ -209,7 +209,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
-        self.schemas = self.target.schemas(self.split_node.schema)
+        self.schemas = self.target.list_schemas(self.split_node.schema)
         self.outputs = len(self.split_node.outputs)
         shape, axis = self.binding.data.shape, self.binding.axis
         size = None if shape is None or axis is None else shape[axis]
