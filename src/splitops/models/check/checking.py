@@ -25,7 +25,7 @@ from splitops.models.formats.openvino.reader import SingleLayerError
 from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.editors import make_editor
-from splitops.models.graph.intended import INTENDED_RULES, find_intended_split_node, find_intended_way
+from splitops.models.graph.intended import CLEAR_RULES, find_intended_split_node, find_intended_way
 from splitops.models.infer.interpreter import InferenceResult, ShapeInterpreter
 from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.split_nodes import SplitNode
@@ -177,7 +177,7 @@ def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
         return Repair.VERSION
-    return Kind.NODE if rule in INTENDED_RULES and find_intended_split_node(split_node) is not None else None
+    return Kind.NODE if rule in CLEAR_RULES and find_intended_split_node(split_node) is not None else None
 
 
 def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:

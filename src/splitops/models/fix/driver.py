@@ -173,7 +173,7 @@ class _FixDriver:
         return True
 
     def give_up(self, now: ModelSnapshot) -> None:
-        """Mark splits that still meet a limit as unfixable: each rewrite for a runtime meets another's limit."""
+        """Mark splits that still meet a limit as unfixable: each fix for a runtime meets another's limit."""
         for node, calls in now.calls.items():
             record = self._get_record(node, calls[0])
             found = self._find_issues(calls, now, record)

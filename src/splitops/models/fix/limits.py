@@ -22,7 +22,7 @@ _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())
 
 
 class Issue(NamedTuple):
-    """A broken rule or met limit of a split node, with the rewrites that avoid it, in the order to try them."""
+    """A broken rule or met limit of a split node, and the rewrites that avoid it, in order of preference."""
 
     reason: Reason
     rewrites: tuple[Fix, ...]

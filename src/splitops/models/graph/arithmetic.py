@@ -1,6 +1,6 @@
-"""Lengths that a graph computes when it runs.
+"""Compute lengths of splits in ONNX graphs.
 
-These are the size rules as arithmetic of 1-D int64 tensors. The tests hold what such a graph computes against
+The size rules are written as arithmetic of 1-D int64 tensors. Tests compare the results with
 :mod:`splitops.spec.sizes.arithmetic` for every size of an interval.
 """
 
@@ -26,7 +26,7 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
             left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
             return builder.op("Min", [left, chunk])
         case SizeRule.EVEN:
-            # Where count does not divide the size, the lengths do not add up: still an error.
+            # If count does not divide the size, the lengths do not add up, which is an error, too.
             part = builder.op("Div", [size, integers([count])])
             return builder.op("Mul", [part, integers([1] * count)])
         case SizeRule.REMAINDER:
@@ -35,7 +35,7 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
             rest = builder.op("Sub", [size, integers([sum(given)])])
             return builder.op("Add", [integers(given), builder.op("Mul", [marks, rest])])
         case SizeRule.CHUNK:
-            # Of so many chunks; where the axis is longer, the lengths do not add up.
+            # If the axis is longer than count chunks, the lengths do not add up.
             starts = integers([index * division.chunk for index in range(count)])
             left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
             return builder.op("Min", [left, integers([division.chunk])])
@@ -46,9 +46,9 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
 
 
 def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
-    """Compute lengths in which a -1, if there is one, is what the others leave of the size."""
+    """Replace a -1 in lengths, if there is one, by the rest of ``size``."""
     marks = builder.op("Cast", [builder.op("Equal", [lengths, builder.integers([-1])])], {"to": _INT64})
-    # With one -1, the sum of the others is the sum of all + 1.
+    # With one -1, the sum of the other lengths is the sum of all lengths + 1.
     rest = builder.op("Sub", [size, builder.op("ReduceSum", [lengths], {"keepdims": 1})])
     return builder.op("Add", [lengths, builder.op("Mul", [marks, rest])])
 
@@ -56,7 +56,7 @@ def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -
 def compute_uniform_bounds(
     count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Compute begin and end of the first parts of the EVEN and CEIL rules; they may lie behind the end."""
+    """Compute begin and end of the first ``parts`` of ``count`` uniform parts; they may be past the end."""
     chunk = _compute_ceil_chunk(count, size, builder)
     return list(pairwise(builder.op("Mul", [chunk, builder.integers([index])]) for index in range(parts + 1)))
 

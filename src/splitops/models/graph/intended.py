@@ -1,4 +1,4 @@
-"""Splits whose lengths break a rule of form alone, and can mean only one thing."""
+"""Find the intended meaning of splits that only break rules about types, ranks or a length of -1."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ from splitops.splitting.binding import Fact
 from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_LENGTHS: Final = 1 << 16
-INTENDED_RULES: Final = frozenset(
-    {Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK}
-)
-"""The rules that a split breaks whose meaning is clear all the same."""
+CLEAR_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
+"""Broken rules that can leave the meaning of a split clear."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.integer}
 
 
 def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
-    """Return a split as it can only be meant; None if it is valid, or if it has no meaning or several.
+    """Return the valid split that an invalid one can only mean; None if it is valid or ambiguous.
 
-    Lengths of another integer type are these lengths, and one -1 among them is what the others leave. Lengths
-    in one row of a matrix are a list. A scalar is the list that it stands for, if only one list fits the axis
-    and the outputs: one length, a chunk size or a number of parts.
+    Lengths of another integer type keep their values, and one -1 is the rest of the axis. Lengths in one row
+    of a matrix are a list. A scalar is a list if only one list fits the axis and the outputs: one length, a
+    chunk size or a number of parts.
 
     Returns:
-        The split in a version that takes what is given, with what is known of it in the form that is meant.
+        The split in a version that accepts these inputs, with facts of the valid lengths.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -50,10 +48,10 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
         ((4,), (2,))
     """
     error = split_node.error
-    if not isinstance(error, RuleError) or error.rule not in INTENDED_RULES or split_node.unread is not None:
+    if not isinstance(error, RuleError) or error.rule not in CLEAR_RULES or split_node.unread is not None:
         return None
     if not {source.name for source in split_node.schema.lengths}.isdisjoint(split_node.references):
-        return None  # a caller of the function says so, and others say something else
+        return None  # each call of the function may set other lengths
     facts: list[Fact | None] = list(split_node.facts)
     if error.rule is Rule.AXIS_RANK:
         index = split_node.schema.input_index(split_node.schema.axis.name)
@@ -79,19 +77,19 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
     return made if made.error is None else None
 
 
-def find_intended_way(meant: SplitNode, opset: int) -> Way | str:
-    """Find how a split as it is meant is written as one node of ONNX at an opset, or say why it is not."""
-    for way in iter_ways(meant, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
+def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
+    """Return a way to write an intended split as one ONNX node, or a message if there is none."""
+    for way in iter_ways(intended, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
         if way.kind is Kind.NODE:
             return way
-    schema = meant.schema
+    schema = intended.schema
     computed = any(source.kind is SourceKind.INPUT for source in schema.lengths) and not schema.gives_sequence
     cure = "" if computed or schema.gives_sequence else ", or convert the model to opset 13 or newer first"
     return f"the size of the axis is not known, and {schema} cannot compute the lengths: set the size{cure}"
 
 
 def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
-    """Return lengths as a list; None if they are in no one row."""
+    """Return the fact of lengths as a list, or None if they are not a single row."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given
@@ -101,8 +99,8 @@ def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, giv
             if isinstance(given.value, tuple) or given.value is None
             else set(_iter_candidates(split_node, given.value))
         )
-        (one,) = lists if len(lists) == 1 else (None,)
-        return None if one is None else Fact(_INT64, (len(one),), one)
+        (lengths,) = lists if len(lists) == 1 else (None,)
+        return None if lengths is None else Fact(_INT64, (len(lengths),), lengths)
     long = [size for size in given.shape if size != 1]
     count = long[0] if long else 1
     if len(long) > 1 or (count == 1 and split_node.schema.scalar_rule is not None):
@@ -111,20 +109,20 @@ def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, giv
 
 
 def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
-    """Return the numbers of a constant input of any rank, or those that follow from shapes."""
+    """Return the ``count`` elements of an input of any rank, or None if they are not known."""
     if split_node.node is None or not isinstance(count, int) or count > _MAX_LENGTHS:
         return None
     value = split_node.node.inputs[index]
-    maker = value.producer()
-    if type(maker) is LayerNode and maker.layer.constant is not None:
-        array: Any = maker.layer.constant.array(maker.layer.where)
+    producer = value.producer()
+    if type(producer) is LayerNode and producer.layer.constant is not None:
+        array: Any = producer.layer.constant.array(producer.layer.where)
     else:
         array = find_elements(value)
     return None if array is None else tuple(array.reshape(-1).tolist())
 
 
 def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
-    """Yield the lengths that one number may stand for."""
+    """Yield the lists of lengths that a scalar can mean."""
     data, outputs = split_node.facts[0], len(split_node.outputs)
     row, axis = (
         split_node.schema.axis,
@@ -149,7 +147,7 @@ def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tup
 
 @cache
 def _relax(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
-    """Return a version that takes lengths of all types of numbers, and one -1 among them if asked."""
+    """Make a version that accepts lengths of all numeric types, and one -1 with ``remainder``."""
     least = -1 if remainder else 0
     names = {source.name for source in schema.lengths}
     attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in schema.attributes)

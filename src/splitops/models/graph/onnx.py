@@ -1,4 +1,4 @@
-"""Small tools for rewriting onnx-ir graphs: names, constants, what is known of a value, replacing."""
+"""Read, annotate and edit values and nodes of onnx-ir graphs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.formats.openvino.nodes import LayerNode, PortValue
-from splitops.models.formats.walk import (
-    canonical,
-)
+from splitops.models.formats.walk import canonical
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
@@ -24,7 +22,7 @@ from splitops.splitting.binding import Fact
 BY_CHANCE: Final = frozenset(
     ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
-"""Operators that give other values in every run."""
+"""Operators that return random values."""
 PLAIN: Final = frozenset(
     {
         ir.AttributeType.INT,
@@ -38,16 +36,16 @@ PLAIN: Final = frozenset(
 """Types of attributes whose values can be compared."""
 _KNOWN: Final = "splitops.known"
 _OUTPUTS: Final = "splitops.outputs"
-"""Where graphs keep the positions of their outputs; one that is no longer true is looked up again."""
+"""Key of the metadata of a graph: the index of each output. A stale entry is computed again."""
 _MAX_CONSTANT: Final = 1 << 20
-"""Larger constants are not lengths, and are not read."""
+"""Default maximum number of elements of constants that are read: larger ones are not lengths."""
 
 
-def make_attributes(stated: Mapping[str, Any]) -> list[ir.Attr]:
-    """Return attributes of some values; onnx-ir asks slowly what they are, and nearly all are integers."""
+def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
+    """Convert values by name to attributes. Integers are converted here, as onnx-ir is slow."""
     made: list[ir.Attr] = []
-    for name, value in stated.items():
-        if type(value) is ir.Attr:  # isinstance() asks its protocol, which is slow
+    for name, value in values.items():
+        if type(value) is ir.Attr:  # isinstance() is slow, as it checks a protocol
             made.append(value)
         elif type(value) is int:
             made.append(ir.AttrInt64(name, value))
@@ -59,12 +57,12 @@ def make_attributes(stated: Mapping[str, Any]) -> list[ir.Attr]:
 
 
 def get_abstract_value(value: ir.Value) -> AbstractValue:
-    """Return what is known of a value: by inference, else what it declares itself."""
+    """Return the abstract value that inference has annotated, else the declared one."""
     return value.meta[_KNOWN] if _KNOWN in value.meta else get_declared(value)
 
 
 def get_declared(value: ir.Value) -> AbstractValue:
-    """Return what a model declares of a value."""
+    """Return the declared type and shape of a value as an abstract value; None if there is neither."""
     if type(value) is PortValue:
         return value.port.declared
     kind, shape = value.type, value.shape
@@ -85,30 +83,30 @@ def _convert_dim(size: int | ir.SymbolicDim) -> Dim:
     return Range(name=name) if isinstance(name, str) and name else UNKNOWN
 
 
-def annotate(value: ir.Value, what: AbstractValue) -> None:
-    """Note what is known of a value, which is not written with the model."""
-    value.meta[_KNOWN] = what
+def annotate(value: ir.Value, inferred: AbstractValue) -> None:
+    """Store the abstract value of a value in its metadata, which is not saved with the model."""
+    value.meta[_KNOWN] = inferred
 
 
 def find_type(value: ir.Value) -> ElementType | None:
-    """Return the element type of a tensor; None is unknown."""
+    """Return the inferred element type of a tensor, or None if it is unknown."""
     found = get_abstract_value(value)
     return found.type if isinstance(found, AbstractTensor) else None
 
 
 def find_shape(value: ir.Value) -> Shape | None:
-    """Return what is known of the shape of a tensor; None is an unknown rank."""
+    """Return the inferred shape of a tensor, or None if its rank is unknown."""
     found = get_abstract_value(value)
     return found.shape if isinstance(found, AbstractTensor) else None
 
 
 def is_external(tensor: ir.TensorProtocol | None) -> bool:
     """Return whether the data of a tensor is in another file."""
-    return type(tensor) is ir.ExternalTensor  # isinstance() asks its protocol, which is slow
+    return type(tensor) is ir.ExternalTensor  # isinstance() is slow, as it checks a protocol
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Return whether a value is a constant that the model holds, of any size, and that no caller replaces."""
+    """Return whether a value is a constant of the model, of any size, that callers cannot replace."""
     if value is None or value.is_graph_input():
         return False
     producer = value.producer()
@@ -120,15 +118,16 @@ def is_constant(value: ir.Value | None) -> bool:
 
 
 def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the value of an initializer or Constant node; None where it is none, or not at hand.
+    """Return the elements of an initializer or Constant node, or None if they are not available.
 
-    Initializers that the caller can replace, and data in files whose folder is not known, are not at hand.
+    They are not available if the value is computed, if callers can replace it, if it has more than ``limit``
+    elements, or if it is in another file of an unknown folder.
     """
     if value.is_graph_input():
         return None
     try:
         tensor = ir.convenience.get_const_tensor(value)
-    except (ValueError, TypeError):  # a Constant of a damaged file declares no value, or of no type
+    except (ValueError, TypeError):  # a Constant of a damaged file has no value, or one without a type
         return None
     if tensor is None or tensor.size > limit:
         return None
@@ -139,7 +138,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
 
 
 def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the numbers that a value has in every run: of a constant, or as they follow from shapes."""
+    """Return the elements that a value has in every run, constant or inferred, or None."""
     if value is None:
         return None
     array = read_constant(value, limit=limit)
@@ -150,7 +149,7 @@ def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.
 
 
 def find_integers(value: ir.Value | None) -> list[int] | None:
-    """Return the integers that a 1-D tensor has in every run; None where they are not known."""
+    """Return the integers that a 1-D tensor has in every run, or None if they are unknown."""
     array = find_elements(value)
     if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
         return None
@@ -167,12 +166,12 @@ def add_initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir
 
 
 def make_shape(tensor: ir.TensorProtocol) -> ir.Shape:
-    """Return the shape of a tensor, as values state it."""
+    """Convert the shape of a tensor to the shape of a value."""
     return ir.Shape([int(size) for size in tensor.shape.numpy()])
 
 
 def make_fact(value: ir.Value, *, read: bool) -> Fact:
-    """Return what is known of a value, its numbers included where asked and known."""
+    """Return the inferred type and shape of a value. With ``read``, include known elements."""
     found = get_abstract_value(value)
     array = read_constant(value) if read else None
     if array is not None:
@@ -181,7 +180,7 @@ def make_fact(value: ir.Value, *, read: bool) -> Fact:
 
 
 def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:
-    """Put new values in the places of others: readers, names, types, what is known and metadata go over."""
+    """Replace values by new ones, which take over their uses, names, types, annotations and metadata."""
     replace_all_uses(values)
     for old, new in values.items():
         merge_value_info(new, old)
@@ -190,26 +189,26 @@ def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:
 
 
 def copy_description(made: ir.Node, node: ir.Node) -> None:
-    """Give a node in the place of another one its metadata and documentation."""
+    """Copy the metadata and the documentation of a node to the node that replaces it."""
     made.metadata_props.update(node.metadata_props)
     made.doc_string = node.doc_string or made.doc_string
 
 
 def merge_value_info(new: ir.Value, old: ir.Value) -> None:
-    """Give a value what another one declares, and what is known of either."""
+    """Copy the declarations and metadata of ``old`` to ``new``, and annotate both inferences."""
     both = meet(get_abstract_value(new), get_abstract_value(old))
     new.type = new.type if old.type is None else old.type
-    new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
+    new.shape = new.shape if old.shape is None else old.shape  # the shape of a scalar is false
     new.metadata_props.update(old.metadata_props)
     new.meta.update(old.meta)
     annotate(new, both)
     new.doc_string = old.doc_string or new.doc_string
 
 
-def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
-    """Let all that reads some values read others, outputs of graphs too."""
-    readers: dict[ir.Node, dict[int, ir.Value]] = {}
-    for old, new in exchanged.items():
+def replace_all_uses(replaced: Mapping[ir.Value, ir.Value]) -> None:
+    """Replace all uses of values by others, including graph outputs."""
+    consumers: dict[ir.Node, dict[int, ir.Value]] = {}
+    for old, new in replaced.items():
         while old.is_graph_output():
             graph = old.graph
             assert graph is not None
@@ -217,8 +216,8 @@ def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
             graph.outputs[index] = new
             graph.meta[_OUTPUTS][new] = index
         for use in old.uses():
-            readers.setdefault(use.node, {})[use.idx] = new
-    for node, changed in readers.items():
+            consumers.setdefault(use.node, {})[use.idx] = new
+    for node, changed in consumers.items():
         values = list(node.inputs)
         for index, new in changed.items():
             values[index] = new
@@ -226,14 +225,14 @@ def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
 
 
 def set_inputs(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-    """Let a node read other values."""
+    """Set the inputs of a node."""
     _set_inputs_at(node, values, range(max(len(node.inputs), len(values))))
 
 
 def _set_inputs_at(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
-    """Let a node read some values, of which those at some positions are others than before.
+    """Set the inputs of a node, which differ from its present inputs at the positions ``changed`` only.
 
-    onnx-ir runs through all inputs for each one that changes: of a Concat of 200,000 parts it would not end.
+    onnx-ir visits all inputs for each changed one: with a Concat of 200,000 parts, it would not finish.
     """
     old, node._inputs = node.inputs, tuple(values)
     for index in changed:
@@ -249,9 +248,9 @@ def _set_inputs_at(node: ir.Node, values: Sequence[ir.Value | None], changed: It
 
 
 def remove_node(node: ir.Node) -> None:
-    """Remove a node that reads nothing and that nothing reads from its graph.
+    """Remove a node without inputs and consumers from its graph.
 
-    onnx-ir reads all outputs of the graph each time, of which there may be thousands.
+    onnx-ir visits all outputs of the graph for each removed node, which may be thousands.
     """
     graph = node.graph
     if isinstance(graph, ir.Graph):
@@ -262,7 +261,7 @@ def remove_node(node: ir.Node) -> None:
 
 
 def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
-    """Return where a value is among the outputs of a graph, of which there may be thousands."""
+    """Return the position of a value in the outputs of a graph, which may be thousands."""
     known: dict[ir.Value, int] = graph.meta.setdefault(_OUTPUTS, {})
     index = known.get(value)
     if index is None or index >= len(graph.outputs) or graph.outputs[index] is not value:
@@ -272,7 +271,7 @@ def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
 
 
 def replace_constant_node(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
-    """Put an initializer of a graph in the place of one of its Constant nodes."""
+    """Replace a Constant node by an initializer of ``graph``."""
     old = node.outputs[0]
     name, old.name = old.name, None
     made = add_initializer(graph, tensor, name or "")
@@ -282,12 +281,12 @@ def replace_constant_node(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Gr
 
 
 def has_consumers(value: ir.Value) -> bool:
-    """Return whether anything reads a value."""
+    """Return whether a node or a graph output uses a value."""
     return bool(value.uses()) or value.is_graph_output()
 
 
 def remove_if_unused(value: ir.Value) -> None:
-    """Remove the Constant node or the initializer that made a value which nobody reads any more."""
+    """Remove the Constant node or the initializer of a value, if the value is unused."""
     if has_consumers(value) or value.is_graph_input():
         return
     producer = value.producer()

@@ -1,4 +1,4 @@
-"""What reads a sequence of an ONNX graph, and how it reads the elements instead."""
+"""Replace uses of a sequence in an ONNX graph by uses of its elements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def find_consumers(sequence: ir.Value) -> list[ir.Node]:
-    """Return the nodes that read a sequence, each once."""
+    """Return the nodes that use a sequence, each once."""
     return list(dict.fromkeys(use.node for use in sequence.uses()))
 
 
 def find_position(reader: ir.Node) -> int | None:
-    """Return the position that a SequenceAt reads; None of other nodes, and where only a run knows it."""
+    """Return the constant position of a SequenceAt, or None for computed positions and other nodes."""
     if not is_operator(reader, "SequenceAt") or len(reader.inputs) < 2:
         return None
     array = find_elements(reader.inputs[1])
@@ -31,7 +31,7 @@ def find_position(reader: ir.Node) -> int | None:
 
 
 def read_new_axis(reader: ir.Node) -> bool | None:
-    """Return whether a ConcatFromSequence gives its elements a new axis; None where that is not known."""
+    """Return whether a ConcatFromSequence stacks its elements, or None if that is unknown or invalid."""
     attribute = reader.attributes.get("new_axis")
     if attribute is None:
         return False
@@ -39,7 +39,7 @@ def read_new_axis(reader: ir.Node) -> bool | None:
 
 
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
-    """Let a reader of a sequence read its elements instead: one, their number, or all joined."""
+    """Replace a consumer of a sequence by one of its elements, their number, or their concatenation."""
     if is_operator(reader, "SequenceAt"):
         position = find_position(reader)
         assert position is not None
@@ -57,25 +57,25 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace each SequenceAt at a constant position by a Slice of the data; return how many nodes read it.
+    """Replace each SequenceAt at a constant position by a Slice of the data. Return the number of consumers.
 
-    SequenceLength becomes the number of parts. A position outside of the sequence gives an empty part, not
-    an error.
+    SequenceLength becomes the number of parts. A position outside of the sequence returns an empty part
+    instead of an error.
 
     Raises:
-        ModelError: more is read of the sequence, and nothing has changed.
+        ModelError: the sequence has other consumers; nothing has changed.
     """
     if split_node.may_be_unbind:
         raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     axis = None if split_node.binding is None else split_node.binding.axis
-    given, readers = split_node.lengths, find_consumers(node.outputs[0])
-    if axis is None or data is None or lengths is None or given is None or given.shape is None:
-        raise ModelError("how it is divided is not known before the model runs")
+    fact, readers = split_node.lengths, find_consumers(node.outputs[0])
+    if axis is None or data is None or lengths is None or fact is None or fact.shape is None:
+        raise ModelError("its axis or the rank of its lengths is known only at run time")
     positions = {reader: find_position(reader) for reader in readers}
-    others = [one for one in readers if positions[one] is None and not is_operator(one, "SequenceLength")]
+    others = [n for n, at in positions.items() if at is None and not is_operator(n, "SequenceLength")]
     if node.outputs[0].is_graph_output() or others:
-        raise ModelError("more reads its sequence than constant positions and its length")
+        raise ModelError("its sequence is used other than by constant positions and SequenceLength")
     for reader, at in positions.items():
         parts = _Parts(data, axis, lengths, split_node, editor.make_builder(reader))
         builder = parts.builder
@@ -90,7 +90,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
 
 
 class _Parts:
-    """The parts of a SplitToSequence, whose numbers a graph computes: values of shape [1]."""
+    """Computes number and bounds of the parts of a SplitToSequence in the graph, as values of shape [1]."""
 
     def __init__(
         self, data: ir.Value, axis: int, lengths: ir.Value, split_node: SplitNode, builder: OnnxOpBuilder
@@ -125,7 +125,7 @@ class _Parts:
         return builder.op("Div", [builder.op("Add", [last, chunk]), chunk], hint="number")
 
     def compute_bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
-        """Return begin and end of the part at a position."""
+        """Return begin and end of the part with index ``at``."""
         builder = self.builder
         if self._is_list:
             lengths = self._cast_lengths()
@@ -144,9 +144,9 @@ class _Parts:
         return self._clamp(begin), self._clamp(builder.op("Add", [begin, chunk]))
 
     def _compute_position(self, at: int) -> ir.Value:
-        """Return the position of a length from the front, as every opset takes it.
+        """Return the non-negative position of a length, as older opsets require.
 
-        In the place of one before the first length is one behind the last: a Gather of it fails too.
+        A position before the first length becomes one past the last, so that a Gather of it fails, too.
         """
         builder = self.builder
         if at >= 0:
@@ -156,7 +156,7 @@ class _Parts:
         return builder.op("Where", [builder.op("Less", [position, builder.integers([0])]), number, position])
 
     def _clamp(self, bound: ir.Value) -> ir.Value:
-        """Return a bound that is not counted from the end: one before the data is its begin."""
+        """Return a bound that is at least 0: a negative one would count from the end."""
         zero = self.builder.integers([0])
         return self.builder.op("Where", [self.builder.op("Less", [bound, zero]), zero, bound])
 

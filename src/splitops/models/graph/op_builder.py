@@ -1,4 +1,4 @@
-"""What writes nodes: operators by their spellings, and in each dialect one way to add a node."""
+"""Build nodes from operands, with the spelling of each operator in the dialect."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from splitops.spec.sizes.dims import Dim, Shape
 
 
 def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
-    """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
+    """Store for a value the inferred type and shape of ``data``, with ``sizes``. None removes an axis."""
     found = get_abstract_value(data)
     if isinstance(found, AbstractTensor):
         annotate(value, AbstractTensor(found.type, replace_sizes(data, sizes)))
 
 
 def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of a value but for the sizes of some axes; None drops the axis."""
+    """Return the shape of ``data`` with other sizes of some axes, or None. None removes an axis."""
     found = get_abstract_value(data)
     if not isinstance(found, AbstractTensor) or found.shape is None:
         return None
@@ -54,7 +54,7 @@ def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | No
 
 
 class OpBuilder(ABC):
-    """Writes nodes of an opset of one dialect."""
+    """Adds nodes of an opset of one dialect."""
 
     domain: ClassVar[str]
 
@@ -71,7 +71,7 @@ class OpBuilder(ABC):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a node; the names of its outputs contain the hint."""
+        """Add a node and return its outputs, whose names contain ``hint``."""
 
     @abstractmethod
     def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
@@ -85,11 +85,11 @@ class OpBuilder(ABC):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a node like another one of one output, with some attributes changed."""
+        """Add a node with one output like ``node``, with other inputs, shape and some other attributes."""
 
     @abstractmethod
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Put values in the place of the outputs of a node (None: of an unused one), and remove it."""
+        """Replace the outputs of a node by ``outputs``, None for an unused one, and remove it."""
 
     def op(
         self,
@@ -99,44 +99,43 @@ class OpBuilder(ABC):
         *,
         hint: str | None = None,
     ) -> ir.Value:
-        """Add a node of one output."""
+        """Add a node with one output, and return the output."""
         return self.add_node(operator, inputs, attributes, hint=hint)[0]
 
     def annotate_outputs(
-        self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
+        self, outputs: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
     ) -> list[ir.Value]:
-        """Note element type and shapes of the outputs of a node, and return them."""
-        for value, shape in zip(made, shapes, strict=True):
+        """Store the inferred element type and shapes of the outputs of a node, and return the outputs."""
+        for value, shape in zip(outputs, shapes, strict=True):
             annotate(value, AbstractTensor(kind, shape))
-        return made
+        return outputs
 
-    # Operators that both dialects have
+    # Operators of both dialects
 
     @abstractmethod
     def get_spelling(self, operator: Operator) -> Spelling:
-        """Return how an operator is spelled."""
+        """Return the spelling of an operator."""
 
     @property
     def schemas(self) -> list[OperatorSchema]:
-        """The versions of splits that give parts as outputs."""
+        """The versions of split operators that return parts as outputs."""
         return [schema for schema in versions(self.domain, self.opset) if not schema.gives_sequence]
 
     def write(self, operator: Operator, **operands: Any) -> ir.Value:
-        """Add a node by its operands, and annotate its output with what the operator means.
+        """Add a node by its operands, and annotate its output with the inferred type and shape.
 
-        Operands are values, lists of values, or numbers. Those that are None are left out.
+        Operands are values, lists of values, or numbers. None is an absent operand.
         """
         spelling = self.get_spelling(operator)
         inputs, attributes = spelling.write(
             operands, lambda value, name: self.constant(np.array(value, np.int64), name)
         )
-        told = _infer_values(operator, spelling, operands, of_layer=bool(self.domain))
-        return self.annotate_outputs(self.add_node(spelling.name, inputs, attributes), told.type, told.shape)[
-            0
-        ]
+        inferred = _infer_values(operator, spelling, operands, of_layer=bool(self.domain))
+        outputs = self.add_node(spelling.name, inputs, attributes)
+        return self.annotate_outputs(outputs, inferred.type, inferred.shape)[0]
 
     def slice(self, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
-        """Add a Slice of some axes; before opset 10, all steps are 1."""
+        """Add a Slice of the axes in ``bounds``. Before opset 10, all steps must be 1."""
         starts, ends, steps = zip(*((one.start, one.stop, one.step) for one in bounds.values()), strict=True)
         needs_steps = self.domain or set(steps) != {1}
         return self.write(
@@ -149,7 +148,7 @@ class OpBuilder(ABC):
         )
 
     def gather(self, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
-        """Add a Gather of some positions of an axis."""
+        """Add a Gather of ``positions`` of an axis."""
         return self.write(GATHER, data=data, indices=positions, axis=axis)
 
     def concatenate(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
@@ -157,7 +156,7 @@ class OpBuilder(ABC):
         return self.write(CONCAT, values=list(values), axis=axis)
 
     def reshape(self, value: ir.Value, pattern: Sequence[int], shape: Shape | None) -> ir.Value:
-        """Add a Reshape to a shape. In its pattern, 0 keeps an axis, and -1 is what is left."""
+        """Add a Reshape by ``pattern`` (0 keeps an axis, -1 is inferred), and annotate ``shape``."""
         made = self.write(RESHAPE, data=value, shape=pattern, copies_zero=True)
         return self.annotate_outputs([made], find_type(value), shape)[0]
 
@@ -166,7 +165,7 @@ class OpBuilder(ABC):
         return self.write(TRANSPOSE, data=value, order=order)
 
     def squeeze(self, value: ir.Value, axis: int) -> ir.Value:
-        """Add a Squeeze of one axis, which is of size 1."""
+        """Add a Squeeze of one axis, whose size must be 1."""
         made = self.write(SQUEEZE, data=value, axes=[axis])
         return self.annotate_outputs([made], find_type(value), replace_sizes(value, {axis: None}))[0]
 
@@ -175,14 +174,14 @@ class OpBuilder(ABC):
         return self.write(UNSQUEEZE, data=value, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
-        """Add a split, written as shortly as its opset allows; the parts add up to the size of the axis."""
+        """Add a split with the shortest lengths that the opset allows. ``sizes`` must add up to ``size``."""
         schema, division = find_shortest(self.schemas, sizes, size)
         return self.split_as(schema, division, data, axis, sizes)
 
     def split_as(
         self, schema: OperatorSchema, division: Division, data: ir.Value, axis: int, sizes: Sequence[Dim]
     ) -> list[ir.Value]:
-        """Add a split of a version, whose lengths are a division's."""
+        """Add a split of a given version by a division."""
         attributes, inputs = make_operands(schema, axis, division, data, self.constant)
         made = [value for value in inputs if value is not None]
         parts = self.add_node(schema.name, made, attributes, outputs=len(sizes))
@@ -200,15 +199,15 @@ def _infer_values(
         if isinstance(value, ir.Value):
             found[name] = get_abstract_value(value) or AbstractTensor()
         elif isinstance(value, list) and value and isinstance(value[0], ir.Value):
-            found[name] = [get_abstract_value(one) for one in value]
+            found[name] = [get_abstract_value(item) for item in value]
         elif value is not None:
             found[name] = value if name in spelling.attributes else _make_constant_tensor(value)
     try:
-        told = operator.infer(Operands(found, of_layer=of_layer))
+        inferred = operator.infer(Operands(found, of_layer=of_layer))
     except Unknown:
         return AbstractTensor()
-    assert isinstance(told, AbstractTensor)
-    return told
+    assert isinstance(inferred, AbstractTensor)
+    return inferred
 
 
 def _make_constant_tensor(numbers: Any) -> AbstractTensor:
@@ -217,9 +216,9 @@ def _make_constant_tensor(numbers: Any) -> AbstractTensor:
 
 
 class OnnxOpBuilder(OpBuilder):
-    """Writes ONNX nodes, in the order in which they run; they are in no graph before :meth:`replace`.
+    """Builds ONNX nodes in execution order. :meth:`replace` inserts them into a graph.
 
-    Their names are free in the model, and begin with a base.
+    Names of nodes and values begin with ``base``.
     """
 
     domain = ""
@@ -231,8 +230,8 @@ class OnnxOpBuilder(OpBuilder):
         self._base = base
 
     def get_spelling(self, operator: Operator) -> Spelling:
-        """Return how an operator is spelled in the opset."""
-        return next(one for one in operator.onnx if one.since <= self.opset)
+        """Return the spelling of an operator in the opset."""
+        return next(spelling for spelling in operator.onnx if spelling.since <= self.opset)
 
     def add_node(
         self,
@@ -243,7 +242,7 @@ class OnnxOpBuilder(OpBuilder):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a node."""
+        """Add a node and return its outputs."""
         hint = hint or operator.lower()
         values = [ir.Value(name=self.make_name(hint)) for _ in range(outputs)]
         made = make_attributes(attributes or {})
@@ -258,18 +257,18 @@ class OnnxOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a node like another one."""
+        """Add a node with one output like ``node``."""
         made = self.add_node(node.op_type, inputs, {**node.attributes, **(changed or {})})
         return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
     def append_node(self, node: ir.Node) -> None:
-        """Add a node that is made already."""
+        """Append an existing node."""
         self.nodes.append(node)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Put the nodes in the place of one, and values in that of each output (None: of an unread one).
+        """Replace a node by the new nodes and its outputs by ``outputs``, None for an unused one.
 
-        Names, types and metadata go over, see :func:`transfer_values`.
+        The new values take over names, types and metadata, see :func:`transfer_values`.
         """
         graph = node.graph
         assert graph is not None
@@ -290,34 +289,34 @@ class OnnxOpBuilder(OpBuilder):
         """Add a Constant node."""
         tensor = ir.tensor(array)
         value = self.op("Constant", [], {"value": tensor}, hint=hint)
-        tensor.name = value.name  # as onnx-ir itself names it when it reads the model again
+        tensor.name = value.name  # onnx-ir does the same when it reads a model
         annotate(value, AbstractTensor(element_type_of(array.dtype), array.shape))
         return value
 
     def add_reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
-        """Add a Constant node of what the caller of a function gives as an attribute."""
+        """Add a Constant node with the attribute ``source`` of the function as its attribute ``name``."""
         return self.op("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
 
     def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
-        """Add a Cast."""
         # The type was a string before opset 6.
+        """Add a Cast."""
         to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
         made = self.op("Cast", [value], {"to": to}, hint=hint)
         annotate(made, AbstractTensor(element_type, find_shape(value)))
         return made
 
     def add_size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
-        """Return the size of an axis, both of shape [1]."""
+        """Add the computation of the size of ``axis``, a value of shape [1], as another one."""
         shape = self.op("Shape", [data])
         return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
 
     def slice_axis(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
-        """Return a part of an axis; bounds of shape [1] that only a run knows from opset 10 on."""
+        """Add a Slice of one axis. Before opset 10, the bounds must be integers; values have shape [1]."""
         if self.opset < 10:
             return self.op("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
         bounds = [self.integers([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]
         return self.op("Slice", [data, *bounds, self.integers([axis])], hint="part")
 
     def integers(self, values: Sequence[int], /) -> ir.Value:
-        """Add a constant of shape [number of values]."""
+        """Add a 1-D int64 constant."""
         return self.constant(np.array(values, np.int64), "ints")

@@ -1,4 +1,4 @@
-"""The editor of OpenVINO models."""
+"""Edit OpenVINO models."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from splitops.models.formats.openvino.model import Layer, Port
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, set_layer
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.formats.walk import AnyGraph, all_graphs
-from splitops.models.graph.editor import (
-    Editor,
-    GraphScope,
-    Role,
-    get_roles,
-)
+from splitops.models.graph.editor import Editor, GraphScope, Role, get_roles
 from splitops.models.graph.onnx import annotate, find_type
 from splitops.models.graph.op_builder import OpBuilder
 from splitops.models.graph.split_nodes import read_split_node
@@ -44,12 +39,12 @@ from splitops.spec.sizes.rules import SizeRule
 _ROLES: Final = get_roles(DOMAIN)
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
-"""The IR version that came with Slice; older readers may lack it."""
+"""The first IR version with Slice; readers of older versions may lack it."""
 _INT32_MAX: Final = (1 << 31) - 1
 
 
 class OpenVINOEditor(Editor):
-    """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.formats.openvino.nodes` has it."""
+    """Edits an OpenVINO model in the nodes of :mod:`~splitops.models.formats.openvino.nodes`."""
 
     domain = DOMAIN
 
@@ -59,7 +54,7 @@ class OpenVINOEditor(Editor):
 
     def _iter_graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
         graphs = list(all_graphs(self.model))
-        # Who reads the model knows the newest operation set of its layers, and so all that came before.
+        # A runtime that reads the model supports the newest operation set of its layers and all older ones.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
@@ -67,16 +62,16 @@ class OpenVINOEditor(Editor):
             yield GraphScope(path, opset), graph
 
     def find_role(self, node: ir.Node) -> Role | None:
-        """Return what a layer is to the rewrites; None is nothing."""
+        """Return the role of a layer in rewrites, or None if it has none."""
         role = _ROLES.get(node.op_type)
         return role if role in (Role.SPLIT, Role.SUM) or find_converter(layer_of(node)) else None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
-        """Read a split."""
+        """Read a split node with its abstract inputs."""
         return read_split_node(node, 0, self.locate(node))
 
     def read_attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute of a layer: integers where it is nothing else."""
+        """Return an attribute of a layer as integers or a bool if it is one, else as text; None if absent."""
         text = layer_of(node).attribute(name)
         words = [word.strip() for word in (text or "").split(",")]
         if not all(
@@ -86,29 +81,29 @@ class OpenVINOEditor(Editor):
         return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return how the operator of a layer is spelled, and its attributes."""
+        """Return the spelling of the operator of a layer and its attributes, or None if it is unknown."""
         layer = layer_of(node)
         found = find_layer_spelling(layer.type, layer.version)
         return None if found is None else (found[1], layer.data or {})
 
     def is_live(self, node: ir.Node) -> bool:
-        """Return whether a layer is read, or may do something else than to be read."""
+        """Return whether a layer must stay: an output is used, or it is not a Const."""
         return node.op_type != "Const" or any(value.uses() for value in node.outputs)
 
     def has_fixed_name(self, value: ir.Value) -> bool:
-        """Return whether a value is an output: its layer and tensor names are the output's."""
+        """Return whether a value is an output of the model, whose layer and tensor names must stay."""
         return any(use.node.op_type == "Result" for use in value.uses())
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
-        """Return whether the ports of a layer name outputs of the model, as they do before IR version 11."""
+        """Return whether the ports of a layer determine names of model outputs: before IR version 11."""
         return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.has_fixed_name, node.outputs))
 
     def has_type(self, element_type: ElementType) -> bool:
-        """Return whether a constant of numbers has the element type."""
+        """Return whether a Const can have the element type; strings cannot."""
         return element_type.openvino is not None and element_type.bits > 0
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the value and type of a Const."""
+        """Return the array and the element type of a Const, or None."""
         producer = value.producer()
         constant = None if producer is None else layer_of(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
@@ -119,7 +114,7 @@ class OpenVINOEditor(Editor):
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Divide a Const that one layer reads; parts that lie in one piece share its bytes."""
+        """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
         producer = value.producer()
         constant = None if producer is None else layer_of(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
@@ -142,44 +137,44 @@ class OpenVINOEditor(Editor):
         ]
 
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Put a part of a Const in front of a layer."""
+        """Insert a part of a Const before a layer."""
         producer = part.producer()
         assert producer is not None
         self.insert(before, producer)
 
-    # Changes
+    # Edits
 
     def make_builder(self, before: ir.Node) -> OpenVINOOpBuilder:
-        """Return what writes layers in front of one."""
+        """Return a builder that inserts layers before ``before``."""
         return OpenVINOOpBuilder(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
+        """Return whether Slice supports the element type (not strings, nor types smaller than a byte)."""
         kind = find_type(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant for the place of a value, with its tensor names."""
+        """Return a constant that replaces ``old``, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.add_constant(array, element_type, name or "", before, port_of(old).names)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Put new values in the places of others; their layers have the ports that they take over."""
+        """Replace values by new ones. The layers of the new values take over the ports of the old ones."""
         super().transfer_values(values)
-        taken: dict[ir.Node | None, dict[int, Port]] = {}
+        replaced: dict[ir.Node | None, dict[int, Port]] = {}
         for old, new in values.items():
-            taken.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
-        for made, ports in taken.items():
-            assert made is not None
-            layer = layer_of(made)
-            own = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
-            set_layer(made, replace(layer, outputs=own))
+            replaced.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
+        for node, ports in replaced.items():
+            assert node is not None
+            layer = layer_of(node)
+            outputs = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
+            set_layer(node, replace(layer, outputs=outputs))
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
-        """Let a layer in the place of another one have its name and runtime information."""
+        """Name a layer like the layer that it replaces, and copy its runtime information."""
         old = layer_of(node)
         set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
         super().name_like(made, node)
@@ -204,7 +199,7 @@ class OpenVINOEditor(Editor):
         before: ir.Node,
         names: tuple[str, ...] = (),
     ) -> ir.Value:
-        """Add a Const of a name, with tensor names, in front of another layer."""
+        """Insert a Const with the layer name ``name`` and tensor names ``names`` before another layer."""
         node = self._make_const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
@@ -213,7 +208,7 @@ class OpenVINOEditor(Editor):
 
 
 class OpenVINOOpBuilder(OpBuilder):
-    """Writes layers in front of one."""
+    """Inserts layers before a layer of an edited model."""
 
     domain = DOMAIN
 
@@ -223,7 +218,7 @@ class OpenVINOOpBuilder(OpBuilder):
         self._before = before
 
     def get_spelling(self, operator: Operator) -> Spelling:
-        """Return how an operator is spelled in its newest operation set: a reader of it can be assumed."""
+        """Return the newest spelling of an operator: every reader of the model can be assumed to know it."""
         return operator.openvino[0]
 
     def add_node(
@@ -235,7 +230,7 @@ class OpenVINOOpBuilder(OpBuilder):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a layer."""
+        """Add a layer, a split or an operator at its newest version, and return its outputs."""
         read, known = [value for value in inputs if value is not None], BY_LAYER.get(operator)
         if known is None:  # a split
             since = next((schema.since_version for schema in self.schemas if schema.name == operator), 1)
@@ -247,7 +242,7 @@ class OpenVINOOpBuilder(OpBuilder):
     def _add_layer(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
     ) -> list[ir.Value]:
-        """Add a layer, whose outputs are of the element type of the first input."""
+        """Add a layer whose outputs have the element type of the first input."""
         sources = [port_of(value) for value in inputs]
         name = self._editor.names.fresh(f"{self._before.name}/{operator}")
         empty = Layer(self._editor.make_id(self._before.graph), name, operator, version)
@@ -260,7 +255,7 @@ class OpenVINOOpBuilder(OpBuilder):
     def annotate_outputs(
         self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
     ) -> list[ir.Value]:
-        """Note element type and shapes of the outputs of a layer, which its ports declare."""
+        """Store the inferred element type and shapes of the outputs of a layer, also in its ports."""
         node = made[0].producer()
         assert node is not None
         layer = layer_of(node)
@@ -273,7 +268,7 @@ class OpenVINOOpBuilder(OpBuilder):
     def constant(
         self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64
     ) -> ir.Value:
-        """Add a Const."""
+        """Add a Const of ``element_type``."""
         return self._editor.add_constant(array, element_type, f"{self._before.name}/{hint}", self._before)
 
     def repeat(
@@ -283,7 +278,7 @@ class OpenVINOOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a layer like another one."""
+        """Add a layer with one output like ``node``, with other inputs, shape and some other attributes."""
         layer, read = layer_of(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
         made = self._add_layer(layer.type, version, read, data, 1)
@@ -294,12 +289,12 @@ class OpenVINOOpBuilder(OpBuilder):
         return self.write(SHAPE, data=data, type=_INT64)
 
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
-        """Add a tensor of some sizes, each element of which is a value."""
+        """Add a tensor with the shape ``sizes``, with ``value`` for each element; infer its ``shape``."""
         made = self.write(EXPAND, data=value, shape=sizes, mode="numpy")
         return self.annotate_outputs([made], find_type(value), shape)[0]
 
     def compute_clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
-        """Add layers that compute lengths of CHUNK or REMAINDER from the size of an axis, none below 0."""
+        """Add layers that compute the lengths of a CHUNK or REMAINDER division, at least 0."""
         before, bounds = _compute_clamps(division)
         size = self.write(GATHER, data=self.add_shape(data), indices=[axis], axis=0)
         lengths = self._add_arithmetic("Sub", size, self.constant(np.array(before)))
@@ -318,9 +313,9 @@ class OpenVINOOpBuilder(OpBuilder):
         axis: int,
         shapes: Sequence[Shape | None],
     ) -> list[ir.Value]:
-        """Add a split of the data of another one, whose lengths layers compute from the size of the axis.
+        """Add a split of the data of ``node``. Layers compute its lengths from the size of the axis.
 
-        If the size does not fit a division, the lengths do not add up, which OpenVINO rejects.
+        If the size does not fit ``lengths``, the lengths do not add up, and OpenVINO rejects them.
         """
         data, at = node.inputs[:2]
         assert data is not None
@@ -338,16 +333,16 @@ class OpenVINOOpBuilder(OpBuilder):
         return self.annotate_outputs(made, find_type(data), *shapes)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Put values in the place of the outputs of a layer."""
+        """Replace the outputs of a layer, and remove it."""
         self._editor.substitute(node, outputs)
 
 
 def _compute_clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the number to subtract from the size of an axis for each length, and the bounds of it."""
+    """Return the subtrahends for the axis size that leave the lengths, and the bounds of each length."""
     if lengths.rule is SizeRule.CHUNK:
         chunk, count = lengths.chunk, lengths.count
         return [index * chunk for index in range(count)], [(0, chunk)] * count
-    # Of a -1, OpenVINO does not check that anything is left.
+    # For a -1, OpenVINO does not check that the rest is not negative.
     others = sum(length for length in lengths.lengths if length >= 0)
     bounds = [(0, _INT32_MAX) if length < 0 else (length, length) for length in lengths.lengths]
     return [others if length < 0 else 0 for length in lengths.lengths], bounds

@@ -1,4 +1,4 @@
-"""Writes splits: in every way, in both formats."""
+"""Write split nodes in every way in both formats."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_POSITIONS: Final = 1 << 12
-"""Longer parts are gathered at positions that the graph computes."""
+"""Maximum length of a part that is gathered at constant positions."""
 
 
 def write_split(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
-    """Write a split node in one way in its place, and return the new value of each output that is used.
+    """Replace a split node by ``way``, and return the new value of each output, None if it is unused.
 
-    A node of ONNX may be written as a node of domain ``openvino``, as OpenVINO has it.
+    With the domain ``openvino``, a node of an ONNX model becomes a node of an OpenVINO operator.
     """
     if way.kind is Kind.TREE:
         return _write_tree(node, way, builder)
@@ -83,7 +83,7 @@ def _write_tree(node: ir.Node, way: Way, builder: OpBuilder) -> list[ir.Value | 
 
 
 def group_lengths(lengths: Sequence[int], count: int) -> list[Sequence[int]]:
-    """Divide lengths into at most ``count`` groups, of the same number of lengths if that is possible.
+    """Divide lengths into at most ``count`` groups, with equal numbers of lengths if possible.
 
     Examples:
         >>> group_lengths([2, 2, 2, 2, 2, 2], 4), group_lengths([1, 2, 3, 4, 5], 4)
@@ -96,7 +96,6 @@ def group_lengths(lengths: Sequence[int], count: int) -> list[Sequence[int]]:
 
 
 def _write_layers(node: ir.Node, way: Way, builder: OpenVINOOpBuilder) -> list[ir.Value | None]:
-    """Write layers of OpenVINO."""
     data, axis, lengths, outputs = node.inputs[0], way.axis, way.lengths, node.outputs
     assert data is not None
     assert axis is not None
@@ -122,7 +121,7 @@ def _write_layers(node: ir.Node, way: Way, builder: OpenVINOOpBuilder) -> list[i
 
 
 def _trim(node: ir.Node) -> None:
-    """Drop absent inputs at the end, which older versions do not declare."""
+    """Remove absent inputs at the end, which older versions do not declare."""
     count = len(node.inputs)
     while count and (node.inputs[count - 1] is None):
         count -= 1
@@ -140,13 +139,13 @@ class _OnnxWriter:
         self.builder = builder
 
     def rewrite_in_place(self) -> list[ir.Value | None]:
-        """Change the node itself: its name, outputs and metadata stay."""
+        """Change the node itself, which keeps its name, outputs and metadata."""
         node, way = self.node, self.way
         schema = way.schema
         assert schema is not None
         attributes, inputs = self._make_operands(schema)
         before = [value for value in node.inputs[1:] if value is not None]
-        # A node of the other dialect becomes one of the row's.
+        # A node of the other dialect becomes a node of the schema's dialect.
         node.op_type, node.domain = schema.name, schema.domain
         node.version = schema.since_version if schema.domain else None
         node.attributes.clear()
@@ -155,7 +154,7 @@ class _OnnxWriter:
         assert node.graph is not None
         node.graph.insert_before(node, [made for made in self.builder.nodes if made.graph is None])
         set_inputs(node, inputs)
-        # A node with fewer outputs than parts gets outputs that nobody reads.
+        # A node with fewer outputs than parts gets unused outputs.
         missing = way.outputs - len(node.outputs)
         if missing > 0 and not schema.gives_sequence:
             node.resize_outputs(way.outputs)
@@ -166,7 +165,7 @@ class _OnnxWriter:
         return list(node.outputs)
 
     def _make_operands(self, schema: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
-        """Return attributes and inputs of the one node, and let the builder write what makes them."""
+        """Return attributes and inputs of a single node, and build the nodes that compute the inputs."""
         way, split_node = self.way, self.split_node
         computed = way.is_computed or way.lengths is None
         lengths = None if computed else way.lengths
@@ -185,7 +184,7 @@ class _OnnxWriter:
         return attributes, inputs
 
     def _make_lengths(self) -> ir.Value:
-        """Return the lengths as the row takes them, known when the model runs."""
+        """Return the lengths, computed at run time, in the form that the schema requires."""
         way, builder = self.way, self.builder
         if way.lengths is not None:
             return compute_lengths(way.lengths, builder.add_size(self.data, self._make_axis()), builder)
@@ -200,7 +199,7 @@ class _OnnxWriter:
         return lengths
 
     def _make_axis(self) -> ir.Value:
-        """Return the axis, of shape [1], as a value: one may be what the caller of a function gives."""
+        """Return the axis as a value of shape [1]: a constant, or the attribute of the function."""
         builder, axis = self.builder, self.way.axis
         if axis is not None:
             return builder.integers([axis])
@@ -209,7 +208,7 @@ class _OnnxWriter:
         return builder.op("Reshape", [given, builder.integers([1])], hint="axis")
 
     def _get_lengths(self) -> ir.Value:
-        """Return the lengths, as a value of the builder if the caller of a function sets them."""
+        """Return the input with the lengths, or a new value if they are an attribute of the function."""
         split_node, builder = self.split_node, self.builder
         for source in split_node.schema.lengths:
             if source.kind is SourceKind.INPUT:
@@ -224,7 +223,7 @@ class _OnnxWriter:
         raise NotImplementedError("a split without lengths")
 
     def write_slices(self) -> list[ir.Value | None]:
-        """Write a Slice or a Gather for each part that is used, with bounds as they are set or computed."""
+        """Write a Slice or a Gather for each used part. The bounds are constant or computed."""
         builder, way, outputs = self.builder, self.way, self.node.outputs
         assert way.axis is not None
         bounds: Sequence[tuple[int | ir.Value, int | ir.Value]]
@@ -245,9 +244,9 @@ class _OnnxWriter:
         return parts
 
     def _gather(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
-        """Write a Gather of the positions between bounds."""
+        """Write a Gather of the positions from ``begin`` to ``end``."""
         builder = self.builder
-        # OpenVINO reads a constant without entries as one position.
+        # OpenVINO interprets an empty constant as one position.
         if isinstance(begin, int) and isinstance(end, int) and 0 < end - begin <= _MAX_POSITIONS:
             positions = builder.integers(range(begin, end))
         else:
@@ -265,7 +264,7 @@ class _OnnxWriter:
         return builder.op("Gather", [data, positions], {"axis": axis}, hint="part")
 
     def write_sequence(self) -> list[ir.Value | None]:
-        """Write a Split, and a SequenceConstruct of its parts."""
+        """Write a Split and a SequenceConstruct of its parts."""
         builder, way = self.builder, self.way
         kind, lengths, axis = find_type(self.data), way.lengths, way.axis
         assert kind is not None
@@ -296,7 +295,7 @@ class _OnnxWriter:
         return bounds
 
     def write_casts(self) -> list[ir.Value | None]:
-        """Write the split on an element type that holds every value exactly."""
+        """Write the split with Casts to and from a type that represents every value exactly."""
         builder, way = self.builder, self.way
         schema, cast_type = way.schema, way.cast_type
         own = make_fact(self.data, read=False).type
