@@ -504,7 +504,7 @@ class Editor(ABC):
         return name
 
     def _enqueue_consumers(self, consumer: ir.Node) -> None:
-        """Add a node with changed inputs to the worklist, and the nodes that follow it after Identity nodes."""
+        """Add a node with changed inputs to the worklist, with the nodes after it and its Identity nodes."""
         pending = [consumer]
         while pending:
             node = pending.pop()

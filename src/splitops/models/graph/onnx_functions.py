@@ -33,7 +33,7 @@ def resolve_call(node: ir.Node, function: ir.Function, linked: Attributes | None
     return {name: at for name, at in found.items() if at.is_ref() or at.value is not None}
 
 
-def make_unknown_attributes(function: ir.Function) -> Attributes:
+def make_references(function: ir.Function) -> Attributes:
     """Return the attributes of a function without a known call, as references."""
     return {name: ir.RefAttr(name, name, default.type) for name, default in function.attributes.items()}
 

@@ -1,10 +1,10 @@
-"""The walk through a model: every node in order, subgraphs and model-local functions included."""
+"""Infer the values of a model by visiting its nodes in order, with subgraphs and model-local functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import onnx_ir as ir
 
@@ -37,22 +37,10 @@ from splitops.models.formats.walk import (
     unread_attributes,
 )
 from splitops.models.graph.onnx import annotate, get_declared
-from splitops.models.graph.onnx_functions import (
-    Attributes,
-    make_unknown_attributes,
-    resolve_attributes,
-    resolve_call,
-)
+from splitops.models.graph.onnx_functions import Attributes, make_references, resolve_attributes, resolve_call
 from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.infer.layers import get_initial_value, infer_as_openvino, infer_layer
-from splitops.models.infer.onnx_loops import (
-    drop_axis,
-    drop_elements,
-    find_scalar,
-    read_integers,
-    stack,
-    widen,
-)
+from splitops.models.infer.onnx_loops import drop_axis, drop_elements, find_scalar, read_ints, stack, widen
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_reading import infer_constant, make_abstract_tensor
 from splitops.models.infer.splitting import OnSplit, find_symbol_sizes, infer_outputs, tighten
@@ -61,21 +49,22 @@ from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 from splitops.splitting.binding import Fact
 
+_Values: TypeAlias = Sequence[AbstractValue]
 _MAX_DEPTH: Final = 64
-"""Graphs and functions inside one another; what is deeper is unknown, and functions are then walked alone."""
+"""Maximum depth of nested graphs and calls. Deeper values are unknown, and functions are inferred alone."""
 _ROUNDS: Final = 4
-"""Rounds of a loop until what still changes is given up as unknown."""
+"""Maximum number of iterations of a loop before sizes that still change become unknown."""
 
 
 @dataclass(slots=True)
 class InferenceResult:
-    """Everything that a walk has found out.
+    """The result of inference.
 
     Attributes:
-        values: what is known of each value; of a function's, what holds for every call.
-        paths: the path of the graph of each value; None is the main graph.
-        sizes: symbols of the model whose sizes the splits that always run prove.
-        keeps_types: whether values keep types that onnx-ir does not read.
+        values: abstract value of each value. A value of a function holds for every call.
+        paths: path of the graph of each value; None is the main graph.
+        sizes: sizes of symbols of the model that follow from splits that run in every run.
+        keeps_types: whether values keep types that onnx-ir cannot represent.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
@@ -84,23 +73,23 @@ class InferenceResult:
     keeps_types: bool = False
 
     def get_declared(self, value: ir.Value) -> AbstractValue:
-        """Return what the model declares of a value; one without a type is not asked for its meta."""
+        """Return the declared type and shape of a value, quickly if there is none."""
         if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
         return get_declared(value)
 
     def substitute_sizes(self) -> InferenceResult:
-        """Return the same, with the sizes of symbols in the place of the symbols."""
+        """Return the result with the symbols in :attr:`sizes` replaced by their sizes."""
         if not self.sizes:
             return self
         return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
-        """Return what is known by the path of the graph and the name of each value."""
+        """Return the abstract values by the path of the graph and the name of the value."""
         return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
 
     def annotate(self) -> None:
-        """Note at every value of which something is known what that is."""
+        """Store the abstract value of each value whose type or shape is known in its metadata."""
         for value, known in self.values.items():
             if known is not None:
                 annotate(value, known)
@@ -108,7 +97,7 @@ class InferenceResult:
 
 @dataclass(slots=True)
 class _Frame:
-    """The values that the nodes of one graph see."""
+    """The abstract values that are visible in one graph."""
 
     where: Where
     opsets: Mapping[str, int]
@@ -127,19 +116,19 @@ class _Frame:
         return None
 
     def get_output(self, value: ir.Value) -> AbstractValue:
-        """Return what is known of an output; onnx-ir does not find one that was made outside its graph."""
+        """Return the abstract value of a graph output, by name if onnx-ir has it from an outer graph."""
         found = next((seen for seen in self.values if seen.name == value.name), None)
         if found is not None:
             return self.values[found]
-        assert self.parent is not None  # no model is read in which an output is made nowhere
+        assert self.parent is not None  # every output of a checked model has a producer
         return self.parent.get_output(value)
 
 
 class ShapeInterpreter:
-    """One walk through the nodes of one model; what ``on_split`` raises of a split node ends it.
+    """Infers the values of a model. An error that ``on_split`` raises for a split node ends the inference.
 
-    Splits of IR can be inferred as OpenVINO itself infers them. What is ``given`` is known of inputs,
-    beside what the model declares of them.
+    With ``as_openvino``, splits of IR are inferred as OpenVINO does. ``given`` has abstract values of inputs,
+    which refine their declarations.
     """
 
     def __init__(
@@ -167,9 +156,9 @@ class ShapeInterpreter:
         self.budget = 0
 
     def run(self) -> InferenceResult:
-        """Walk the main graph, then every function that it has not reached yet."""
-        # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
-        # used up, a graph is walked only where it has not been walked at all.
+        """Infer the main graph, then every function that it does not call."""
+        # Nested calls and loops can take exponential time. When the budget is used up, a graph is visited
+        # only if it has not been visited yet.
         self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
         scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
@@ -178,28 +167,26 @@ class ShapeInterpreter:
         for function in self.functions.values():
             if function_path(function) not in self.walked:
                 self._infer_function(
-                    function, [None] * len(function.inputs), make_unknown_attributes(function), scope, True
+                    function, [None] * len(function.inputs), make_references(function), scope, True
                 )
         return self.found
 
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
-        """Walk one graph in the place of the model, and none inside it, with what is given of Parameters."""
-        self.depth, self.given = _MAX_DEPTH, given  # as deep as a graph may be
+        """Infer one graph without its subgraphs, from the abstract values of its Parameters."""
+        self.depth, self.given = _MAX_DEPTH, given  # the depth prevents visits of subgraphs
         self._infer_graph(_Frame(self.where, {}), graph)
         return self.found
 
     # Graphs
 
     def _infer_graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
-        """Walk a graph whose inputs are known, and return its outputs."""
+        """Infer a graph whose inputs are already set, and return its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
                 self._set(scope, value, make_abstract_tensor(value.const_value))
         self._infer_nodes(scope, graph)
-        return [
-            scope.get(value) if value in scope.values else scope.get_output(value) for value in graph.outputs
-        ]
+        return [scope.get(v) if v in scope.values else scope.get_output(v) for v in graph.outputs]
 
     def _infer_nodes(self, scope: _Frame, nodes: Iterable[ir.Node]) -> None:
         for node in track(nodes, "infer"):
@@ -211,8 +198,8 @@ class ShapeInterpreter:
 
     def _set(self, scope: _Frame, value: ir.Value, known: AbstractValue) -> None:
         if value.type is not None or value.shape is not None or self.keeps_types:
-            stated = _get_declared(value, scope)
-            known = known if stated is None else meet(known, stated)
+            declared = _get_declared(value, scope)
+            known = known if declared is None else meet(known, declared)
         scope.values[value] = known
         if self.recording:
             # A function's values hold for all of its calls together.
@@ -223,7 +210,7 @@ class ShapeInterpreter:
 
     # Nodes
 
-    def _infer_node(self, scope: _Frame, node: ir.Node) -> Sequence[AbstractValue]:
+    def _infer_node(self, scope: _Frame, node: ir.Node) -> _Values:
         if type(node) is LayerNode:
             return self._infer_layer(scope, node)
         domain = canonical(node.domain)
@@ -238,12 +225,11 @@ class ShapeInterpreter:
                 return _pad(rule(self, scope, node, inputs), count)
         for step, graph in subgraphs(node) if node.attributes.data else ():
             self._infer_body(scope, step, graph, [None] * len(graph.inputs))
-        return self.inference.infer_outputs(
-            node, resolve_attributes(node, scope.attributes), scope.opsets, inputs
-        )
+        attributes = resolve_attributes(node, scope.attributes)
+        return self.inference.infer_outputs(node, attributes, scope.opsets, inputs)
 
-    def _infer_layer(self, scope: _Frame, node: LayerNode) -> Sequence[AbstractValue]:
-        """Return what is known of the outputs of a layer: where nothing is, that they are tensors."""
+    def _infer_layer(self, scope: _Frame, node: LayerNode) -> _Values:
+        """Infer the outputs of a layer, which are at least tensors."""
         kind, where = node.op_type, scope.where
         if kind in ("Parameter", "Const"):
             place = Where(where.model, where.graph, node.name)
@@ -255,9 +241,7 @@ class ShapeInterpreter:
             self._infer_body(scope, step, graph, ())
         return infer_layer(node.layer, _to_tensors(inputs))
 
-    def _infer_split(
-        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
-    ) -> Sequence[AbstractValue]:
+    def _infer_split(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         split_node = read_split_node(
             node,
             scope.opsets.get("", 1),
@@ -271,9 +255,9 @@ class ShapeInterpreter:
             conditional=scope.conditional,
         )
         outputs = infer_outputs(split_node, inputs)
-        said = infer_as_openvino(split_node, _to_tensors(inputs)) if self.as_openvino else None
-        if said is not None:
-            return said
+        loose = infer_as_openvino(split_node, _to_tensors(inputs)) if self.as_openvino else None
+        if loose is not None:
+            return loose
         if self.recording:
             self.on_split(split_node)
         if split_node.inference is not None:
@@ -285,25 +269,21 @@ class ShapeInterpreter:
         return outputs
 
     def _tighten(self, scope: _Frame, value: ir.Value, data: AbstractValue) -> None:
-        """Keep what a split proves of its input: of a value from outside the graph, inside it alone."""
+        """Set the inferred input of a split. A value of an outer graph changes only inside this graph."""
         if value in scope.values:
             self._set(scope, value, data)
         else:
             scope.values[value] = data
 
-    def _infer_constant(
-        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
-    ) -> Sequence[AbstractValue]:
+    def _infer_constant(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         attributes = resolve_attributes(node, scope.attributes)
         found = infer_constant(attributes)
-        if found is None:  # a sparse tensor, strings, or what a caller of the function gives
+        if found is None:  # a sparse tensor, strings, or an attribute of the function
             return self.inference.infer_outputs(node, attributes, scope.opsets, [])
         return [found] * len(node.outputs)
 
-    def _infer_optional(
-        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
-    ) -> Sequence[AbstractValue]:
-        """Keep what is known of the element of an optional, which its type cannot say: names above all."""
+    def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
+        """Keep the abstract element of an optional, whose type cannot declare all of it, such as symbols."""
         attributes = resolve_attributes(node, scope.attributes)
         found = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
@@ -321,11 +301,11 @@ class ShapeInterpreter:
         scope: _Frame,
         step: str,
         graph: ir.Graph,
-        inputs: Sequence[AbstractValue],
+        inputs: _Values,
         *,
         conditional: bool = True,
     ) -> list[AbstractValue]:
-        """Walk a subgraph with what is known of its inputs, and return what is known of its outputs."""
+        """Infer the outputs of a subgraph from its abstract inputs."""
         path = extend(scope.where.graph, step)
         if not self._may_enter(path):
             return [None] * len(graph.outputs)
@@ -345,7 +325,7 @@ class ShapeInterpreter:
         return found
 
     def _may_enter(self, path: str) -> bool:
-        """Return whether a graph is to be walked (again)."""
+        """Return whether to visit a graph, maybe again. Records the visit."""
         spent = self.budget <= 0 and (path in self.walked or not self.recording)
         if self.depth >= _MAX_DEPTH or spent:
             return False
@@ -353,13 +333,13 @@ class ShapeInterpreter:
             self.walked.add(path)
         return True
 
-    def _infer_if(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_if(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         branches = [self._infer_body(scope, step, graph, []) for step, graph in subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
-    def _infer_loop(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_loop(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
@@ -377,19 +357,17 @@ class ShapeInterpreter:
             carried = list(outputs[1 : 1 + len(start)])
         return [*carried, *(stack(known, rounds, 0) for known in outputs[1 + len(start) :])]
 
-    def _infer_trip_count(
-        self, node: ir.Node, inputs: list[AbstractValue], outputs: list[AbstractValue]
-    ) -> Dim:
-        """Return the number of rounds of a loop."""
-        most = find_scalar(inputs[0])
-        if most is None:
+    def _infer_trip_count(self, node: ir.Node, inputs: _Values, outputs: _Values) -> Dim:
+        """Return the number of iterations of a loop, as an interval if it is not exact."""
+        limit = find_scalar(inputs[0])
+        if limit is None:
             return UNKNOWN
-        most = max(0, most)
+        limit = max(0, limit)
         starts = node.inputs[1] is None or find_scalar(inputs[1]) == 1
-        goes_on = bool(outputs) and find_scalar(outputs[0]) == 1
-        return most if starts and goes_on else dimension(0, most)
+        continues = bool(outputs) and find_scalar(outputs[0]) == 1
+        return limit if starts and continues else dimension(0, limit)
 
-    def _infer_scan(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_scan(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         graphs = list(subgraphs(node))
         attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
@@ -398,11 +376,10 @@ class ShapeInterpreter:
         scanned = attributes["num_scan_inputs"].as_int()
         states = len(inputs) - scanned
         if scope.opsets.get("", 0) < 9 or not 0 <= states <= len(inputs):
-            self._infer_body(
-                scope, step, graph, [None] * len(graph.inputs)
-            )  # Scan-8 has a batch axis and lengths
+            # Scan-8 has a batch axis and lengths.
+            self._infer_body(scope, step, graph, [None] * len(graph.inputs))
             return []
-        axes = read_integers(attributes, "scan_input_axes", scanned)
+        axes = read_ints(attributes, "scan_input_axes", scanned)
         slices = [drop_axis(known, axis) for known, axis in zip(inputs[states:], axes, strict=False)]
         lengths = [length for _, length in slices if length is not None]
         rounds: Dim = next(
@@ -414,15 +391,13 @@ class ShapeInterpreter:
 
         start = inputs[:states]
         outputs = self._compute_fixed_point(run_body, start, first=0)
-        axes = read_integers(attributes, "scan_output_axes", len(outputs) - states)
+        axes = read_ints(attributes, "scan_output_axes", len(outputs) - states)
         carried = [join(before, after) for before, after in zip(start, outputs[:states], strict=False)]
         scans = [stack(known, rounds, axis) for known, axis in zip(outputs[states:], axes, strict=False)]
         return [*carried, *scans]
 
-    def _infer_sequence_map(
-        self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]
-    ) -> list[AbstractValue]:
-        """Map what holds for every element: the body makes one element of each output."""
+    def _infer_sequence_map(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
+        """Infer the body for any element, and return sequences of its outputs."""
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or not inputs:
             return []
@@ -442,11 +417,11 @@ class ShapeInterpreter:
     def _compute_fixed_point(
         self,
         body: Callable[[list[AbstractValue]], list[AbstractValue]],
-        start: list[AbstractValue],
+        start: _Values,
         *,
         first: int,
     ) -> list[AbstractValue]:
-        """Walk a body until what goes into a round holds for every round; the last walk alone is recorded."""
+        """Infer a body until its inputs hold for every iteration, and record only the last visit."""
         state = [drop_elements(known) for known in start]
         recording, self.recording = self.recording, False
         for number in range(_ROUNDS):
@@ -471,7 +446,7 @@ class ShapeInterpreter:
     def _infer_function(
         self,
         function: ir.Function,
-        inputs: Sequence[AbstractValue],
+        inputs: _Values,
         attributes: Attributes,
         caller: _Frame,
         conditional: bool,
@@ -489,9 +464,7 @@ class ShapeInterpreter:
         return [scope.get(value) for value in function.outputs]
 
 
-_RULES: Final[
-    Mapping[str, Callable[[ShapeInterpreter, _Frame, ir.Node, list[AbstractValue]], Sequence[AbstractValue]]]
-] = {
+_RULES: Final[Mapping[str, Callable[[ShapeInterpreter, _Frame, ir.Node, _Values], _Values]]] = {
     **dict.fromkeys(FAMILY[""], ShapeInterpreter._infer_split),
     "Constant": ShapeInterpreter._infer_constant,
     "If": ShapeInterpreter._infer_if,
@@ -501,20 +474,21 @@ _RULES: Final[
     "Scan": ShapeInterpreter._infer_scan,
     "SequenceMap": ShapeInterpreter._infer_sequence_map,
 }
-"""What the walk itself infers, by operator."""
+"""Methods for operators that the interpreter itself infers."""
 
 
 class ForwardInterpreter(ShapeInterpreter):
-    """A walk that tells of each value only what follows from the values before it.
+    """Infers each value only from the values before it.
 
-    For what rewrites splits: what a split proves of its own input would prove that the split is not needed.
+    Rewrites of splits need it: facts that a split implies for its own input would make the split seem
+    unnecessary.
     """
 
     def _tighten(self, *_: object) -> None:
         pass
 
 
-def _to_tensors(inputs: Sequence[AbstractValue]) -> list[AbstractTensor]:
+def _to_tensors(inputs: _Values) -> list[AbstractTensor]:
     return [known if isinstance(known, AbstractTensor) else NOTHING for known in inputs]
 
 
@@ -522,16 +496,15 @@ def _to_fact(known: AbstractValue) -> Fact:
     return to_fact(known, value=True) if isinstance(known, AbstractTensor) else Fact()
 
 
-def _pad(found: Sequence[AbstractValue], count: int) -> list[AbstractValue]:
-    """Return as many as there are to be: nothing is known of those that are missing."""
+def _pad(found: _Values, count: int) -> list[AbstractValue]:
+    """Return exactly ``count`` values. Missing ones are unknown."""
     return [*found, *[None] * count][:count]
 
 
 def _get_declared(value: ir.Value, scope: _Frame) -> AbstractValue:
-    """Return what a graph declares of a value.
+    """Return the declared type and shape of a value. Only the main graph keeps symbols, except in sequences.
 
-    Names count in the main graph alone, and not in sequences: one may be another size in every round of a
-    loop, call of a function and element of a sequence.
+    Elsewhere a symbol may be another size in each iteration of a loop, call of a function or element.
     """
     known = get_declared(value)
     return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _drop_names(known)

@@ -1,4 +1,4 @@
-"""What is known of the values of one OpenVINO layer, and of a split as OpenVINO itself infers it."""
+"""Infer the outputs of an OpenVINO layer, and of a split as OpenVINO itself infers it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 
 def get_initial_value(layer: Layer, where: Where) -> AbstractTensor:
-    """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
+    """Return the abstract value of a Parameter or a Const, and an unknown tensor for other layers."""
     if layer.type == "Parameter":
         kind = None if layer.takes_any_type else layer.element_type(where)
         return AbstractTensor(kind, layer.shape(where))
@@ -41,7 +41,7 @@ def get_initial_value(layer: Layer, where: Where) -> AbstractTensor:
 
 
 def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor]:
-    """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
+    """Infer the outputs of a layer from its inputs and from the types and shapes in the file."""
     ports = [port.declared for port in layer.outputs]
     known = find_layer_spelling(layer.type, layer.version)
     if known is None:
@@ -51,7 +51,7 @@ def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[Abstract
 
 
 def _combine(found: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
-    """Return what is inferred of an output, and what the file declares if that is more."""
+    """Combine the inferred and the declared type and shape of an output."""
     if found is NOTHING:
         return declared
     kind, value = found.type or declared.type, found.elements
@@ -61,7 +61,7 @@ def _combine(found: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
 
 
 def _is_accepted(error: SplitError) -> bool:
-    """Return whether OpenVINO's inference goes on: with too little for -1, or sizes it does not know."""
+    """Return whether OpenVINO ignores an error: a negative rest for -1, or an unknown size or axis."""
     return isinstance(error, RuleError) and (
         error.rule is Rule.REMAINDER_NEGATIVE
         or isinstance(error.values.get("size"), Range)
@@ -70,11 +70,11 @@ def _is_accepted(error: SplitError) -> bool:
 
 
 def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor] | None:
-    """Return what OpenVINO's own inference says of a split; None where it ends with an error.
+    """Infer a split as OpenVINO does, or return None if its inference fails.
 
-    It keeps nothing but the rank where the axis is not known; it rounds both ends of a range down where a
-    split is in equal parts; of an axis that is not exact it knows nothing of what -1 takes; and it gives -1
-    nothing where the other lengths are too long.
+    OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it rounds both ends of
+    a range down. On an axis of unknown size, the length for -1 is unknown. If the other lengths are too long,
+    -1 is 0.
     """
     if not inputs or not (split_node.error is None or _is_accepted(split_node.error)):
         return None
@@ -107,7 +107,7 @@ def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[
         return [UNKNOWN] * count
     known = sum(int(length) for length in lengths if length is not None and length >= 0)
     whole = all(length is not None for length in lengths)
-    # A rest of exactly -1, OpenVINO takes for a size that it does not know.
+    # OpenVINO interprets a rest of exactly -1 as an unknown size.
     rest: Dim = UNKNOWN
     if isinstance(size, int) and whole and size - known != -1:
         rest = max(0, size - known)
@@ -115,9 +115,9 @@ def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[
 
 
 def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> OpenVINOModel:
-    """Return the model that nodes were made of, with the dimensions of its ports: -1 where one is not exact.
+    """Return the model of ``model``'s nodes, with the inferred dimensions of its ports. -1 is a dynamic one.
 
-    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. Nodes have them too.
+    Ports cannot declare intervals, which are in the ``shape`` of Parameter layers. Also changes the nodes.
     """
     for node in all_nodes(model):
         declare_ports(node, values)
@@ -125,7 +125,7 @@ def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) ->
 
 
 def declare_ports(node: ir.Node, values: Mapping[ir.Value, AbstractValue]) -> None:
-    """Set the types and dimensions of the ports of a layer, as far as they are known."""
+    """Set the inferred types and dimensions of the ports of a layer."""
     layer = layer_of(node)
     inputs = tuple([_declare_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
     outputs = tuple([_declare_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])

@@ -1,4 +1,4 @@
-"""What Loop and Scan make of the values that go into and out of their bodies."""
+"""Convert abstract values between Loop or Scan and their bodies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 
 def find_scalar(known: AbstractValue) -> int | None:
-    """Return the number of a tensor of one element, where it is known."""
+    """Return the element of a tensor with one element as an integer, or None if it is unknown."""
     if (
         isinstance(known, AbstractTensor)
         and known.is_complete
@@ -22,18 +22,18 @@ def find_scalar(known: AbstractValue) -> int | None:
     return None
 
 
-def read_integers(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
-    """Return an attribute of integers, zeros where it is absent."""
+def read_ints(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
+    """Return an attribute of integers, or ``count`` zeros if it is absent."""
     return list(attributes[name].value) if name in attributes else [0] * max(0, count)
 
 
 def drop_elements(known: AbstractValue) -> AbstractValue:
-    """Return what holds for a value in every round: not its numbers."""
+    """Return an abstract value for all iterations: without the elements of one."""
     return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
 def drop_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
-    """Return the slices of a scanned tensor, and how many there are."""
+    """Return a slice of a scanned tensor, and the number of slices, or None if it is unknown."""
     if (
         not isinstance(known, AbstractTensor)
         or known.shape is None
@@ -45,7 +45,7 @@ def drop_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | Non
 
 
 def stack(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
-    """Return the tensor that a loop makes out of the outputs of its rounds."""
+    """Return the tensor of the outputs ``known`` of ``count`` iterations."""
     if (
         not isinstance(known, AbstractTensor)
         or known.shape is None
@@ -57,7 +57,7 @@ def stack(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
 
 
 def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:
-    """Give up the sizes that change from round to round."""
+    """Replace sizes that change from one iteration to the next by unknown sizes."""
     if (
         isinstance(before, AbstractTensor)
         and isinstance(after, AbstractTensor)

@@ -1,4 +1,4 @@
-"""Every operator but the split family: onnx's own inference, one node at a time."""
+"""Infer every operator except the split family: onnx's own inference, one node at a time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,18 @@ from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
 from splitops.models.formats.walk import canonical
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.infer.onnx_reading import make_attribute_proto, make_node_proto
+from splitops.models.infer.onnx_reading import to_attribute_proto, to_node_proto
 from splitops.models.infer.onnx_texts import TEXT_OPERATORS, add_text_sizes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_node_spelling
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_PASSED: Final = 64
-"""Inputs with more numbers are not sizes, axes or scales: what they hold does not matter to shapes."""
+"""Maximum number of elements that onnx gets. Larger tensors are not sizes, axes or scales."""
 
 
 class NodeInference:
-    """Inference of single nodes; those that differ in names alone are inferred once.
-
-    Models repeat their blocks, so that most of their nodes are known after the first one.
-    """
+    """Infers single nodes. Nodes that differ only in names are inferred once: most models repeat blocks."""
 
     def __init__(self, unread: Mapping[ir.Node, Sequence[AttributeProto]]) -> None:
         self._found: dict[Hashable, tuple[AbstractValue, ...]] = {}
@@ -50,7 +47,7 @@ class NodeInference:
         opsets: Mapping[str, int],
         inputs: Sequence[AbstractValue],
     ) -> Sequence[AbstractValue]:
-        """Return what is known of the outputs of a node without graphs, by onnx and by the rules here."""
+        """Infer the outputs of a node without subgraphs, by onnx and by the operators of splitops."""
         unread = self._unread.get(node, ()) if self._unread else ()
         keys: list[Hashable] = []
         complete = True
@@ -70,16 +67,16 @@ class NodeInference:
                 tuple([value.name != "" for value in node.outputs]),
             )
             found = self._found.get(key)
-            asked = make_node_proto(node, attributes, unread) if found is None else None
-        except ir.serde.SerdeError:  # protobuf reads what is not text, and does not write it
+            proto = to_node_proto(node, attributes, unread) if found is None else None
+        except ir.serde.SerdeError:  # protobuf can read strings that are not text, but not write them
             return [None] * len(node.outputs)
         if found is None:
-            assert asked is not None
-            outputs: Sequence[AbstractValue] = _infer_by_onnx(asked, opsets, inputs)
+            assert proto is not None
+            outputs: Sequence[AbstractValue] = _infer_by_onnx(proto, opsets, inputs)
             if complete and not node.domain:
                 outputs = _infer_by_operator(node, attributes, opsets.get("", 0), inputs, outputs)
             found = self._found[key] = tuple(outputs)
-        if not node.domain and node.op_type in TEXT_OPERATORS:  # which are no part of the key
+        if not node.domain and node.op_type in TEXT_OPERATORS:  # strings are not part of the key
             return add_text_sizes(node, attributes, opsets.get("", 0), found)
         if complete or node.domain:
             return found
@@ -93,9 +90,10 @@ def _infer_by_operator(
     inputs: Sequence[AbstractValue],
     outputs: Sequence[AbstractValue],
 ) -> Sequence[AbstractValue]:
-    """Add what an operator means to what onnx infers: sizes of symbols and intervals, and elements.
+    """Refine the outputs that onnx infers by the operator of splitops: computed sizes and elements.
 
-    onnx follows elements that it knows exactly, and sizes as they are. Computed sizes are tracked here.
+    onnx tracks only exact elements and unchanged sizes. Symbols and intervals in computed sizes are tracked
+    here.
     """
     known_operator = find_node_spelling(node.op_type, opset)
     if known_operator is None:
@@ -104,22 +102,20 @@ def _infer_by_operator(
         None if value is None or value.name == "" else known or NOTHING
         for value, known in zip(node.inputs, inputs, strict=True)
     ]
-    values = {name: one.value for name, one in attributes.items() if not one.is_ref()}
+    values = {name: attribute.value for name, attribute in attributes.items() if not attribute.is_ref()}
     if len(values) < len(attributes):
-        return outputs  # what only a call of the function sets
-    told = infer_operator(*known_operator, values, present, len(outputs), of_layer=False)
-    return [
-        known if one is NOTHING else _combine(known, one) for known, one in zip(outputs, told, strict=True)
-    ]
+        return outputs  # only a call of the function sets all attributes
+    refined = infer_operator(*known_operator, values, present, len(outputs), of_layer=False)
+    return [old if new is NOTHING else _combine(old, new) for old, new in zip(outputs, refined, strict=True)]
 
 
-def _combine(known: AbstractValue, told: AbstractTensor) -> AbstractValue:
-    """Return what onnx and the meaning of an operator say of an output."""
+def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
+    """Combine the inferences of an output by onnx and by the operator of splitops."""
     if not isinstance(known, AbstractTensor | None):
         return known
     found = known or NOTHING
-    kind, shape = found.type or told.type, meet_shapes(found.shape, told.shape)
-    value = told.elements
+    kind, shape = found.type or refined.type, meet_shapes(found.shape, refined.shape)
+    value = refined.elements
     if value is None or not is_tracked(kind) or value.size > MAX_ELEMENTS:
         return AbstractTensor(kind, shape, found.elements)
     exact = [size for size in shape or () if isinstance(size, int)]
@@ -129,7 +125,7 @@ def _combine(known: AbstractValue, told: AbstractTensor) -> AbstractValue:
 
 
 def _convert_to_dtype(value: Value, kind: ElementType | None) -> Value:
-    """Return a value of which all is known in its own dtype."""
+    """Convert elements that are all known numbers to the dtype of ``kind``."""
     if kind is not None and value.dtype == object and all(isinstance(one, int | float) for one in value.flat):
         return value.astype(kind.numpy)
     return value
@@ -138,12 +134,12 @@ def _convert_to_dtype(value: Value, kind: ElementType | None) -> Value:
 def _make_attribute_key(attribute: ir.Attr) -> Hashable:
     if attribute.type in PLAIN or attribute.is_ref():
         return attribute.name, attribute.type, attribute.value, attribute.ref_attr_name
-    content: bytes = make_attribute_proto(attribute).SerializeToString()
+    content: bytes = to_attribute_proto(attribute).SerializeToString()
     return content
 
 
 def _make_key(known: AbstractValue) -> Hashable:
-    """Return what inference looks at in an input."""
+    """Return the part of an abstract input that inference depends on, as a key."""
     if not isinstance(known, AbstractTensor):
         return known
     numbers = known.elements
@@ -167,7 +163,7 @@ def _infer_by_onnx(
     found: list[AbstractValue] = [None] * len(node.output)
     if version.fits(node):
         if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
-            # onnx takes what is left out for 0, and the default is 1
+            # onnx's inference assumes 0 for an absent attribute, but the default is 1
             node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))
         found = _call_onnx(version.schema, node, opsets, inputs)
     return [
@@ -181,15 +177,14 @@ def _infer_by_onnx(
 def _infer_types(
     schema: onnx.defs.OpSchema, node: NodeProto, inputs: Sequence[AbstractValue]
 ) -> list[ElementType | None]:
-    """Return the element types of outputs that follow from the schema alone, whatever the shapes are.
+    """Infer the element types of the outputs of a node from the schema alone.
 
-    An output has the one type that its operator gives, the type that an attribute names, or that of an input
-    of the same type variable.
+    An output has the only type that the operator allows, the type that an attribute sets, or the type of an
+    input with the same type variable.
     """
     variables: dict[str, ElementType | None] = {}
-    for name, formal, known in zip(
-        node.input, _expand_formals(schema.inputs, len(inputs)), inputs, strict=True
-    ):
+    formals = _expand_formals(schema.inputs, len(inputs))
+    for name, formal, known in zip(node.input, formals, inputs, strict=True):
         if name and formal is not None and isinstance(known, AbstractTensor) and known.type is not None:
             kind = variables.setdefault(formal.type_str, known.type)
             variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
@@ -211,7 +206,7 @@ def _infer_types(
 
 
 def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
-    """Return the formal parameter of each of some values; None of one that may have any type."""
+    """Return the formal parameter of each of ``count`` values, None for a value of any type."""
     last = formals[-1] if formals else None
     variadic = last is not None and last.option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     repeated = last if last is not None and variadic and last.is_homogeneous else None
@@ -224,13 +219,13 @@ _TENSORS: Final = {
     for name, number in TensorProto.DataType.items()
     if number != TensorProto.UNDEFINED
 }
-"""The types of tensors as schemas write them."""
+"""Element types by the tensor types of schemas."""
 
 
 def _call_onnx(
     schema: onnx.defs.OpSchema, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
 ) -> list[AbstractValue]:
-    """Return what onnx's own inference says."""
+    """Infer the outputs of a node by onnx. They are unknown if onnx fails."""
     nothing: list[AbstractValue] = [None] * len(node.output)
     names = SizeNames()
     types: dict[str, TypeProto] = {}

@@ -1,4 +1,4 @@
-"""One split node: from what is known of its inputs to what is known of its outputs."""
+"""Infer the outputs of a split node from its abstract inputs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
 
 OnSplit = Callable[[SplitNode], None]
-"""Called with every split node: inference raises its error, checking collects it."""
+"""Called with every split node: inference raises its error, a check collects it."""
 
 
 def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
-    """Return what is known of each output of a split node, from what is known of its inputs."""
+    """Infer the outputs of a split node."""
     known = [value if isinstance(value, AbstractTensor) else NOTHING for value in inputs]
     schema, inference, count = split_node.schema, split_node.inference, len(split_node.outputs)
     if split_node.unread is not None:
@@ -53,7 +53,7 @@ def _infer_types(schema: OperatorSchema, known: list[AbstractTensor], count: int
 def _split_elements(
     binding: Binding, inference: Inference, data: AbstractTensor, count: int
 ) -> list[np.ndarray[Any, Any] | None]:
-    """Split the numbers of the data, where they are followed and the sizes are known."""
+    """Return the tracked elements of each part; None for a part if its elements or bounds are unknown."""
     shapes, axis = inference.parts, binding.axis
     if data.elements is None or axis is None or shapes is None:
         return [None] * count
@@ -71,7 +71,7 @@ def _split_elements(
 
 
 def tighten(split_node: SplitNode, data: AbstractValue) -> AbstractValue:
-    """Return what the input is known to be once the split has worked."""
+    """Return the abstract input of a valid split, whose shape the split restricts."""
     inference = split_node.inference
     if inference is None or not isinstance(data, AbstractTensor) or inference.data in (None, data.shape):
         return data
@@ -79,7 +79,7 @@ def tighten(split_node: SplitNode, data: AbstractValue) -> AbstractValue:
 
 
 def find_symbol_sizes(before: AbstractValue, after: AbstractValue) -> dict[str, int]:
-    """Return the symbols that a tightened shape has found the sizes of."""
+    """Return the sizes of symbols in ``before`` that are integers in ``after``."""
     if not (
         isinstance(before, AbstractTensor)
         and isinstance(after, AbstractTensor)
