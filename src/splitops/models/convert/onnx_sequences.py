@@ -36,11 +36,8 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
         _prove(reader, split_node, len(sizes), rule)
     if sequence.is_graph_output():
         raise _unreadable(split_node, "the sequence is an output of its graph", rule)
-    data, op_schema, builder = (
-        node.inputs[0],
-        schema("Split", editor.get_opset(node)),
-        editor.make_builder(node),
-    )
+    data, builder = node.inputs[0], editor.make_builder(node)
+    op_schema = schema("Split", editor.get_opset(node))
     assert data is not None
     explicit = Division(SizeRule.EXPLICIT, lengths=sizes)
     parts = builder.split_as(op_schema, explicit, data, axis, sizes)

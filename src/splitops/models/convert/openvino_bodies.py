@@ -353,9 +353,8 @@ def _regroup(
     """Reshape a value to other sizes in the place of those of some axes."""
     shape, known_shape = builder.op("Shape", [value]), _tensor(value).shape
     before = [builder.slice_axis(shape, 0, 0, first)] if first else []
-    pattern = builder.op(
-        "Concat", [*before, *sizes, builder.slice_axis(shape, 0, end, _INT64_MAX)], {"axis": 0}
-    )
+    rest = builder.slice_axis(shape, 0, end, _INT64_MAX)
+    pattern = builder.op("Concat", [*before, *sizes, rest], {"axis": 0})
     # A 0 in a pattern is the size at its own position, which is right unless an axis has moved.
     keeps_positions = len(sizes) == end - first or (
         known_shape and all(isinstance(size, int) and size for size in known_shape[end:])

@@ -66,13 +66,9 @@ class Match:
 def set_lengths(editor: Editor, match: Match) -> str | None:
     """Set the length of each part of the split, because the optimiser matches only a number of parts."""
     node, split_node = match.node, editor.read_split_node(match.node)
+    target = ConversionTarget(editor.domain, editor.get_opset(node))
     try:
-        way = get_first_way(
-            split_node,
-            ConversionTarget(editor.domain, editor.get_opset(node)),
-            SplitStyle.LENGTHS,
-            apart=True,
-        )
+        way = get_first_way(split_node, target, SplitStyle.LENGTHS, apart=True)
     except SplitError:
         return None
     if way.is_kept or (way.axis is None and editor.domain):

@@ -39,8 +39,8 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     It computes the lengths of every split. It also computes the data of splits into equal parts or sequences,
     or, with ``sizes``, of every split. Values with a declared type and shape become inputs.
     """
-    sites = [node for node in nodes_of(model) if is_split_node(node)]
-    if not sites:
+    splits = [node for node in nodes_of(model) if is_split_node(node)]
+    if not splits:
         return None
     functions = functions_of(model)
     holding: set[FunctionKey] = set()
@@ -50,12 +50,9 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
 
     holding.update(key for key in callees_first(functions) if any(map(has_split, functions[key].node)))
     # Splits without lengths may be merged by CSE, depending on how their data is computed.
-    compared = len({len(node.output) for node in sites if not _has_lengths(node)}) > 1
-    whole = (
-        set()
-        if compared or sizes
-        else {value.name for value in model.graph.value_info if _is_declared(value)}
-    )
+    compared = len({len(node.output) for node in splits if not _has_lengths(node)}) > 1
+    infos = () if compared or sizes else model.graph.value_info
+    whole = {value.name for value in infos if _is_declared(value)}
     needed: set[str] = set()
     kept: list[NodeProto] = []
     for node in reversed(model.graph.node):

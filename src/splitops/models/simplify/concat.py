@@ -274,10 +274,8 @@ def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
         return None
     if axes[0] == axes[1]:
         return reader
-    ranked = (
-        shape is not None and len({editor.find_concat_axis(one, len(shape)) for one in (node, reader)}) == 1
-    )
-    return reader if ranked else None
+    equal = shape is not None and len({editor.find_concat_axis(n, len(shape)) for n in (node, reader)}) == 1
+    return reader if equal else None
 
 
 def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]]:
@@ -291,14 +289,10 @@ def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[i
         if value is None:
             pending.pop()
             continue
-        concat = editor.skip_identities(value).producer()
-        if (
-            concat is not None
-            and editor.find_role(concat) is Role.CONCAT
-            and _find_outer(concat, editor) is user
-        ):
-            inner.append(concat)
-            pending.append((concat, iter(concat.inputs)))
+        node = editor.skip_identities(value).producer()
+        if node is not None and editor.find_role(node) is Role.CONCAT and _find_outer(node, editor) is user:
+            inner.append(node)
+            pending.append((node, iter(node.inputs)))
         else:
             leaves.append(value)
     return inner, leaves

@@ -199,9 +199,8 @@ def _roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) ->
         if isinstance(size, int) and isinstance(shift, int):
             cut: int | ir.Value = -shift % size if size else 0
         else:
-            length = builder.op(
-                "Max", [builder.add_size(data, builder.integers([axis])), builder.integers([1])]
-            )
+            dynamic = builder.add_size(data, builder.integers([axis]))
+            length = builder.op("Max", [dynamic, builder.integers([1])])
             back = builder.integers([-shift]) if isinstance(shift, int) else builder.op("Neg", [shift])
             cut = builder.op("Mod", [back, length])
         if cut == 0:
