@@ -67,7 +67,7 @@ def fix(
 
     A split that breaks a rule is repaired if its meaning is clear: a missing ``num_outputs``, or attributes
     of another version of the operator. A split that meets a limit of a runtime, as in :func:`splitops.check`,
-    is rewritten to the first form that the runtime executes correctly: lengths instead of a number of parts,
+    is rewritten in the first way that the runtime executes correctly: lengths instead of a number of parts,
     all outputs declared, a Slice for each part and so on. This includes limits that depend on the sizes or
     values of a run; if no rewrite avoids such a limit, the split is unchanged and the report lists it as
     ``possible``. All other splits are unchanged. Wrong declared types and shapes of parts are corrected.
@@ -150,7 +150,7 @@ def fix_with_report(
         keep_data: as in :func:`fix`.
 
     Returns:
-        What happened to each split, why, and what it costs; its ``model`` is the fixed model.
+        The report with the result, the reasons and the cost for each split, and the fixed ``model``.
 
     Examples:
         >>> import onnx.parser

@@ -58,7 +58,7 @@ def find_issues(
     for split_node in split_nodes:
         for issue in _iter_issues(split_node, model, targets, unbind, repair):
             before = found.setdefault(issue.reason.code, issue)
-            if before.rewrites and not issue.rewrites:  # a repair must be one in every call
+            if before.rewrites and not issue.rewrites:  # a repair must apply to every call
                 found[issue.reason.code] = issue
         told = None if to_open is None else to_open(split_node)
         if told is not None:

@@ -15,11 +15,11 @@ from splitops.models.check.checking import Walked, examine_nodes, walk_model
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
+from splitops.models.fix.cleared_sizes import declare_cleared
 from splitops.models.fix.declared import Declarations, Repair
 from splitops.models.fix.driver import ModelSnapshot, ValueName, fix_splits
-from splitops.models.fix.functions import MovedFunctions
+from splitops.models.fix.functions import ConvertedFunctions
 from splitops.models.fix.limits import find_max_outputs
-from splitops.models.fix.loosened import declare_loosened
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.writing import FixWriter
@@ -50,7 +50,7 @@ def fix_model(
     declarations = Declarations()
     edited, splits, last = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
-        declare_loosened(edited, model.where)
+        declare_cleared(edited, model.where)
     walked = walk_model(edited, model.where)
     declarations.repair(walked)
     splits = _add_repairs(splits, declarations.repairs)
@@ -129,7 +129,7 @@ def fix_nodes(
     Returns:
         The fixed nodes, the reports of the splits, and the last snapshot.
     """
-    functions = MovedFunctions(model)
+    functions = ConvertedFunctions(model)
     edited = functions.edited
     look = partial(take_snapshot, edited, model.where, targets, unbind, opening, on_look)
     splits, last = fix_splits(look, targets, unbind, repair=repair)

@@ -14,8 +14,8 @@ from splitops.errors import ModelError, RuleError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.check.baked import find_baked_lengths
 from splitops.models.check.limits import Cure, Fix, Repair
+from splitops.models.fix.cleared_sizes import clear_sizes_after
 from splitops.models.fix.driver import NotApplicableError, RewriteResult
-from splitops.models.fix.loosened import loosen_after
 from splitops.models.fix.onnx_sequences import cast_sequence
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
@@ -225,7 +225,7 @@ class FixWriter:
         parts = write_split(node, split_node, way, self.editor.make_builder(node))
         split = next(part.producer() for part in parts if part is not None)
         assert split is not None
-        loosen_after(self.editor.model, split)
+        clear_sizes_after(self.editor.model, split)
         computed = "a few layers that compute the lengths" if op_schema.domain else _COMPUTED_LENGTHS
         return RewriteResult(str(way), computed if is_computed else "")
 
@@ -242,7 +242,7 @@ class FixWriter:
                 return way
         return None
 
-    def _get_cut(self, node: ir.Node) -> SplitFacts:
+    def _get_split_facts(self, node: ir.Node) -> SplitFacts:
         """Return the facts of a split whose outputs can be replaced.
 
         Raises:
@@ -258,7 +258,7 @@ class FixWriter:
     def _write_node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         meant, editor = find_intended_split_node(split_node), self.editor
         if meant is not None:
-            return self._write_meant_lengths(node, split_node, meant)
+            return self._write_intended_lengths(node, split_node, meant)
         if editor.domain:
             raise NotApplicableError(f"OpenVINO IR has no rewrite {str(Kind.NODE)!r}")
         if split_node.error is not None:
@@ -270,7 +270,9 @@ class FixWriter:
         self._name_outputs(node)
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
 
-    def _write_meant_lengths(self, node: ir.Node, split_node: SplitNode, meant: SplitNode) -> RewriteResult:
+    def _write_intended_lengths(
+        self, node: ir.Node, split_node: SplitNode, meant: SplitNode
+    ) -> RewriteResult:
         """Write the intended axis and lengths as the version of the split requires."""
         builder = self.editor.make_builder(node)
         if not isinstance(builder, OnnxOpBuilder):
@@ -303,7 +305,7 @@ class FixWriter:
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
     def _write_tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        cut, data = self._get_cut(node), node.inputs[0]
+        cut, data = self._get_split_facts(node), node.inputs[0]
         if self.max_outputs is None or self.max_outputs < 2:
             raise NotApplicableError("a Split with one output has no parts")
         before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=cut.sizes or ())
@@ -319,10 +321,10 @@ class FixWriter:
     def _write_slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         data, size = node.inputs[0], _find_axis_size(split_node)
         if split_node.schema.domain:
-            cut = self._get_cut(node)
+            cut = self._get_split_facts(node)
             if data is not None and not self.editor.can_slice(data):
                 raise NotApplicableError(f"Slice does not support {find_type(data)}")
-            return RewriteResult(self._take(node, split_node, cut, Kind.SLICES))
+            return RewriteResult(self._write_positions(node, split_node, cut, Kind.SLICES))
         if split_node.schema.gives_sequence:
             try:
                 count = slice_elements(node, split_node, self._onnx)
@@ -342,7 +344,9 @@ class FixWriter:
 
     def _write_gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         if split_node.schema.domain:
-            return RewriteResult(self._take(node, split_node, self._get_cut(node), Kind.GATHERS), _POSITIONS)
+            return RewriteResult(
+                self._write_positions(node, split_node, self._get_split_facts(node), Kind.GATHERS), _POSITIONS
+            )
         if self.editor.get_opset(node) < COMPUTED_POSITIONS:
             raise NotApplicableError(f"positions can be computed only in opset {COMPUTED_POSITIONS} or later")
         way = self._find_way(node, split_node, Kind.GATHERS)
@@ -351,7 +355,7 @@ class FixWriter:
         write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
 
-    def _take(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
+    def _write_positions(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
         """Write Slices or Gathers with constant positions, and describe them."""
         bounds = tuple(pairwise([0, *accumulate(cut.sizes or ())]))
         write_split(

@@ -182,7 +182,7 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
             certainty is Certainty.MAYBE
             and limit.code == _NARROWED
             and traced
-            and is_traced_to_inputs(split_node)
+            and can_fit_like_inputs(split_node)
         ):
             continue
         return f"{limit.format_message(split_node, certainty)} [{limit.code}]"
@@ -199,7 +199,7 @@ _MOVING: Final = frozenset(
 _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
-def is_traced_to_inputs(split_node: SplitNode) -> bool:
+def can_fit_like_inputs(split_node: SplitNode) -> bool:
     """Return whether 64-bit data of a split fits 32 bits if the inputs do, which every run checks."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}

@@ -62,7 +62,7 @@ class HoistedPart:
 
     size: int
     end: ir.Value
-    behind: Sequence[ir.Node]
+    old_nodes: Sequence[ir.Node]
     """The present nodes from the part to ``end``."""
     moves: Sequence[Move]
     """The new Reshapes and Transposes from the part to ``end``."""
@@ -96,7 +96,7 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
     if source is None or found is None:
         return False
     axis, parts = found
-    old = len(above) + len(cover.nodes) + sum(len(part.behind) for part in parts)
+    old = len(above) + len(cover.nodes) + sum(len(part.old_nodes) for part in parts)
     if 1 + sum(len(part.moves) for part in parts) >= old:
         return False
     first = cover.nodes[0]
@@ -106,7 +106,7 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
     for part, value in zip(parts, made, strict=True):
         if has_consumers(part.end):
             editor.replace(part.end, apply_moves(part.moves, first, value, editor))
-        editor.remove(*part.behind)
+        editor.remove(*part.old_nodes)
     editor.remove(*above, *cover.nodes)
     reason = "the nodes before it keep the axis"
     editor.record(where, before, editor.describe_producer(made[0]), reason)

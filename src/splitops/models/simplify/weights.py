@@ -55,7 +55,7 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
         if has_consumers(part.end):
             made = _write_part(row, divided, index, axis, part.size, first, editor)
             editor.replace(part.end, apply_moves(part.moves, first, made, editor))
-        editor.remove(*part.behind)
+        editor.remove(*part.old_nodes)
     editor.remove(*row, *movers, *cover.nodes)
     after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
     editor.record(where, before, after, "its weights are constant")

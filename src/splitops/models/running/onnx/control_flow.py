@@ -220,7 +220,7 @@ class Scan(_WithBody):
 
 
 class SequenceMap(_WithBody):
-    """SequenceMap: run the body on each element of a sequence, with those of others at the same index."""
+    """SequenceMap: run the body on each element of a sequence, and on the elements of others at its index."""
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each element."""

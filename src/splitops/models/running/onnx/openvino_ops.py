@@ -117,10 +117,10 @@ class _Reshape(_Layer):
 
 
 def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
-    """Return the shape that OpenVINO gives data of an exact shape.
+    """Return the shape that ``pattern`` sets for data of a known shape, as OpenVINO computes it.
 
-    Unlike :func:`~splitops.models.ops.shapes.reshaped` it says what a pattern lacks, and what -1 is among
-    no elements.
+    Unlike :func:`~splitops.models.ops.shapes.reshaped`, it raises a ModelError with the reason if the pattern
+    is invalid, and resolves -1 for empty data.
     """
     result: list[int] = []
     known, rest = 1, list(shape)
@@ -142,7 +142,7 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
         raise ModelError(f"pattern {pattern} has two -1")
     if -1 in pattern:
         left = math.prod(rest)
-        # Nothing can be divided among no elements: OpenVINO takes 1.
+        # For empty data, OpenVINO resolves an ambiguous -1 to 1.
         if known == 0 and left == 0:
             result[pattern.index(-1)] = 1
         elif known == 0 or left % known:
