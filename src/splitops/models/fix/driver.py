@@ -252,10 +252,8 @@ def _may_agree(before: AbstractValue, now: AbstractValue) -> bool:
             return before.element.type is now.element.type
         before, now = before.element, now.element
     if not isinstance(before, AbstractTensor) or not isinstance(now, AbstractTensor):
-        return isinstance(before, AbstractSequence) is isinstance(now, AbstractSequence) or None in (
-            before,
-            now,
-        )
+        is_same_kind = isinstance(before, AbstractSequence) is isinstance(now, AbstractSequence)
+        return is_same_kind or None in (before, now)
     if None not in (before.type, now.type) and before.type is not now.type:
         return False
     return may_be(before.shape, now.shape)

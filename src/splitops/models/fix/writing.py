@@ -242,7 +242,7 @@ class FixWriter:
                 return way
         return None
 
-    def _get_split_facts(self, node: ir.Node) -> SplitFacts:
+    def _get_facts(self, node: ir.Node) -> SplitFacts:
         """Return the facts of a split whose outputs can be replaced.
 
         Raises:
@@ -256,9 +256,9 @@ class FixWriter:
         return cut
 
     def _write_node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        meant, editor = find_intended_split_node(split_node), self.editor
-        if meant is not None:
-            return self._write_intended_lengths(node, split_node, meant)
+        intended, editor = find_intended_split_node(split_node), self.editor
+        if intended is not None:
+            return self._write_intended(node, split_node, intended)
         if editor.domain:
             raise NotApplicableError(f"OpenVINO IR has no rewrite {str(Kind.NODE)!r}")
         if split_node.error is not None:
@@ -270,14 +270,12 @@ class FixWriter:
         self._name_outputs(node)
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
 
-    def _write_intended_lengths(
-        self, node: ir.Node, split_node: SplitNode, meant: SplitNode
-    ) -> RewriteResult:
+    def _write_intended(self, node: ir.Node, split_node: SplitNode, intended: SplitNode) -> RewriteResult:
         """Write the intended axis and lengths as the version of the split requires."""
         builder = self.editor.make_builder(node)
         if not isinstance(builder, OnnxOpBuilder):
             inputs = list(node.inputs)
-            for index, (before, after) in enumerate(zip(split_node.facts, meant.facts, strict=True)):
+            for index, (before, after) in enumerate(zip(split_node.facts, intended.facts, strict=True)):
                 value = inputs[index]
                 if index == 0 or value is None or after is None:
                     continue
@@ -289,23 +287,23 @@ class FixWriter:
                     inputs[index] = builder.reshape(value, [-1] if after.shape else [], after.shape)
             self.editor.set_inputs(node, inputs)
             return RewriteResult(self._describe(node))
-        way = find_intended_way(meant, self.editor.get_opset(node))
+        way = find_intended_way(intended, self.editor.get_opset(node))
         if isinstance(way, str):
             raise NotApplicableError(way)
-        is_known = meant.bind().division is not None
-        for index, (before, after) in enumerate(zip(split_node.facts, meant.facts, strict=True)):
+        is_known = intended.bind().division is not None
+        for index, (before, after) in enumerate(zip(split_node.facts, intended.facts, strict=True)):
             value = node.inputs[index]
             if before == after or is_known or value is None or after is None:
                 continue
             listed = builder.op("Reshape", [value, builder.integers([-1])], hint="lengths")
             annotate(listed, AbstractTensor(after.type, after.shape))
             node.replace_input_with(index, listed)
-        write_split(node, meant, way, builder)
+        write_split(node, intended, way, builder)
         self._name_outputs(node)
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
     def _write_tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        cut, data = self._get_split_facts(node), node.inputs[0]
+        cut, data = self._get_facts(node), node.inputs[0]
         if self.max_outputs is None or self.max_outputs < 2:
             raise NotApplicableError("a Split with one output has no parts")
         before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=cut.sizes or ())
@@ -321,7 +319,7 @@ class FixWriter:
     def _write_slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         data, size = node.inputs[0], _find_axis_size(split_node)
         if split_node.schema.domain:
-            cut = self._get_split_facts(node)
+            cut = self._get_facts(node)
             if data is not None and not self.editor.can_slice(data):
                 raise NotApplicableError(f"Slice does not support {find_type(data)}")
             return RewriteResult(self._write_positions(node, split_node, cut, Kind.SLICES))
@@ -344,9 +342,8 @@ class FixWriter:
 
     def _write_gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         if split_node.schema.domain:
-            return RewriteResult(
-                self._write_positions(node, split_node, self._get_split_facts(node), Kind.GATHERS), _POSITIONS
-            )
+            facts = self._get_facts(node)
+            return RewriteResult(self._write_positions(node, split_node, facts, Kind.GATHERS), _POSITIONS)
         if self.editor.get_opset(node) < COMPUTED_POSITIONS:
             raise NotApplicableError(f"positions can be computed only in opset {COMPUTED_POSITIONS} or later")
         way = self._find_way(node, split_node, Kind.GATHERS)

@@ -48,9 +48,8 @@ def _read(view: GraphView, found: Bindings, total: ir.Node) -> Match | None:
     if shape is None or not half or concat is None or product is None or not _is_of(view, found["first"], x):
         return None
     certain = _is_misread(shape, half[-1], map(find_shape, tables))
-    if certain is None or not all(_has_rank(table, len(shape)) for table in tables):
-        return None
-    if view.editor.find_axis(concat) != -1:
+    axis = view.editor.find_axis(concat)
+    if certain is None or axis != -1 or not all(_has_rank(table, len(shape)) for table in tables):
         return None
     node = _read_halves(view, found["first"], found["second"])
     return None if node is None else Match(ROPE, node, (node, concat, product, total), certain)
