@@ -622,7 +622,7 @@ def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pyt
         elif mistake == "a type":
             node.inputs[0].type = ir.TensorType(ir.DataType.INT32)  # type: ignore[union-attr]
         else:
-            made = self.editor.make_builder(node).op("SequenceConstruct", list(node.inputs))
+            made = self.editor.make_builder(node).add("SequenceConstruct", list(node.inputs))
             self.editor.substitute(node, [made] * 2)
         return RewriteResult("something else")
 

@@ -72,7 +72,7 @@ def test_what_stands_for_a_node_keeps_its_name_metadata_and_documentation() -> N
     editor, node = edited("onnx:13")
     node.name, node.doc_string = "act", "what it is for"
     node.metadata_props["namespace"] = "layer.0"
-    made = editor.make_builder(node).op("Abs", list(node.inputs))
+    made = editor.make_builder(node).add("Abs", list(node.inputs))
     editor.substitute(node, [made])
     maker = made.producer()
     assert maker is not None

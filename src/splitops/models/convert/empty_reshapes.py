@@ -40,27 +40,27 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     if kind not in (made | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
         raise NoAdapterError(f"a size may be 0, and no tensor of {kind} can be made: {known}")
     builder = OnnxOpBuilder(opset, names, stem(node))
-    smallest = builder.op(
-        "ReduceMin", [builder.op("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
+    smallest = builder.add(
+        "ReduceMin", [builder.add("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
     )
-    none = builder.op("Equal", [smallest, builder.integers([0])], hint="is_empty")
+    none = builder.add("Equal", [smallest, builder.add_ints([0])], hint="is_empty")
     empty = OnnxOpBuilder(opset, names, stem(node))
-    zeros = empty.op("Equal", [sizes, empty.integers([0])], hint="zeros")
-    ones = empty.op("Where", [zeros, empty.integers([1]), sizes], hint="sizes")
+    zeros = empty.add("Equal", [sizes, empty.add_ints([0])], hint="zeros")
+    ones = empty.add("Where", [zeros, empty.add_ints([1]), sizes], hint="sizes")
     # As many elements as the sizes without zeros ask for: with one more of the data, they do not fit.
-    number = empty.op("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
+    number = empty.add("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
     if kind in made:
         value = {"value": ir.tensor(np.zeros(1, kind.numpy))}
-        filling = empty.op("ConstantOfShape", [number], value, hint="filling")
+        filling = empty.add("ConstantOfShape", [number], value, hint="filling")
     else:
         value = {"value": ir.tensor(np.zeros(1, np.float32))}
-        filling = empty.cast(empty.op("ConstantOfShape", [number], value), kind, "filling")
-    flat = empty.op("Reshape", [data, empty.integers([-1])], hint="flat")
-    filled = empty.op("Reshape", [empty.op("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
-    begins, axes = empty.integers([0] * count), empty.integers(range(count))
-    result = empty.op("Slice", [filled, begins, sizes, axes], hint="empty")
+        filling = empty.cast(empty.add("ConstantOfShape", [number], value), kind, "filling")
+    flat = empty.add("Reshape", [data, empty.add_ints([-1])], hint="flat")
+    filled = empty.add("Reshape", [empty.add("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
+    begins, axes = empty.add_ints([0] * count), empty.add_ints(range(count))
+    result = empty.add("Slice", [filled, begins, sizes, axes], hint="empty")
     plain = OnnxOpBuilder(opset, names, stem(node))
-    reshaped = plain.op("Reshape", [data, sizes])
+    reshaped = plain.add("Reshape", [data, sizes])
     branches = {
         "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.fresh(f"{stem(node)}_empty")),
         "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.fresh(f"{stem(node)}_plain")),
@@ -68,4 +68,4 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     for value_ in (result, reshaped):
         value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))
     attributes = {name: ir.AttrGraph(name, graph) for name, graph in branches.items()}
-    builder.replace(node, [builder.op("If", [none], attributes, hint="reshaped")])
+    builder.replace(node, [builder.add("If", [none], attributes, hint="reshaped")])

@@ -145,7 +145,7 @@ class ReplacementModel:
         builder = OnnxOpBuilder(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
-                values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
+                values[tensor.name] = builder.add_constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
         for proto in self.model.graph.node:
             inputs = [values[name] for name in proto.input]
             attributes = {one.name: ir.serde.deserialize_attribute(one) for one in proto.attribute}

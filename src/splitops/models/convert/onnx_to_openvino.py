@@ -95,8 +95,8 @@ def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
             continue
         builder = OnnxOpBuilder(opset, names, stem(node))
         sizes = [_product(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
-        inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
-        rows = builder.op("Reshape", inputs, attributes)
+        inputs, attributes = [data, builder.add("Concat", sizes, {"axis": 0})], {"special_zero": 0}
+        rows = builder.add("Reshape", inputs, attributes)
         builder.nodes[-1].domain = _DOMAIN
         builder.replace(node, [rows])
 
@@ -109,8 +109,8 @@ def _product(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) 
     """Return the product of some sizes, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
-        return builder.integers([math.prod(sizes)])
-    return builder.op("ReduceProd", [builder.add_size(data, builder.integers(axes))])
+        return builder.add_ints([math.prod(sizes)])
+    return builder.add("ReduceProd", [builder.add_size(data, builder.add_ints(axes))])
 
 
 def _through_openvino(

@@ -148,8 +148,8 @@ class _Loop:
             (entry.slicing, results[entry.inner]) for entry in ports.outputs if entry.slicing is not None
         ]
         parts = [self._scanned(after, slicing, part) for slicing, part in scans]
-        ran = [after.constant(np.array(True))] if asks else []
-        not_yet = [self.builder.constant(np.array(False))] if asks else []
+        ran = [after.add_constant(np.array(True))] if asks else []
+        not_yet = [self.builder.add_constant(np.array(False))] if asks else []
         values = [condition, *(results[source] for _, source in states), *ran, *parts]
         _give(self.inner, after, values, self.where)
         made = self.builder.add_node(
@@ -174,8 +174,8 @@ class _Loop:
 
     def _last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
         """Return what the last iteration gives; without an iteration, Gather fails."""
-        absent = self.builder.cast(self.builder.op("Not", [ran]), INT64)
-        found = self.builder.op("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
+        absent = self.builder.cast(self.builder.add("Not", [ran]), INT64)
+        found = self.builder.add("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
         annotate(found, get_abstract_value(value))
         return found
 
@@ -208,8 +208,8 @@ class _Loop:
             require(number >= -1, f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
-        zero, endless = (self.builder.constant(np.array(number)) for number in (0, _INT64_MAX))
-        return self.builder.op("Where", [self.builder.op("Less", [trips, zero]), endless, trips]), going
+        zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, _INT64_MAX))
+        return self.builder.add("Where", [self.builder.add("Less", [trips, zero]), endless, trips]), going
 
     def _iterates(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
         """Return whether there certainly is an iteration."""
@@ -220,7 +220,7 @@ class _Loop:
 
     def _condition(self, builder: LayerOpBuilder, value: ir.Value, what: str) -> ir.Value:
         _check_single(value, what, {BOOL}, self.where)
-        return value if _tensor(value).shape == () else builder.op("Squeeze", [value])
+        return value if _tensor(value).shape == () else builder.add("Squeeze", [value])
 
     def _known_count(self, value: ir.Value, slicing: Slicing) -> int | None:
         shape = _tensor(value).shape
@@ -231,11 +231,11 @@ class _Loop:
         """Return the number of parts of a value, of shape [1]."""
         builder, stated = self.builder, self._known_count(value, slicing)
         if stated is not None:
-            return builder.integers([stated])
-        size = builder.add_size(value, builder.integers([self._axis(value, slicing)]))
+            return builder.add_ints([stated])
+        size = builder.add_size(value, builder.add_ints([self._axis(value, slicing)]))
         if unused := slicing.low - 1 - slicing.high:
-            size = builder.op("Sub", [size, builder.integers([unused])])
-        return size if slicing.size == 1 else builder.op("Div", [size, builder.integers([slicing.size])])
+            size = builder.add("Sub", [size, builder.add_ints([unused])])
+        return size if slicing.size == 1 else builder.add("Div", [size, builder.add_ints([slicing.size])])
 
     # What an iteration takes
 
@@ -259,13 +259,13 @@ class _Loop:
         same = self.layer.type == "Loop" or self._known_count(value, slicing) is not None
         if not (single and same) and trips is not None:
             count = self._count(value, slicing) if same else trips
-            middle = [count] if single else [count, outer.integers([slicing.size])]
+            middle = [count] if single else [count, outer.add_ints([slicing.size])]
             parts = _regroup(outer, parts, axis, axis + 1, middle)
         if slicing.reverse:
-            bounds = [outer.integers([number]) for number in (-1, _INT64_MIN, axis, -1)]
-            parts = outer.op("Slice", [parts, *bounds])
+            bounds = [outer.add_ints([number]) for number in (-1, _INT64_MIN, axis, -1)]
+            parts = outer.add("Slice", [parts, *bounds])
         at = builder.unsqueeze(self.iteration, 0) if single else self.iteration
-        part = builder.op("Gather", [parts, at], {"axis": axis})
+        part = builder.add("Gather", [parts, at], {"axis": axis})
         annotate_like(part, value, {axis: slicing.size})
         return part
 
@@ -303,7 +303,7 @@ class _Loop:
         assert what.type is not None
         shape = tuple(size if isinstance(size, int) else 1 for size in what.shape or ())
         shape = shape if np.prod(shape, dtype=float) <= _MAX_INITIAL else (1,) * len(shape)
-        return self.builder.constant(np.zeros(shape, what.type.numpy))
+        return self.builder.add_constant(np.zeros(shape, what.type.numpy))
 
     def _scanned(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
         """Return what an iteration gives of an output; of one element along the axis, without the axis."""
@@ -316,7 +316,7 @@ class _Loop:
         if isinstance(size, int):
             problem = f"{self.layer} joins parts of {size} on axis {axis}, not of {slicing.size}"
             raise ModelError(problem, self.where)
-        made = _regroup(builder, part, axis, axis + 1, [builder.integers([slicing.size])])
+        made = _regroup(builder, part, axis, axis + 1, [builder.add_ints([slicing.size])])
         annotate_like(made, part, {axis: slicing.size})
         return made
 
@@ -327,22 +327,24 @@ class _Loop:
         shape = replace_sizes(part, {axis: None}) if single else what.shape
         annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
-            bounds = [builder.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
-            stacked = builder.op("Slice", [stacked, *bounds])
+            bounds = [builder.add_ints([number]) for number in (-1, _INT64_MIN, 0, -1)]
+            stacked = builder.add("Slice", [stacked, *bounds])
             annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
             count = rank_of(builder, self.layer, part) + (not single)
             order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
-            stacked = builder.op("Transpose", [stacked], {"perm": order})
+            stacked = builder.add("Transpose", [stacked], {"perm": order})
         if single:
             return stacked
         if shape is not None and 0 not in shape:
             known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
             if all(isinstance(size, int) for size in known_sizes):
-                return builder.op("Reshape", [stacked, builder.constant(np.array(known_sizes, np.int64))])
-        sizes = builder.op("Shape", [stacked])
-        joined = builder.op(
-            "Mul", [builder.op("Gather", [sizes, builder.integers([at])]) for at in (axis, axis + 1)]
+                return builder.add(
+                    "Reshape", [stacked, builder.add_constant(np.array(known_sizes, np.int64))]
+                )
+        sizes = builder.add("Shape", [stacked])
+        joined = builder.add(
+            "Mul", [builder.add("Gather", [sizes, builder.add_ints([at])]) for at in (axis, axis + 1)]
         )
         return _regroup(builder, stacked, axis, axis + 2, [joined])
 
@@ -351,15 +353,15 @@ def _regroup(
     builder: LayerOpBuilder, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]
 ) -> ir.Value:
     """Reshape a value to other sizes in the place of those of some axes."""
-    shape, known_shape = builder.op("Shape", [value]), _tensor(value).shape
+    shape, known_shape = builder.add("Shape", [value]), _tensor(value).shape
     before = [builder.slice_axis(shape, 0, 0, first)] if first else []
     rest = builder.slice_axis(shape, 0, end, _INT64_MAX)
-    pattern = builder.op("Concat", [*before, *sizes, rest], {"axis": 0})
+    pattern = builder.add("Concat", [*before, *sizes, rest], {"axis": 0})
     # A 0 in a pattern is the size at its own position, which is right unless an axis has moved.
     keeps_positions = len(sizes) == end - first or (
         known_shape and all(isinstance(size, int) and size for size in known_shape[end:])
     )
-    return builder.op("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
+    return builder.add("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
 
 
 def _give(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
@@ -383,7 +385,7 @@ def _give(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value
 
 
 def _same(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
-    made = builder.op("Identity", [value])
+    made = builder.add("Identity", [value])
     annotate(made, get_abstract_value(value))
     return made
 

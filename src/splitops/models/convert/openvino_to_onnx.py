@@ -505,7 +505,7 @@ class _GraphWriter:
         """Append the nodes of a builder, moved to the target; return what stands for some values then."""
         nodes = list(builder.nodes)
         # A node that moves has other outputs: what reads them now is what reads the value.
-        readers = [None if value is None else builder.op("Identity", [value]) for value in values]
+        readers = [None if value is None else builder.add("Identity", [value]) for value in values]
         for reader, value in zip(readers, values, strict=True):
             if reader is not None and value is not None:
                 annotate(reader, get_abstract_value(value))

@@ -83,7 +83,7 @@ class OpsetConverter:
             return ["If", "Reshape"]
         if _reduces_nothing(node, new):
             builder = OnnxOpBuilder(new, self._names, stem(node))
-            builder.replace(node, [builder.op("Identity", [node.inputs[0]])])
+            builder.replace(node, [builder.add("Identity", [node.inputs[0]])])
             return ["Identity"]
         _state_defaults(node, old, new)
         if after is not None and self._adapter.unchanged(node, old, new):
@@ -241,7 +241,7 @@ def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
     builder = OnnxOpBuilder(opset, names, stem(node))
-    shape = builder.op("Shape", [node.inputs[0]])
+    shape = builder.add("Shape", [node.inputs[0]])
     builder.replace(node, [builder.slice_axis(shape, 0, begin, end)])
     return ["Shape", "Slice"]
 
@@ -260,7 +260,7 @@ def _along_last_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] 
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
     builder = OnnxOpBuilder(opset, names, stem(node))
-    turned = builder.op("Transpose", [data], {"perm": order})
-    made = builder.op(node.op_type, [turned], {"axis": last})
-    builder.replace(node, [builder.op("Transpose", [made], {"perm": order})])
+    turned = builder.add("Transpose", [data], {"perm": order})
+    made = builder.add(node.op_type, [turned], {"axis": last})
+    builder.replace(node, [builder.add("Transpose", [made], {"perm": order})])
     return ["Transpose", node.op_type, "Transpose"]

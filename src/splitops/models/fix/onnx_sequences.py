@@ -42,13 +42,13 @@ def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
         raise NotApplicableError(f"the number of its parts is known only at run time, and {who} reads them")
     builder = editor.make_builder(node)
     inputs = [builder.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
-    carried = builder.op(node.op_type, inputs, node.attributes, hint="carried")
+    carried = builder.add(node.op_type, inputs, node.attributes, hint="carried")
     sequence.replace_all_uses_with(carried)
     builder.replace(node, [None])
     for reader in readers:
         if is_operator(reader, *_ELEMENTS):
             builder = editor.make_builder(reader)
-            read = builder.op(reader.op_type, list(reader.inputs), reader.attributes)
+            read = builder.add(reader.op_type, list(reader.inputs), reader.attributes)
             builder.replace(reader, [builder.cast(read, kind)])
     return ELEMENT_TYPES[carrier]
 

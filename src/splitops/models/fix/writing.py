@@ -282,7 +282,7 @@ class FixWriter:
                 if before == after and after.type not in FLOATS:
                     continue
                 if after.value is not None:
-                    inputs[index] = builder.constant(np.array(after.value).astype(np.int64), "lengths")
+                    inputs[index] = builder.add_constant(np.array(after.value).astype(np.int64), "lengths")
                 else:
                     inputs[index] = builder.reshape(value, [-1] if after.shape else [], after.shape)
             self.editor.set_inputs(node, inputs)
@@ -295,7 +295,7 @@ class FixWriter:
             value = node.inputs[index]
             if before == after or is_known or value is None or after is None:
                 continue
-            listed = builder.op("Reshape", [value, builder.integers([-1])], hint="lengths")
+            listed = builder.add("Reshape", [value, builder.add_ints([-1])], hint="lengths")
             annotate(listed, AbstractTensor(after.type, after.shape))
             node.replace_input_with(index, listed)
         write_split(node, intended, way, builder)
@@ -376,13 +376,13 @@ class FixWriter:
         builder, flat = self._onnx.make_builder(node), len(shape) == 1
         if flat:
             data = builder.unsqueeze(data, 1)
-        axes = builder.integers([way.axis, 0 if way.axis % len(shape) else 1])
+        axes = builder.add_ints([way.axis, 0 if way.axis % len(shape) else 1])
         parts: list[ir.Value | None] = []
         for output, (begin, end) in zip(node.outputs, way.bounds, strict=True):
             if end == _INT32_MAX:
                 end -= size
-            stops = builder.integers([INT64_MAX if end is None else end, INT64_MAX])
-            part = builder.op("Slice", [data, builder.integers([begin or 0, 0]), stops, axes], hint="part")
+            stops = builder.add_ints([INT64_MAX if end is None else end, INT64_MAX])
+            part = builder.add("Slice", [data, builder.add_ints([begin or 0, 0]), stops, axes], hint="part")
             parts.append((builder.squeeze(part, 1) if flat else part) if output.name else None)
         builder.replace(node, parts)
 
@@ -468,11 +468,11 @@ def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder
     if order is not None and order.is_ref():
         raise NotApplicableError("the order of the Transpose depends on the caller of the function")
     axes = range(len(shape))[::-1] if order is None else order.value
-    moved = builder.op(
-        "Gather", [builder.op("Shape", [part]), builder.integers(axes)], {"axis": 0}, hint="shape"
+    moved = builder.add(
+        "Gather", [builder.add("Shape", [part]), builder.add_ints(axes)], {"axis": 0}, hint="shape"
     )
     nothing = ir.tensor(np.zeros(1, kind.numpy))
-    builder.replace(transpose, [builder.op("ConstantOfShape", [moved], {"value": nothing})])
+    builder.replace(transpose, [builder.add("ConstantOfShape", [moved], {"value": nothing})])
 
 
 def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBuilder) -> None:
@@ -480,7 +480,7 @@ def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBu
     order, kind, shape = transpose.inputs[1], find_type(part), find_shape(part)
     if kind is None or not kind.bits or shape is None:
         raise NotApplicableError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
-    inputs = [builder.add_shape(part), order, builder.constant(np.array(0), "axis")]
+    inputs = [builder.add_shape(part), order, builder.add_constant(np.array(0), "axis")]
     moved = builder.annotate_outputs(builder.add_node("Gather", inputs), INT64, (len(shape),))[0]
-    nothing = builder.constant(np.zeros((), kind.numpy), "nothing", kind)
+    nothing = builder.add_constant(np.zeros((), kind.numpy), "nothing", kind)
     builder.replace(transpose, [builder.fill(nothing, moved, None)])

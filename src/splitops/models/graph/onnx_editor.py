@@ -209,7 +209,7 @@ class OnnxEditor(Editor):
 
     def add_constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Insert a Constant node before another node, and return its output."""
-        value = self.make_builder(before).op("Constant", [], {"value": tensor})
+        value = self.make_builder(before).add("Constant", [], {"value": tensor})
         value.type, value.shape = ir.TensorType(tensor.dtype), make_shape(tensor)
         return value
 
@@ -223,7 +223,7 @@ class OnnxEditor(Editor):
         if not array.size:
             shape = self.add_constant(np.array(array.shape, np.int64), before)
             zero = _make_tensor(np.zeros(1, element_type.numpy), element_type)
-            made = self.make_builder(before).op("ConstantOfShape", [shape], {"value": zero})
+            made = self.make_builder(before).add("ConstantOfShape", [shape], {"value": zero})
             made.type, made.shape = ir.TensorType(zero.dtype), ir.Shape(array.shape)
             return made
         tensor = _make_tensor(array, element_type)
@@ -241,7 +241,7 @@ class OnnxEditor(Editor):
         producer, origin = old.producer(), new.producer()
         assert producer is not None
         if origin is None or origin.graph is not producer.graph or new.is_graph_output():
-            new = self.make_builder(producer).op("Identity", [new])
+            new = self.make_builder(producer).add("Identity", [new])
         merge_value_info(new, old)
         name = self.take_name(old)
         super().replace(old, new)
@@ -260,7 +260,7 @@ class _OpBuilder(OnnxOpBuilder):
         super().append_node(node)
         self._editor.insert(self._before, node)
 
-    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+    def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
         return self._editor.add_constant(array, self._before)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:

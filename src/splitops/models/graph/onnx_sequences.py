@@ -81,7 +81,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
         builder = parts.builder
         if at is None:
             builder.replace(
-                reader, [builder.op("Reshape", [parts.count(), builder.integers([])], hint="number")]
+                reader, [builder.add("Reshape", [parts.count(), builder.add_ints([])], hint="number")]
             )
         else:
             builder.replace(reader, [builder.slice_axis(data, axis, *parts.compute_bounds(at))])
@@ -110,19 +110,19 @@ class _Parts:
     def _get_chunk_size(self) -> ir.Value:
         builder = self.builder
         if self._chunk is not None:
-            return builder.integers([self._chunk])
-        return builder.op("Reshape", [self._cast_lengths(), builder.integers([1])], hint="chunk")
+            return builder.add_ints([self._chunk])
+        return builder.add("Reshape", [self._cast_lengths(), builder.add_ints([1])], hint="chunk")
 
     def count(self) -> ir.Value:
         """Return the number of parts."""
         builder = self.builder
         if self._is_list:
-            return builder.op("Shape", [self._lengths], hint="number")
+            return builder.add("Shape", [self._lengths], hint="number")
         chunk = self._get_chunk_size()
-        last = builder.op(
-            "Sub", [builder.add_size(self._data, builder.integers([self._axis])), builder.integers([1])]
+        last = builder.add(
+            "Sub", [builder.add_size(self._data, builder.add_ints([self._axis])), builder.add_ints([1])]
         )
-        return builder.op("Div", [builder.op("Add", [last, chunk]), chunk], hint="number")
+        return builder.add("Div", [builder.add("Add", [last, chunk]), chunk], hint="number")
 
     def compute_bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
         """Return begin and end of the part with index ``at``."""
@@ -130,18 +130,18 @@ class _Parts:
         if self._is_list:
             lengths = self._cast_lengths()
             position = self._compute_position(at)
-            before = builder.op("Slice", [lengths, builder.integers([0]), position], hint="before")
-            length = builder.op("Gather", [lengths, position], {"axis": 0}, hint="length")
-            begin = builder.op("ReduceSum", [before], {"keepdims": 1})
-            return begin, builder.op("Add", [begin, length])
+            before = builder.add("Slice", [lengths, builder.add_ints([0]), position], hint="before")
+            length = builder.add("Gather", [lengths, position], {"axis": 0}, hint="length")
+            begin = builder.add("ReduceSum", [before], {"keepdims": 1})
+            return begin, builder.add("Add", [begin, length])
         if at >= 0 and self._chunk is not None:
             return at * self._chunk, (at + 1) * self._chunk
         chunk = self._get_chunk_size()
         if at >= 0:
-            begin = builder.op("Mul", [chunk, builder.integers([at])])
-            return begin, builder.op("Add", [begin, chunk])
-        begin = builder.op("Mul", [builder.op("Add", [self.count(), builder.integers([at])]), chunk])
-        return self._clamp(begin), self._clamp(builder.op("Add", [begin, chunk]))
+            begin = builder.add("Mul", [chunk, builder.add_ints([at])])
+            return begin, builder.add("Add", [begin, chunk])
+        begin = builder.add("Mul", [builder.add("Add", [self.count(), builder.add_ints([at])]), chunk])
+        return self._clamp(begin), self._clamp(builder.add("Add", [begin, chunk]))
 
     def _compute_position(self, at: int) -> ir.Value:
         """Return the non-negative position of a length, as older opsets require.
@@ -150,15 +150,17 @@ class _Parts:
         """
         builder = self.builder
         if at >= 0:
-            return builder.integers([at])
+            return builder.add_ints([at])
         number = self.count()
-        position = builder.op("Add", [number, builder.integers([at])])
-        return builder.op("Where", [builder.op("Less", [position, builder.integers([0])]), number, position])
+        position = builder.add("Add", [number, builder.add_ints([at])])
+        return builder.add(
+            "Where", [builder.add("Less", [position, builder.add_ints([0])]), number, position]
+        )
 
     def _clamp(self, bound: ir.Value) -> ir.Value:
         """Return a bound that is at least 0: a negative one would count from the end."""
-        zero = self.builder.integers([0])
-        return self.builder.op("Where", [self.builder.op("Less", [bound, zero]), zero, bound])
+        zero = self.builder.add_ints([0])
+        return self.builder.add("Where", [self.builder.add("Less", [bound, zero]), zero, bound])
 
 
 INT64: Final = ELEMENT_TYPES["int64"]

@@ -74,7 +74,7 @@ class OpBuilder(ABC):
         """Add a node and return its outputs, whose names contain ``hint``."""
 
     @abstractmethod
-    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+    def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
         """Add a constant."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class OpBuilder(ABC):
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Replace the outputs of a node by ``outputs``, None for an unused one, and remove it."""
 
-    def op(
+    def add(
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
@@ -128,7 +128,7 @@ class OpBuilder(ABC):
         """
         spelling = self.get_spelling(operator)
         inputs, attributes = spelling.write(
-            operands, lambda value, name: self.constant(np.array(value, np.int64), name)
+            operands, lambda value, name: self.add_constant(np.array(value, np.int64), name)
         )
         inferred = _infer_values(operator, spelling, operands, of_layer=bool(self.domain))
         outputs = self.add_node(spelling.name, inputs, attributes)
@@ -182,7 +182,7 @@ class OpBuilder(ABC):
         self, schema: OperatorSchema, division: Division, data: ir.Value, axis: int, sizes: Sequence[Dim]
     ) -> list[ir.Value]:
         """Add a split of a given version by a division."""
-        attributes, inputs = make_operands(schema, axis, division, data, self.constant)
+        attributes, inputs = make_operands(schema, axis, division, data, self.add_constant)
         made = [value for value in inputs if value is not None]
         parts = self.add_node(schema.name, made, attributes, outputs=len(sizes))
         return self.annotate_outputs(
@@ -285,38 +285,38 @@ class OnnxOpBuilder(OpBuilder):
         """Return a free name for a value."""
         return self._names.fresh(f"{self._base}_{hint}")
 
-    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+    def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
         """Add a Constant node."""
         tensor = ir.tensor(array)
-        value = self.op("Constant", [], {"value": tensor}, hint=hint)
+        value = self.add("Constant", [], {"value": tensor}, hint=hint)
         tensor.name = value.name  # onnx-ir does the same when it reads a model
         annotate(value, AbstractTensor(element_type_of(array.dtype), array.shape))
         return value
 
     def add_reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
         """Add a Constant node with the attribute ``source`` of the function as its attribute ``name``."""
-        return self.op("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
+        return self.add("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
 
     def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
         # The type was a string before opset 6.
         """Add a Cast."""
         to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
-        made = self.op("Cast", [value], {"to": to}, hint=hint)
+        made = self.add("Cast", [value], {"to": to}, hint=hint)
         annotate(made, AbstractTensor(element_type, find_shape(value)))
         return made
 
     def add_size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
         """Add the computation of the size of ``axis``, a value of shape [1], as another one."""
-        shape = self.op("Shape", [data])
-        return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
+        shape = self.add("Shape", [data])
+        return self.add("Gather", [shape, axis], {"axis": 0}, hint="size")
 
     def slice_axis(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
         """Add a Slice of one axis. Before opset 10, the bounds must be integers; values have shape [1]."""
         if self.opset < 10:
-            return self.op("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
-        bounds = [self.integers([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]
-        return self.op("Slice", [data, *bounds, self.integers([axis])], hint="part")
+            return self.add("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
+        bounds = [self.add_ints([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]
+        return self.add("Slice", [data, *bounds, self.add_ints([axis])], hint="part")
 
-    def integers(self, values: Sequence[int], /) -> ir.Value:
+    def add_ints(self, values: Sequence[int], /) -> ir.Value:
         """Add a 1-D int64 constant."""
-        return self.constant(np.array(values, np.int64), "ints")
+        return self.add_constant(np.array(values, np.int64), "ints")

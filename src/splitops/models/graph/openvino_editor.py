@@ -265,7 +265,7 @@ class OpenVINOOpBuilder(OpBuilder):
         set_layer(node, make_layer(layer, layer.inputs, ports, layer.data))
         return super().annotate_outputs(made, kind, *shapes)
 
-    def constant(
+    def add_constant(
         self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64
     ) -> ir.Value:
         """Add a Const of ``element_type``."""
@@ -297,9 +297,9 @@ class OpenVINOOpBuilder(OpBuilder):
         """Add layers that compute the lengths of a CHUNK or REMAINDER division, at least 0."""
         before, bounds = _compute_clamps(division)
         size = self.write(GATHER, data=self.add_shape(data), indices=[axis], axis=0)
-        lengths = self._add_arithmetic("Sub", size, self.constant(np.array(before)))
+        lengths = self._add_arithmetic("Sub", size, self.add_constant(np.array(before)))
         for operator, limits in zip(("Max", "Min"), np.array(bounds).T, strict=True):
-            lengths = self._add_arithmetic(operator, lengths, self.constant(limits, operator.lower()))
+            lengths = self._add_arithmetic(operator, lengths, self.add_constant(limits, operator.lower()))
         return lengths
 
     def _add_arithmetic(self, operator: str, *values: ir.Value, **operands: Any) -> ir.Value:
@@ -321,11 +321,11 @@ class OpenVINOOpBuilder(OpBuilder):
         assert data is not None
         assert at is not None
         if lengths.rule is SizeRule.EVEN:
-            at = self.constant(np.array(axis), "axis")
+            at = self.add_constant(np.array(axis), "axis")
             size = self.write(GATHER, data=self.add_shape(data), indices=at, axis=0)
-            parts = self.constant(np.array(lengths.count), "parts")
+            parts = self.add_constant(np.array(lengths.count), "parts")
             length = self._add_arithmetic("Div", size, parts, floors=True)
-            count = self.constant(np.array([lengths.count]), "count")
+            count = self.add_constant(np.array([lengths.count]), "count")
             computed = self.fill(length, count, (lengths.count,))
         else:
             computed = self.compute_clamped_lengths(data, axis, lengths)

@@ -170,7 +170,7 @@ class _OnnxWriter:
         computed = way.is_computed or way.lengths is None
         lengths = None if computed else way.lengths
         attributes, inputs = make_operands(
-            schema, way.axis or 0, lengths, self.data, self.builder.constant, squeeze=way.squeeze
+            schema, way.axis or 0, lengths, self.data, self.builder.add_constant, squeeze=way.squeeze
         )
         reference = split_node.references.get(split_node.schema.axis.name)
         if reference is not None:
@@ -202,10 +202,10 @@ class _OnnxWriter:
         """Return the axis as a value of shape [1]: a constant, or the attribute of the function."""
         builder, axis = self.builder, self.way.axis
         if axis is not None:
-            return builder.integers([axis])
+            return builder.add_ints([axis])
         reference = self.split_node.references[self.split_node.schema.axis.name]
         given = builder.add_reference("value_int", ir.AttributeType.INT, reference, "axis")
-        return builder.op("Reshape", [given, builder.integers([1])], hint="axis")
+        return builder.add("Reshape", [given, builder.add_ints([1])], hint="axis")
 
     def _get_lengths(self) -> ir.Value:
         """Return the input with the lengths, or a new value if they are an attribute of the function."""
@@ -248,20 +248,20 @@ class _OnnxWriter:
         builder = self.builder
         # OpenVINO interprets an empty constant as one position.
         if isinstance(begin, int) and isinstance(end, int) and 0 < end - begin <= _MAX_POSITIONS:
-            positions = builder.integers(range(begin, end))
+            positions = builder.add_ints(range(begin, end))
         else:
             begin, end = (
-                builder.integers([mark]) if isinstance(mark, int) else mark for mark in (begin, end)
+                builder.add_ints([mark]) if isinstance(mark, int) else mark for mark in (begin, end)
             )
             if not self.way.bounds:
-                end = builder.op(
-                    "Min", [end, builder.add_size(data, builder.integers([axis]))]
+                end = builder.add(
+                    "Min", [end, builder.add_size(data, builder.add_ints([axis]))]
                 )  # it may be past the end
-            first, last = (builder.op("Squeeze", [bound]) for bound in (begin, end))
-            positions = builder.op(
-                "Range", [first, last, builder.constant(np.array(1, np.int64))], hint="positions"
+            first, last = (builder.add("Squeeze", [bound]) for bound in (begin, end))
+            positions = builder.add(
+                "Range", [first, last, builder.add_constant(np.array(1, np.int64))], hint="positions"
             )
-        return builder.op("Gather", [data, positions], {"axis": axis}, hint="part")
+        return builder.add("Gather", [data, positions], {"axis": axis}, hint="part")
 
     def write_sequence(self) -> list[ir.Value | None]:
         """Write a Split and a SequenceConstruct of its parts."""
@@ -271,12 +271,12 @@ class _OnnxWriter:
         assert lengths is not None
         assert axis is not None
         if not lengths.lengths:
-            made = builder.op("SequenceEmpty", [], {"dtype": kind.onnx_number})
+            made = builder.add("SequenceEmpty", [], {"dtype": kind.onnx_number})
         else:
             shape = find_shape(self.data)
             parts = builder.split(self.data, axis, UNKNOWN if shape is None else shape[axis], lengths.lengths)
             parts = [builder.squeeze(part, axis) if way.squeeze else part for part in parts]
-            made = builder.op("SequenceConstruct", parts)
+            made = builder.add("SequenceConstruct", parts)
         builder.replace(self.node, [made])
         return [made]
 
@@ -286,10 +286,10 @@ class _OnnxWriter:
         if make_fact(lengths, read=False).type is not ELEMENT_TYPES["int64"]:
             lengths = builder.cast(lengths, ELEMENT_TYPES["int64"], "lengths")
         bounds: list[tuple[ir.Value, ir.Value]] = []
-        begin = builder.integers([0])
+        begin = builder.add_ints([0])
         for index in range(count):
-            length = builder.op("Gather", [lengths, builder.integers([index])], {"axis": 0}, hint="length")
-            end = builder.op("Add", [begin, length])
+            length = builder.add("Gather", [lengths, builder.add_ints([index])], {"axis": 0}, hint="length")
+            end = builder.add("Add", [begin, length])
             bounds.append((begin, end))
             begin = end
         return bounds

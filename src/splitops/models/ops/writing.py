@@ -51,7 +51,7 @@ class Reader(Protocol):
 class NodeWriter(Reader, Protocol):
     """Writes ONNX nodes."""
 
-    def op(
+    def add(
         self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
     ) -> ir.Value:
         """Add a node of one output."""
@@ -59,10 +59,10 @@ class NodeWriter(Reader, Protocol):
     def cast(self, value: ir.Value, element_type: ElementType) -> ir.Value:
         """Add a Cast."""
 
-    def integers(self, values: Sequence[int], /) -> ir.Value:
+    def add_ints(self, values: Sequence[int], /) -> ir.Value:
         """Add a 1-D constant of int64."""
 
-    def constant(self, array: npt.NDArray[Any], /) -> ir.Value:
+    def add_constant(self, array: npt.NDArray[Any], /) -> ir.Value:
         """Add a constant."""
 
 
@@ -154,7 +154,7 @@ def length_of(builder: Reader, value: ir.Value, what: str) -> int:
 
 def scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a constant of the type of a value."""
-    return builder.constant(np.array(number, must_know(builder.type_of(like), "the element type").numpy))
+    return builder.add_constant(np.array(number, must_know(builder.type_of(like), "the element type").numpy))
 
 
 def as_int64(builder: NodeWriter, value: ir.Value) -> ir.Value:

@@ -148,7 +148,7 @@ class Checks:
 def _make_shape(builder: Any, data: ir.Value) -> ir.Value:
     if isinstance(builder, OpenVINOOpBuilder):
         return builder.add_shape(data)
-    made: ir.Value = builder.op("Shape", [data])
+    made: ir.Value = builder.add("Shape", [data])
     return made
 
 
@@ -189,7 +189,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
         if isinstance(builder, OpenVINOOpBuilder):
             bounded = _fill_rest(builder, lengths, data, binding.axis)
         else:
-            bounded = builder.op("Max", [lengths, builder.integers([0])])
+            bounded = builder.add("Max", [lengths, builder.add_ints([0])])
         node.replace_input_with(at, bounded)
     elif binding.division.rule is SizeRule.REMAINDER:
         bounded = builder.compute_clamped_lengths(data, binding.axis, binding.division)
@@ -203,10 +203,10 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
         return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]
 
     lengths = _to_list(builder, lengths, is_list=True)
-    minus_one, zero = builder.constant(np.array([-1])), builder.constant(np.array([0]))
+    minus_one, zero = builder.add_constant(np.array([-1])), builder.add_constant(np.array([0]))
     size = builder.gather(builder.add_shape(data), [axis], 0)
     total = add_layer("ReduceSum", lengths, zero, keep_dims="true")
-    rest = add_layer("Subtract", add_layer("Subtract", size, total), builder.constant(np.array([1])))
+    rest = add_layer("Subtract", add_layer("Subtract", size, total), builder.add_constant(np.array([1])))
     is_rest = add_layer("Equal", lengths, minus_one, kind=_BOOL, auto_broadcast="numpy")
     return add_layer("Select", is_rest, add_layer("Maximum", rest, zero), lengths, auto_broadcast="numpy")
 

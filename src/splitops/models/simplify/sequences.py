@@ -107,10 +107,10 @@ class _Work:
         else:
             chunk = cut.division.chunk
             builder = editor.make_builder(reader)
-            value = builder.add_size(self.data, builder.constant(np.array(cut.axis, np.int64)))
+            value = builder.add_size(self.data, builder.add_constant(np.array(cut.axis, np.int64)))
             if chunk > 1:
-                value = builder.op("Add", [value, builder.constant(np.array(chunk - 1, np.int64))])
-                value = builder.op("Div", [value, builder.constant(np.array(chunk, np.int64))])
+                value = builder.add("Add", [value, builder.add_constant(np.array(chunk - 1, np.int64))])
+                value = builder.add("Div", [value, builder.add_constant(np.array(chunk, np.int64))])
         editor.substitute(reader, [value])
         self.made.append("its length")
 
@@ -183,12 +183,12 @@ class _Work:
         editor, cut, builder = self.editor, self.cut, self.editor.make_builder(reader)
         position = find_position(reader)
         if position is not None:
-            index = builder.constant(np.full(() if cut.squeeze else (1,), position, np.int64))
+            index = builder.add_constant(np.full(() if cut.squeeze else (1,), position, np.int64))
         else:
             scalar = reader.inputs[1]
             assert scalar is not None
             index = scalar if cut.squeeze else builder.reshape(scalar, (1,), (1,))
-        part = builder.op("Gather", [self.data, index], {"axis": cut.axis})
+        part = builder.add("Gather", [self.data, index], {"axis": cut.axis})
         annotate_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
         editor.substitute(reader, [part])
         self.made.append("Gather")

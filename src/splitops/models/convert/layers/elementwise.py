@@ -30,14 +30,14 @@ from splitops.models.ops.writing import (
 
 def _floor_modulo(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if builder.type_of(sources[0]) in SIZES:
-        return builder.op("Mod", sources)
-    whole = builder.op("Floor", [builder.op("Div", sources)])
-    return builder.op("Sub", [sources[0], builder.op("Mul", [whole, sources[1]])])
+        return builder.add("Mod", sources)
+    whole = builder.add("Floor", [builder.add("Div", sources)])
+    return builder.add("Sub", [sources[0], builder.add("Mul", [whole, sources[1]])])
 
 
 def _squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    difference = builder.op("Sub", sources)
-    return builder.op("Mul", [difference, difference])
+    difference = builder.add("Sub", sources)
+    return builder.add("Mul", [difference, difference])
 
 
 def _clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -47,28 +47,28 @@ def _clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir
         # Of integers, the bounds are the integers inside them.
         info = np.iinfo(builder.type_of(data).numpy)  # type: ignore[union-attr]
         low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
-    return builder.op("Clip", [data, scalar(builder, low, data), scalar(builder, high, data)])
+    return builder.add("Clip", [data, scalar(builder, low, data), scalar(builder, high, data)])
 
 
 def _round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     if builder.type_of(data) in INTEGERS:
-        return builder.op("Identity", [data])
+        return builder.add("Identity", [data])
     if layer.text("mode", "half_to_even") == "half_to_even":
-        return builder.op("Round", [data])
+        return builder.add("Round", [data])
     # Away from zero: adding a half would round what lies just below it up.
-    size = builder.op("Abs", [data])
-    whole = builder.op("Floor", [size])
-    rest = builder.op("Sub", [size, whole])
+    size = builder.add("Abs", [data])
+    whole = builder.add("Floor", [size])
+    rest = builder.add("Sub", [size, whole])
     kind = must_know(builder.type_of(data), "the element type")
-    up = builder.cast(builder.op("GreaterOrEqual", [rest, scalar(builder, 0.5, data)]), kind)
-    return builder.op("Mul", [builder.op("Sign", [data]), builder.op("Add", [whole, up])])
+    up = builder.cast(builder.add("GreaterOrEqual", [rest, scalar(builder, 0.5, data)]), kind)
+    return builder.add("Mul", [builder.add("Sign", [data]), builder.add("Add", [whole, up])])
 
 
 def _swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *beta = sources
-    scaled = builder.op("Mul", [data, beta[0]]) if beta else data
-    return builder.op("Mul", [data, builder.op("Sigmoid", [scaled])])
+    scaled = builder.add("Mul", [data, beta[0]]) if beta else data
+    return builder.add("Mul", [data, builder.add("Sigmoid", [scaled])])
 
 
 def _with_numbers(
@@ -76,7 +76,7 @@ def _with_numbers(
 ) -> ir.Value:
     """Write an operator that has as attributes what are inputs of the layer, whose names are the values."""
     rows = zip(names.items(), sources[1:], strict=True)
-    return builder.op(
+    return builder.add(
         operator, sources[:1], {own: _stated(builder, layer, value, name) for (own, name), value in rows}
     )
 
@@ -100,13 +100,13 @@ def _parametric(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) 
         both = isinstance(channels, int) and isinstance(shape[0], int)
         require(both, f"the number of channels of {layer} is not known")
         if channels == shape[0]:
-            slope = builder.op("Reshape", [slope, builder.integers([-1, *[1] * (rank - 2)])])
-    return builder.op("PRelu", [data, slope])
+            slope = builder.add("Reshape", [slope, builder.add_ints([-1, *[1] * (rank - 2)])])
+    return builder.add("PRelu", [data, slope])
 
 
 def _is_infinite(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
-    return builder.op("IsInf", sources, signs)
+    return builder.add("IsInf", sources, signs)
 
 
 def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -123,14 +123,14 @@ def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
 def _fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, low, high, out_low, out_high = sources
     steps = scalar(builder, layer.number("levels") - 1, data)
-    span, out_span = builder.op("Sub", [high, low]), builder.op("Sub", [out_high, out_low])
-    level = builder.op(
-        "Round", [builder.op("Mul", [builder.op("Div", [builder.op("Sub", [data, low]), span]), steps])]
+    span, out_span = builder.add("Sub", [high, low]), builder.add("Sub", [out_high, out_low])
+    level = builder.add(
+        "Round", [builder.add("Mul", [builder.add("Div", [builder.add("Sub", [data, low]), span]), steps])]
     )
-    inside = builder.op("Add", [builder.op("Mul", [builder.op("Div", [level, steps]), out_span]), out_low])
-    above = builder.op("Greater", [data, builder.op("Max", [low, high])])
-    below = builder.op("LessOrEqual", [data, builder.op("Min", [low, high])])
-    return builder.op("Where", [below, out_low, builder.op("Where", [above, out_high, inside])])
+    inside = builder.add("Add", [builder.add("Mul", [builder.add("Div", [level, steps]), out_span]), out_low])
+    above = builder.add("Greater", [data, builder.add("Max", [low, high])])
+    below = builder.add("LessOrEqual", [data, builder.add("Min", [low, high])])
+    return builder.add("Where", [below, out_low, builder.add("Where", [above, out_high, inside])])
 
 
 _form = partial(LayerForm, versions=opsets(1), types=FLOATS)
@@ -140,15 +140,15 @@ _pair = partial(_form, types=NUMBERS, broadcasts=True)
 ELEMENTWISE: Final = (
     _pair(
         layer="NotEqual",
-        write=lambda builder, layer, sources: builder.op("Not", [builder.op("Equal", sources)]),
+        write=lambda builder, layer, sources: builder.add("Not", [builder.add("Equal", sources)]),
         types=COMPARED | LOGICAL,
     ),
-    _pair(layer="Mod", write=lambda builder, layer, sources: builder.op("Mod", sources, {"fmod": 1})),
+    _pair(layer="Mod", write=lambda builder, layer, sources: builder.add("Mod", sources, {"fmod": 1})),
     _pair(layer="FloorMod", write=_floor_modulo),
     _pair(layer="SquaredDifference", write=_squared_difference),
     _pair(
         layer="Select",
-        write=lambda builder, layer, sources: builder.op("Where", sources),
+        write=lambda builder, layer, sources: builder.add("Where", sources),
         types=None,
     ),
     _form(layer="Clamp", write=_clamp, types=NUMBERS),
@@ -160,7 +160,7 @@ ELEMENTWISE: Final = (
     _form(
         layer="HSigmoid",
         versions=opsets(5),
-        write=lambda builder, layer, sources: builder.op(
+        write=lambda builder, layer, sources: builder.add(
             "HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}
         ),
     ),
@@ -168,8 +168,8 @@ ELEMENTWISE: Final = (
     _form(layer="PReLU", write=_parametric),
     _truth(
         layer="IsFinite",
-        write=lambda builder, layer, sources: builder.op(
-            "Not", [builder.op("Or", [builder.op("IsInf", sources), builder.op("IsNaN", sources)])]
+        write=lambda builder, layer, sources: builder.add(
+            "Not", [builder.add("Or", [builder.add("IsInf", sources), builder.add("IsNaN", sources)])]
         ),
     ),
     _truth(layer="IsInf", write=_is_infinite),
@@ -182,7 +182,7 @@ ELEMENTWISE: Final = (
     _form(
         layer="Identity",
         versions=opsets(16),
-        write=lambda builder, layer, sources: builder.op("Identity", sources),
+        write=lambda builder, layer, sources: builder.add("Identity", sources),
         types=None,
     ),
 )

@@ -41,12 +41,12 @@ def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     axes = axes_of(builder, layer, given[0]) if given else list(range(rank))
     attributes = _resizing(layer, [axis % rank for axis in axes])
     if by_sizes:
-        sizes = _on_every_axis(builder, builder.op("Shape", [data]), as_int64(builder, wanted), axes, rank)
-        return builder.op("Resize", [data, None, None, sizes], attributes)
+        sizes = _on_every_axis(builder, builder.add("Shape", [data]), as_int64(builder, wanted), axes, rank)
+        return builder.add("Resize", [data, None, None, sizes], attributes)
     kind = ELEMENT_TYPES["float32"]
-    ones = builder.constant(np.ones(rank, np.float32))
+    ones = builder.add_constant(np.ones(rank, np.float32))
     scales = wanted if builder.type_of(wanted) is kind else builder.cast(wanted, kind)
-    return builder.op("Resize", [data, None, _on_every_axis(builder, ones, scales, axes, rank)], attributes)
+    return builder.add("Resize", [data, None, _on_every_axis(builder, ones, scales, axes, rank)], attributes)
 
 
 def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
@@ -69,9 +69,9 @@ def _on_every_axis(
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
         return some
-    joined = builder.op("Concat", [others, some], {"axis": 0})
+    joined = builder.add("Concat", [others, some], {"axis": 0})
     taken = [rank + places.index(axis) if axis in places else axis for axis in range(rank)]
-    return builder.op("Gather", [joined, builder.integers(taken)], {"axis": 0})
+    return builder.add("Gather", [joined, builder.add_ints(taken)], {"axis": 0})
 
 
 def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -86,7 +86,7 @@ def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
         "mode": layer.read_enum("mode", ("avg",)),
         "coordinate_transformation_mode": layer.read_enum("aligned_mode", words, "asymmetric"),
     }
-    return builder.op("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
+    return builder.add("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
 
 
 def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -101,9 +101,9 @@ def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     centred = layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
     if len(inputs) > 2:
         inputs[2] = as_int64(builder, inputs[2])
-    one = builder.integers([1])
-    inputs[2:] = [builder.op("Reshape", [value, one]) for value in inputs[2:]]
-    selected = builder.op("NonMaxSuppression", inputs, {"center_point_box": centred})
+    one = builder.add_ints([1])
+    inputs[2:] = [builder.add("Reshape", [value, one]) for value in inputs[2:]]
+    selected = builder.add("NonMaxSuppression", inputs, {"center_point_box": centred})
     if layer.text("output_type", "i64") == "i32":
         selected = builder.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
@@ -113,7 +113,7 @@ def _grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
     padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
     corners = int(layer.boolean("align_corners", default=False))
-    return builder.op(
+    return builder.add(
         "GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners}
     )
 

@@ -42,7 +42,7 @@ def _gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
     (axis,) = layer.integers("axis")
-    return builder.op("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
+    return builder.add("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
 
 
 def _gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -50,7 +50,7 @@ def _gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     (batch,) = layer.integers("batch_dims", [0])
     # Version 5 makes one axis of all batches.
     require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
-    return builder.op("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
+    return builder.add("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
 _REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -68,28 +68,28 @@ def _scatter_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
         uses = layer.boolean("use_init_val", default=True)
         require(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
-    return builder.op("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
+    return builder.add("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
 
 
 def _scatter_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates = sources
     reduction = _reduction(layer)
     attributes = {} if reduction is None else {"reduction": reduction}
-    return builder.op("ScatterND", [data, as_int64(builder, indices), updates], attributes)
+    return builder.add("ScatterND", [data, as_int64(builder, indices), updates], attributes)
 
 
 def _scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
     rank, axis = rank_of(builder, layer, data), axis_input(builder, layer, given)
     require(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
-    inner = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([-1])])
-    return builder.op("ScatterND", [data, inner, updates])
+    inner = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([-1])])
+    return builder.add("ScatterND", [data, inner, updates])
 
 
 def _cumulative_sum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
     flags = {name: int(layer.boolean(name, default=False)) for name in ("exclusive", "reverse")}
-    return builder.op("CumSum", [data, axis], flags)
+    return builder.add("CumSum", [data, axis], flags)
 
 
 def _top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -97,14 +97,14 @@ def _top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -
     largest = layer.read_enum("mode", {"max": 1, "min": 0})
     layer.read_enum("sort", ("value", "none"))  # without an order, any is right
     (axis,) = layer.integers("axis")
-    count = builder.op("Reshape", [as_int64(builder, count), builder.integers([1])])
+    count = builder.add("Reshape", [as_int64(builder, count), builder.add_ints([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
     values, positions = builder.add_node("TopK", [data, count], attributes, outputs=2)
     return [values, _typed_result(builder, layer, positions, "index_element_type", "i32")]
 
 
 def _non_zero(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return _typed_result(builder, layer, builder.op("NonZero", sources), "output_type")
+    return _typed_result(builder, layer, builder.add("NonZero", sources), "output_type")
 
 
 def _one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -116,9 +116,9 @@ def _one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value])
     (axis,) = layer.integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
-    positions = builder.constant(np.arange(size, dtype=np.int64).reshape(shape))
-    wide = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([axis])])
-    return builder.op("Where", [builder.op("Equal", [wide, positions]), on, off])
+    positions = builder.add_constant(np.arange(size, dtype=np.int64).reshape(shape))
+    wide = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([axis])])
+    return builder.add("Where", [builder.add("Equal", [wide, positions]), on, off])
 
 
 def _reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -131,10 +131,10 @@ def _reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     order = [*first, *(axis for axis in range(rank) if axis not in first)]
     moved = order != sorted(order)  # ONNX has both among the first two axes
     attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
-    data = builder.op("Transpose", [data], {"perm": order}) if moved else data
-    made = builder.op("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
+    data = builder.add("Transpose", [data], {"perm": order}) if moved else data
+    made = builder.add("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
     back = sorted(range(rank), key=order.__getitem__)
-    return builder.op("Transpose", [made], {"perm": back}) if moved else made
+    return builder.add("Transpose", [made], {"perm": back}) if moved else made
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
@@ -149,12 +149,12 @@ def _range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -
     same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in given)
     require(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
     assert kind is not None
-    return builder.op("Range", [_as_scalar(builder, source, kind) for source in sources])
+    return builder.add("Range", [_as_scalar(builder, source, kind) for source in sources])
 
 
 def _as_scalar(builder: LayerOpBuilder, value: ir.Value, kind: ElementType) -> ir.Value:
     value = value if builder.type_of(value) is kind else builder.cast(value, kind)
-    return value if builder.shape_of(value) == () else builder.op("Reshape", [value, builder.integers([])])
+    return value if builder.shape_of(value) == () else builder.add("Reshape", [value, builder.add_ints([])])
 
 
 POSITIONS: Final = (

@@ -31,7 +31,7 @@ def _matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) 
         _transpose(builder, layer, value) if layer.boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
-    return builder.op("MatMul", turned)
+    return builder.add("MatMul", turned)
 
 
 def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Value:
@@ -39,50 +39,52 @@ def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Val
     rank = rank_of(builder, layer, value)
     if rank < 2:
         return value
-    return builder.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+    return builder.add("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
 
 
 def _einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     equation = layer.attribute("equation")
     require(bool(equation), f"{layer} has no equation")
-    return builder.op("Einsum", sources, {"equation": equation})
+    return builder.add("Einsum", sources, {"equation": equation})
 
 
 def _attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
     causal = layer.boolean("causal")
     mask = more[0] if more and not causal else None
-    scores = builder.op("MatMul", [_scaled(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
+    scores = builder.add(
+        "MatMul", [_scaled(builder, layer, query, more[1:]), _transpose(builder, layer, key)]
+    )
     if causal:
         mask = _lower_triangle(builder, scores)
     if mask is not None:
         if builder.type_of(mask) is BOOL:
             zero, outside = scalar(builder, 0, query), scalar(builder, -math.inf, query)
-            mask = builder.op("Where", [mask, zero, outside])
-        scores = builder.op("Add", [scores, mask])
-    return builder.op("MatMul", [builder.op("Softmax", [scores], {"axis": -1}), value])
+            mask = builder.add("Where", [mask, zero, outside])
+        scores = builder.add("Add", [scores, mask])
+    return builder.add("MatMul", [builder.add("Softmax", [scores], {"axis": -1}), value])
 
 
 def _scaled(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
     if scale:
-        return builder.op("Mul", [query, scale[0]])
+        return builder.add("Mul", [query, scale[0]])
     width = (builder.shape_of(query) or (None,))[-1]
     if isinstance(width, int):
-        return builder.op("Mul", [query, scalar(builder, 1 / math.sqrt(width), query)])
+        return builder.add("Mul", [query, scalar(builder, 1 / math.sqrt(width), query)])
     # With the precision of the constant: rounded once, to the type of the query.
     kind = must_know(builder.type_of(query), "the element type")
-    size = builder.cast(builder.add_size(query, builder.constant(np.array(-1, np.int64))), FLOAT64)
-    factor = builder.op("Div", [builder.constant(np.array(1.0)), builder.op("Sqrt", [size])])
-    return builder.op("Mul", [query, builder.cast(factor, kind)])
+    size = builder.cast(builder.add_size(query, builder.add_constant(np.array(-1, np.int64))), FLOAT64)
+    factor = builder.add("Div", [builder.add_constant(np.array(1.0)), builder.add("Sqrt", [size])])
+    return builder.add("Mul", [query, builder.cast(factor, kind)])
 
 
 def _lower_triangle(builder: LayerOpBuilder, scores: ir.Value) -> ir.Value:
     """Return which keys a query sees: those up to its own position."""
-    sizes = builder.op(
-        "Slice", [builder.op("Shape", [scores]), builder.integers([-2]), builder.integers([1 << 62])]
+    sizes = builder.add(
+        "Slice", [builder.add("Shape", [scores]), builder.add_ints([-2]), builder.add_ints([1 << 62])]
     )
-    ones = builder.op("Expand", [builder.constant(np.array(1, np.int64)), sizes])
-    return builder.cast(builder.op("Trilu", [ones], {"upper": 0}), BOOL)
+    ones = builder.add("Expand", [builder.add_constant(np.array(1, np.int64)), sizes])
+    return builder.cast(builder.add("Trilu", [ones], {"upper": 0}), BOOL)
 
 
 def _fourier(
@@ -100,20 +102,20 @@ def _fourier(
     sizes = axes_of(builder, layer, stated[0], "sizes") if stated else [-1] * len(axes)
     if real:
         # As complex numbers: OpenVINO's frontend reads half of a transform with an axis too many.
-        data = builder.op("Unsqueeze", [data, builder.integers([-1])])
-        data = builder.op("Pad", [data, builder.integers([*[0] * (2 * rank + 1), 1])])
+        data = builder.add("Unsqueeze", [data, builder.add_ints([-1])])
+        data = builder.add("Pad", [data, builder.add_ints([*[0] * (2 * rank + 1), 1])])
         length = (
-            builder.integers(sizes[-1:])
+            builder.add_ints(sizes[-1:])
             if sizes[-1] != -1
-            else builder.add_size(data, builder.integers(axes[-1:]))
+            else builder.add_size(data, builder.add_ints(axes[-1:]))
         )
     for axis, size in zip(axes, sizes, strict=True):
-        stated_size = [] if size == -1 else [builder.constant(np.array(size, np.int64))]
-        data = builder.op("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
+        stated_size = [] if size == -1 else [builder.add_constant(np.array(size, np.int64))]
+        data = builder.add("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
     if not real:
         return data
-    half = builder.op("Add", [builder.op("Div", [length, builder.integers([2])]), builder.integers([1])])
-    return builder.slice_axis(data, axes[-1], builder.integers([0]), half)
+    half = builder.add("Add", [builder.add("Div", [length, builder.add_ints([2])]), builder.add_ints([1])])
+    return builder.slice_axis(data, axes[-1], builder.add_ints([0]), half)
 
 
 FLOAT64: Final = ELEMENT_TYPES["float64"]

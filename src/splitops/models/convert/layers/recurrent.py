@@ -50,11 +50,11 @@ class _Cell:
         attributes = self._attributes(layer) | {"hidden_size": hidden}
         if self.single:
             data, *states = (
-                builder.op("Unsqueeze", [value, builder.integers([0])]) for value in (data, *states)
+                builder.add("Unsqueeze", [value, builder.add_ints([0])]) for value in (data, *states)
             )
             weights = [_with_axis(builder, value) for value in weights]
         else:
-            data, *states = (builder.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
+            data, *states = (builder.add("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
         directions = 2 if attributes["direction"] == "bidirectional" else 1
         order = [gate * hidden + at for gate in self.gates for at in range(hidden)]
         inputs = [
@@ -68,10 +68,10 @@ class _Cell:
             attributes["linear_before_reset"] = 1
         steps, *last = builder.add_node(self.operator, inputs, attributes, outputs=1 + self.states)
         if self.single:
-            return [builder.op("Squeeze", [state, builder.integers([0])]) for state in last]
+            return [builder.add("Squeeze", [state, builder.add_ints([0])]) for state in last]
         return [
-            builder.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
-            *(builder.op("Transpose", [state], _STEPS_FIRST) for state in last),
+            builder.add("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
+            *(builder.add("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
     def _biases(
@@ -92,10 +92,10 @@ class _Cell:
         array = builder.stored(value)
         if array is not None:
             return builder.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
-        parts = [_reorder_rows(builder, value, order), builder.constant(none)]
+        parts = [_reorder_rows(builder, value, order), builder.add_constant(none)]
         if resets:
             parts.append(_reorder_rows(builder, value, kept))
-        return builder.op("Concat", parts, {"axis": 1})
+        return builder.add("Concat", parts, {"axis": 1})
 
     def _attributes(self, layer: Layer) -> dict[str, Any]:
         known = ("forward", "reverse", "bidirectional")
@@ -124,7 +124,7 @@ def _with_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
     array = builder.stored(value)
     if array is not None:
         return builder.initializer(array[np.newaxis], value)
-    return builder.op("Unsqueeze", [value, builder.integers([0])])
+    return builder.add("Unsqueeze", [value, builder.add_ints([0])])
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
@@ -132,7 +132,7 @@ def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) ->
     array = builder.stored(value)
     if array is not None:
         return builder.initializer(array[:, order], value)
-    return builder.op("Gather", [value, builder.integers(order)], {"axis": 1})
+    return builder.add("Gather", [value, builder.add_ints(order)], {"axis": 1})
 
 
 _form = partial(LayerForm, versions=opsets(5), types=FLOATS)

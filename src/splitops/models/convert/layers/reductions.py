@@ -31,10 +31,10 @@ def _reduced(
 ) -> ir.Value:
     """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
     if not axes:
-        return builder.op("Identity", [data])
+        return builder.add("Identity", [data])
     if operator == "ReduceSum":  # its axes are an input since opset 13, those of the others since 18
-        return builder.op(operator, [data, builder.integers(axes)], {"keepdims": int(keep)})
-    return builder.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
+        return builder.add(operator, [data, builder.add_ints(axes)], {"keepdims": int(keep)})
+    return builder.add(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
 def _reduction(operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -58,7 +58,7 @@ def _batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
     else:
         data, scale, shift, mean, variance = sources
     inputs = [data, scale, shift, mean, variance]
-    return builder.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    return builder.add("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
 
 
 def _epsilon(layer: Layer, name: str) -> float:
@@ -84,25 +84,25 @@ def _standardised(
     builder: LayerOpBuilder, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
     require(bool(axes), f"{layer} has no axes")
-    centred = builder.op("Sub", [data, _reduced(builder, "ReduceMean", data, axes)])
+    centred = builder.add("Sub", [data, _reduced(builder, "ReduceMean", data, axes)])
     if not layer.boolean("normalize_variance", default=True):
         return centred
     epsilon = scalar(builder, layer.number("eps"), data)
-    variance = _reduced(builder, "ReduceMean", builder.op("Mul", [centred, centred]), axes)
+    variance = _reduced(builder, "ReduceMean", builder.add("Mul", [centred, centred]), axes)
     if outside:
-        deviation = builder.op("Add", [builder.op("Sqrt", [variance]), epsilon])
+        deviation = builder.add("Add", [builder.add("Sqrt", [variance]), epsilon])
     else:
-        deviation = builder.op("Sqrt", [builder.op("Add", [variance, epsilon])])
-    return builder.op("Div", [centred, deviation])
+        deviation = builder.add("Sqrt", [builder.add("Add", [variance, epsilon])])
+    return builder.add("Div", [centred, deviation])
 
 
 def _normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources[0], axes_of(builder, layer, sources[1])
     require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
-    squares = _reduced(builder, "ReduceSum", builder.op("Mul", [data, data]), axes)
-    bounded = builder.op(bound, [squares, scalar(builder, layer.number("eps"), data)])
-    return builder.op("Div", [data, builder.op("Sqrt", [bounded])])
+    squares = _reduced(builder, "ReduceSum", builder.add("Mul", [data, data]), axes)
+    bounded = builder.add(bound, [squares, scalar(builder, layer.number("eps"), data)])
+    return builder.add("Div", [data, builder.add("Sqrt", [bounded])])
 
 
 def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -110,13 +110,13 @@ def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
     (groups,), rank = layer.integers("num_groups"), rank_of(builder, layer, data)
     kind = must_know(builder.type_of(data), "the element type").numpy
     one, none = np.ones(groups, kind), np.zeros(groups, kind)
-    folded = builder.op("Reshape", [data, builder.integers([0, groups, -1])])
-    inputs = [folded, builder.constant(one), builder.constant(none)]
-    even = builder.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
-    unfolded = builder.op("Reshape", [even, builder.op("Shape", [data])])
-    beside = builder.integers([-1, *[1] * (rank - 2)])
-    scaled = builder.op("Mul", [unfolded, builder.op("Reshape", [scale, beside])])
-    return builder.op("Add", [scaled, builder.op("Reshape", [shift, beside])])
+    folded = builder.add("Reshape", [data, builder.add_ints([0, groups, -1])])
+    inputs = [folded, builder.add_constant(one), builder.add_constant(none)]
+    even = builder.add("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    unfolded = builder.add("Reshape", [even, builder.add("Shape", [data])])
+    beside = builder.add_ints([-1, *[1] * (rank - 2)])
+    scaled = builder.add("Mul", [unfolded, builder.add("Reshape", [scale, beside])])
+    return builder.add("Add", [scaled, builder.add("Reshape", [shift, beside])])
 
 
 def _local_response(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -125,7 +125,7 @@ def _local_response(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
     require(axes_of(builder, layer, axes) == [1], f"{layer} is not across channels alone")
     require(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
     names = ("alpha", "beta", "bias")
-    return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
+    return builder.add("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 
 
 def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:

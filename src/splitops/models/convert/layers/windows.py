@@ -108,7 +108,7 @@ def _convolution(
         groups, *shape = _grouped(builder, layer, filters)
         filters = _reshaped(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
-    return builder.op(operator, [data, filters], attributes)
+    return builder.add(operator, [data, filters], attributes)
 
 
 def _moved(
@@ -181,7 +181,7 @@ def _reshaped(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) ->
     """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
     array = builder.stored(value)
     if array is None:
-        return builder.op("Reshape", [value, builder.integers(shape)])
+        return builder.add("Reshape", [value, builder.add_ints(shape)])
     return builder.initializer(array.reshape(shape), value)
 
 
@@ -191,7 +191,7 @@ def _reshaped(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) ->
 def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     attributes = _pool(builder, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
-        return [builder.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
+        return [builder.add("MaxPool", sources, attributes), None][: len(layer.outputs)]
     rank = rank_of(builder, layer, sources[0])
     (axis,) = layer.integers("axis", [0])
     # ONNX counts positions through the whole tensor.
@@ -206,7 +206,7 @@ def _average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Va
     counts = not layer.boolean("exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
     require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
-    return builder.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
+    return builder.add("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,14 +301,14 @@ def _adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     data, wanted = sources
     outputs = axes_of(builder, layer, wanted, "size")
     if all(size == 1 for size in outputs):
-        return builder.op("GlobalAveragePool", [data])
+        return builder.add("GlobalAveragePool", [data])
     shape = (builder.shape_of(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
     require(even, f"{layer} has windows of different sizes")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
-    return builder.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
+    return builder.add("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
 
 _form = partial(LayerForm, types=FLOATS)
