@@ -212,11 +212,11 @@ class _FixDriver:
         node: ir.Node,
         split_node: SplitNode,
         record: _Record,
-        found: Sequence[Issue],
+        issues: Sequence[Issue],
         now: ModelSnapshot,
     ) -> bool:
         """Apply the first rewrite that is possible for the first issue of a split node."""
-        first, data = found[0], node.inputs[0] if node.inputs else None
+        first, data = issues[0], node.inputs[0] if node.inputs else None
         before = now.get_kept_values(node, split_node.where.graph)
         against: list[str] = []
         for rewrite in first.rewrites:
@@ -228,7 +228,7 @@ class _FixDriver:
             # A choice of the user may change the outputs, and those of an invalid split are not inferred.
             if rewrite not in CHOICES and split_node.error is None:
                 self._promised |= {name: (record, known) for name, known in before.items()}
-            record.met |= {issue.reason.code: issue.reason for issue in found}
+            record.met |= {issue.reason.code: issue.reason for issue in issues}
             record.after = f"{record.after}, {written.text}" if node in self._of_tree else written.text
             self._of_tree.update(written.splits)
             self._records |= dict.fromkeys(written.splits, record)
@@ -240,7 +240,7 @@ class _FixDriver:
         if not first.certain and Repair.UNBIND not in first.rewrites:
             record.possible[first.reason.code] = Reason(first.reason.code, words)
             return True  # the next pass tries the other issues
-        others = [issue.reason for issue in found[1:] if issue.certain]
+        others = [issue.reason for issue in issues[1:] if issue.certain]
         record.left = (Reason(first.reason.code, words), *others)
         return False
 

@@ -54,17 +54,17 @@ def find_issues(
     Issues without a rewrite come first, then those that need a choice of the user, then the others, the
     largest rewrite first. ``to_open`` returns the message for baked lengths, if the user opens them.
     """
-    found: dict[str, Issue] = {}
+    issues: dict[str, Issue] = {}
     for split_node in split_nodes:
         for issue in _iter_issues(split_node, model, targets, unbind, repair):
-            before = found.setdefault(issue.reason.code, issue)
+            before = issues.setdefault(issue.reason.code, issue)
             if before.rewrites and not issue.rewrites:  # a repair must apply to every call
-                found[issue.reason.code] = issue
+                issues[issue.reason.code] = issue
         told = None if to_open is None else to_open(split_node)
         if told is not None:
-            found.setdefault(baked.CODE, Issue(Reason(baked.CODE, told), (Repair.OPEN,)))
+            issues.setdefault(baked.CODE, Issue(Reason(baked.CODE, told), (Repair.OPEN,)))
     return sorted(
-        found.values(),
+        issues.values(),
         key=lambda issue: (bool(issue.rewrites), not issue.needs_user_choice, -issue.rewrite_order),
     )
 

@@ -58,13 +58,13 @@ def fix_model(
     runtimes = tuple(target.label for target in targets)
     if changed:
         record_fix(edited, runtimes)
-    made = model.write(edited, changed=changed)
+    fixed = model.write(edited, changed=changed)
     # Check the result like any other model, so that the report lists all errors that are left.
     found = examine_nodes(edited, model.where, walked, targets, last.context)
     splits = _add_baked(splits, [one for one in found if one.code == baked.CODE])
     left = _drop_reported(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
-    return FixReport(runtimes, made, splits, left, untested, keep_data)
+    return FixReport(runtimes, fixed, splits, left, untested, keep_data)
 
 
 def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:

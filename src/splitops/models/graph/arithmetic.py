@@ -23,8 +23,8 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
         case SizeRule.CEIL:
             chunk = _compute_ceil_chunk(count, size, builder)
             starts = builder.add("Mul", [chunk, integers(range(count))])
-            left = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
-            return builder.add("Min", [left, chunk])
+            remaining = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
+            return builder.add("Min", [remaining, chunk])
         case SizeRule.EVEN:
             # If count does not divide the size, the lengths do not add up, which is an error, too.
             part = builder.add("Div", [size, integers([count])])
@@ -37,8 +37,8 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
         case SizeRule.CHUNK:
             # If the axis is longer than count chunks, the lengths do not add up.
             starts = integers([index * division.chunk for index in range(count)])
-            left = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
-            return builder.add("Min", [left, integers([division.chunk])])
+            remaining = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
+            return builder.add("Min", [remaining, integers([division.chunk])])
         case SizeRule.EXPLICIT:
             raise NotImplementedError("explicit lengths are set")
         case _:

@@ -272,7 +272,7 @@ class Editor(ABC):
         with one group, or if such an input is not a constant.
         """
         shapes = [None if value is None else find_shape(value) for value in node.inputs]
-        found: dict[int, int] | None = None
+        axes: dict[int, int] | None = None
         addend = None
         if node.domain not in ("", "ai.onnx", self.domain):
             return None
@@ -280,19 +280,19 @@ class Editor(ABC):
             match node.op_type:
                 case "MatMul":
                     turned = bool(self.read_attribute(node, "transpose_b"))
-                    found = find_product_axes(shapes, axis, turned)
+                    axes = find_product_axes(shapes, axis, turned)
                 case "Gemm" if axis == 1:
-                    found = {1: 0 if self.read_attribute(node, "transB") else 1}
+                    axes = {1: 0 if self.read_attribute(node, "transB") else 1}
                     addend = 2 if len(node.inputs) > 2 and node.inputs[2] is not None else None
                 case "Conv" | "Convolution" if axis == 1 and self.read_attribute(node, "group") in (None, 1):
-                    found = {
+                    axes = {
                         index: 0 for index, value in enumerate(node.inputs) if index and value is not None
                     }
                 case "Add" if self.read_attribute(node, "auto_broadcast") in (None, "numpy"):
-                    found, addend = {}, 1 if is_constant(node.inputs[1]) else 0
+                    axes, addend = {}, 1 if is_constant(node.inputs[1]) else 0
         except LookupError:
             return None
-        return self._add_addend(node, found, addend, axis)
+        return self._add_addend(node, axes, addend, axis)
 
     @abstractmethod
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
@@ -318,14 +318,14 @@ class Editor(ABC):
 
     def read_slices(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Return the slice of each axis that a Slice sets, or None if they are unknown or invalid."""
-        found = self.read_operands(node) or {}
-        if not {"starts", "ends"} <= found.keys():
+        operands = self.read_operands(node) or {}
+        if not {"starts", "ends"} <= operands.keys():
             return None
-        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in found.values()):
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in operands.values()):
             return None
-        count = len(found["starts"])
+        count = len(operands["starts"])
         usual = {"axes": np.arange(count), "steps": np.ones(count, np.int64)}
-        return make_slices(rank=rank, **{name: array.tolist() for name, array in (usual | found).items()})
+        return make_slices(rank=rank, **{name: array.tolist() for name, array in (usual | operands).items()})
 
     def read_permutation(self, node: ir.Node, rank: int) -> list[int] | None:
         """Return the permutation of a Transpose, or None if it is unknown. The default reverses the axes."""
@@ -566,15 +566,15 @@ class Editor(ABC):
     def remove(self, *nodes: ir.Node) -> None:
         """Remove nodes of one graph without other consumers, and the nodes before them that become dead."""
         removed: dict[ir.Node, None] = {}
-        left: list[Sequence[ir.Node]] = [nodes]
-        while left:
-            group = dict.fromkeys(n for n in left.pop() if n.graph is not None and n not in removed)
+        pending: list[Sequence[ir.Node]] = [nodes]
+        while pending:
+            group = dict.fromkeys(n for n in pending.pop() if n.graph is not None and n not in removed)
             removed |= group
             inputs = dict.fromkeys(value for node in group for value in node.inputs if value is not None)
             for node in group:
                 set_inputs(node, ())
             freed = dict.fromkeys(self._release(value) for value in inputs if value.producer() not in removed)
-            left += [(node,) for node in reversed(freed) if node is not None and not self.is_live(node)]
+            pending += [(node,) for node in reversed(freed) if node is not None and not self.is_live(node)]
         for node in removed:  # all have lost their inputs
             self._queue.pop(node, None)
             self._cuts.pop(node, None)

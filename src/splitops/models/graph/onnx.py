@@ -43,17 +43,17 @@ _MAX_CONSTANT: Final = 1 << 20
 
 def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
     """Convert values by name to attributes. Integers are converted here, as onnx-ir is slow."""
-    made: list[ir.Attr] = []
+    attributes: list[ir.Attr] = []
     for name, value in values.items():
         if type(value) is ir.Attr:  # isinstance() is slow, as it checks a protocol
-            made.append(value)
+            attributes.append(value)
         elif type(value) is int:
-            made.append(ir.AttrInt64(name, value))
+            attributes.append(ir.AttrInt64(name, value))
         elif type(value) in (list, tuple) and value and all(type(item) is int for item in value):
-            made.append(ir.AttrInt64s(name, value))
+            attributes.append(ir.AttrInt64s(name, value))
         else:
-            made += ir.convenience.convert_attributes({name: value})
-    return made
+            attributes += ir.convenience.convert_attributes({name: value})
+    return attributes
 
 
 def get_abstract_value(value: ir.Value) -> AbstractValue:

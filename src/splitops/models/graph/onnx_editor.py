@@ -283,8 +283,8 @@ def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) ->
     if not isinstance(tensor, ir.ExternalTensor):
         return [_make_tensor(piece, element) for piece in split_array(tensor.numpy(), axis, sizes)]
     shape = tuple(int(size) for size in tensor.shape.numpy())
-    found = find_byte_ranges(shape, axis, sizes, element)
-    return found and [
+    ranges = find_byte_ranges(shape, axis, sizes, element)
+    return ranges and [
         ir.ExternalTensor(
             tensor.location,
             (tensor.offset or 0) + offset,
@@ -294,5 +294,5 @@ def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) ->
             name=tensor.name or "",
             base_dir=tensor.base_dir,
         )
-        for part, offset, length in found
+        for part, offset, length in ranges
     ]

@@ -47,13 +47,13 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
         editor.remove(reader)
         return
     if is_operator(reader, "SequenceLength"):
-        made = editor.add_constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
+        result = editor.add_constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
     else:
         axis, builder = int(reader.attributes["axis"].value), editor.make_builder(reader)
         if read_new_axis(reader):
             elements = [builder.unsqueeze(element, axis) for element in elements]
-        made = builder.concatenate(elements, axis)
-    editor.substitute(reader, [made])
+        result = builder.concatenate(elements, axis)
+    editor.substitute(reader, [result])
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:

@@ -194,16 +194,16 @@ def _infer_values(
     operator: Operator, spelling: Spelling, operands: Mapping[str, Any], *, of_layer: bool
 ) -> AbstractTensor:
     """Infer the output of a node from its operands: values, lists of values, and numbers."""
-    found: dict[str, Any] = dict(spelling.fixed)
+    abstract: dict[str, Any] = dict(spelling.fixed)
     for name, value in operands.items():
         if isinstance(value, ir.Value):
-            found[name] = get_abstract_value(value) or AbstractTensor()
+            abstract[name] = get_abstract_value(value) or AbstractTensor()
         elif isinstance(value, list) and value and isinstance(value[0], ir.Value):
-            found[name] = [get_abstract_value(item) for item in value]
+            abstract[name] = [get_abstract_value(item) for item in value]
         elif value is not None:
-            found[name] = value if name in spelling.attributes else _make_constant_tensor(value)
+            abstract[name] = value if name in spelling.attributes else _make_constant_tensor(value)
     try:
-        inferred = operator.infer(Operands(found, of_layer=of_layer))
+        inferred = operator.infer(Operands(abstract, of_layer=of_layer))
     except Unknown:
         return AbstractTensor()
     assert isinstance(inferred, AbstractTensor)

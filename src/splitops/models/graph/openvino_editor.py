@@ -123,17 +123,17 @@ class OpenVINOEditor(Editor):
         found = find_byte_ranges(shape, axis, sizes, kind)
         if found is not None:
             weights, start = constant.weights, constant.offset
-            made = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
+            parts = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
         else:
             try:
                 array = constant.array(self.locate(producer))
             except SplitError:
                 return None
-            made = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
+            parts = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
         layer = layer_of(producer)
         return [
             self._make_const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
-            for index, part in enumerate(made)
+            for index, part in enumerate(parts)
         ]
 
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
@@ -253,17 +253,17 @@ class OpenVINOOpBuilder(OpBuilder):
         return self._editor.insert(self._before, node)
 
     def annotate_outputs(
-        self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
+        self, outputs: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
     ) -> list[ir.Value]:
         """Store the inferred element type and shapes of the outputs of a layer, also in its ports."""
-        node = made[0].producer()
+        node = outputs[0].producer()
         assert node is not None
         layer = layer_of(node)
         precision = None if kind is None else kind.precision
         pairs = zip(layer.outputs, shapes, strict=True)
         ports = [make_port(precision or port.precision, shape) for port, shape in pairs]
         set_layer(node, make_layer(layer, layer.inputs, ports, layer.data))
-        return super().annotate_outputs(made, kind, *shapes)
+        return super().annotate_outputs(outputs, kind, *shapes)
 
     def add_constant(
         self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64

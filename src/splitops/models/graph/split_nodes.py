@@ -106,14 +106,14 @@ def read_split_node(
 
 
 def _read_numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name, attribute in resolve_attributes(node, linked).items():
         try:
-            found[name] = read_number(attribute)
+            numbers[name] = read_number(attribute)
         except TypeError:
             if not node.attributes[name].is_ref():  # a split only refers to numeric attributes
                 raise ModelError(f"attribute {name!r} of {node.op_type} is not numeric") from None
-    return found
+    return numbers
 
 
 def _get_origin(value: ir.Value | None, defaults: bool) -> Origin:

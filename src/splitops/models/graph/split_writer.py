@@ -271,14 +271,14 @@ class _OnnxWriter:
         assert lengths is not None
         assert axis is not None
         if not lengths.lengths:
-            made = builder.add("SequenceEmpty", [], {"dtype": kind.onnx_number})
+            sequence = builder.add("SequenceEmpty", [], {"dtype": kind.onnx_number})
         else:
             shape = find_shape(self.data)
             parts = builder.split(self.data, axis, UNKNOWN if shape is None else shape[axis], lengths.lengths)
             parts = [builder.squeeze(part, axis) if way.squeeze else part for part in parts]
-            made = builder.add("SequenceConstruct", parts)
-        builder.replace(self.node, [made])
-        return [made]
+            sequence = builder.add("SequenceConstruct", parts)
+        builder.replace(self.node, [sequence])
+        return [sequence]
 
     def _compute_bounds(self, count: int) -> list[tuple[ir.Value, ir.Value]]:
         builder = self.builder
@@ -298,16 +298,16 @@ class _OnnxWriter:
         """Write the split with Casts to and from a type that represents every value exactly."""
         builder, way = self.builder, self.way
         schema, cast_type = way.schema, way.cast_type
-        own = make_fact(self.data, read=False).type
+        element_type = make_fact(self.data, read=False).type
         assert schema is not None
         assert cast_type is not None
-        assert own is not None
+        assert element_type is not None
         carried = builder.cast(self.data, cast_type)
         attributes, inputs = self._make_operands(schema)
         inputs[0] = carried
         split = builder.add_node(schema.name, inputs, attributes, outputs=way.outputs, hint="carried")
         parts: list[ir.Value | None] = [
-            builder.cast(part, own, "part") if output.name else None
+            builder.cast(part, element_type, "part") if output.name else None
             for output, part in zip(self.node.outputs, split, strict=False)
         ]
         builder.replace(self.node, parts)

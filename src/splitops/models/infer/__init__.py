@@ -93,11 +93,11 @@ class InferredModel(ModelReport):
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:
     """Infer the types and shapes of a model's values, through its split nodes.
 
-    In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they call.
-    onnx infers every other operator, one node at a time. The outputs of a node that it cannot infer are
-    unknown. Elements that are computed from shapes are tracked (Shape, Split, Concat, Reshape and the like).
-    In OpenVINO IR, the intervals of Parameters pass through splits, data movers and elementwise layers. Other
-    layers keep the shapes that the file declares.
+    In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
+    call. onnx infers every other operator, one node at a time. The outputs of a node that it cannot infer
+    are unknown. Elements that are computed from shapes are tracked (Shape, Split, Concat, Reshape and the
+    like). In OpenVINO IR, the intervals of Parameters pass through splits, elementwise layers and layers
+    that move data. Other layers keep the shapes that the file declares.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -135,25 +135,25 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         split_nodes.append(split_node)
 
     checked = CheckedModel.read(model, allow_links=allow_links)
-    found = (
+    result = (
         ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino)
         .run()
         .substitute_sizes()
     )
     rows = [
-        InferredValue(found.paths[value], value.name or "", found.get_declared(value), known)
-        for value, known in found.values.items()
+        InferredValue(result.paths[value], value.name or "", result.get_declared(value), known)
+        for value, known in result.values.items()
     ]
     if not checked.is_openvino:
-        made: Any = checked.declare(found.index_by_name())
+        inferred: Any = checked.declare(result.index_by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
         results = zip(source_of(checked.nodes).outputs, output_values(checked.nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
-                rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
-        made = layers.declare_shapes(checked.nodes, found.values)
-    return InferredModel(made, tuple(rows), tuple(split_nodes))
+                rows.append(InferredValue(None, name, layer.inputs[0].declared, result.values[value]))
+        inferred = layers.declare_shapes(checked.nodes, result.values)
+    return InferredModel(inferred, tuple(rows), tuple(split_nodes))
 
 
 def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode]:

@@ -196,16 +196,16 @@ class ShapeInterpreter:
                 if value.name != "":
                     self._set(scope, value, known)
 
-    def _set(self, scope: _Frame, value: ir.Value, known: AbstractValue) -> None:
+    def _set(self, scope: _Frame, value: ir.Value, inferred: AbstractValue) -> None:
         if value.type is not None or value.shape is not None or self.keeps_types:
             declared = _get_declared(value, scope)
-            known = known if declared is None else meet(known, declared)
-        scope.values[value] = known
+            inferred = inferred if declared is None else meet(inferred, declared)
+        scope.values[value] = inferred
         if self.recording:
             # A function's values hold for all of its calls together.
             if scope.function and value in self.found.values:
-                known = join(self.found.values[value], known)
-            self.found.values[value] = known
+                inferred = join(self.found.values[value], inferred)
+            self.found.values[value] = inferred
             self.found.paths[value] = scope.where.graph
 
     # Nodes
@@ -285,14 +285,14 @@ class ShapeInterpreter:
     def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         """Keep the abstract element of an optional, whose type cannot declare all of it, such as symbols."""
         attributes = resolve_attributes(node, scope.attributes)
-        found = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
+        inferred = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
         if node.op_type == "Optional":
             element = source if isinstance(source, AbstractTensor | AbstractSequence) else None
-            return [replace(found, element=element) if isinstance(found, Opaque) else found]
+            return [replace(inferred, element=element) if isinstance(inferred, Opaque) else inferred]
         if isinstance(source, Opaque):
-            return [found if source.element is None else meet(source.element, found)]
-        return [found if source is None else source]
+            return [inferred if source.element is None else meet(source.element, inferred)]
+        return [inferred if source is None else source]
 
     # Subgraphs
 
@@ -405,13 +405,13 @@ class ShapeInterpreter:
             drop_elements(_drop_names(known.element)) if isinstance(known, AbstractSequence) else known
             for known in inputs
         ]
-        made = self._infer_body(scope, *graphs[0], elements)
+        outputs = self._infer_body(scope, *graphs[0], elements)
         length = inputs[0].length if isinstance(inputs[0], AbstractSequence) else UNKNOWN
         return [
             AbstractSequence(replace(known, elements=None), length)
             if isinstance(known, AbstractTensor)
             else None
-            for known in made
+            for known in outputs
         ]
 
     def _compute_fixed_point(
@@ -510,15 +510,15 @@ def _get_declared(value: ir.Value, scope: _Frame) -> AbstractValue:
     return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _drop_names(known)
 
 
-def _drop_names(known: AbstractValue) -> AbstractValue:
-    if isinstance(known, AbstractTensor) and known.shape is not None:
-        shape = (size if isinstance(size, int) else Range(size.lo, size.hi) for size in known.shape)
-        return replace(known, shape=tuple(shape))
-    if isinstance(known, AbstractSequence):
-        element = _drop_names(known.element)
+def _drop_names(value: AbstractValue) -> AbstractValue:
+    if isinstance(value, AbstractTensor) and value.shape is not None:
+        shape = (size if isinstance(size, int) else Range(size.lo, size.hi) for size in value.shape)
+        return replace(value, shape=tuple(shape))
+    if isinstance(value, AbstractSequence):
+        element = _drop_names(value.element)
         assert isinstance(element, AbstractTensor)
-        return AbstractSequence(element, known.length)
-    return known
+        return AbstractSequence(element, value.length)
+    return value
 
 
 _INT64: Final = from_onnx(ir.DataType.INT64.value)

@@ -50,13 +50,13 @@ def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[Abstract
     return [_combine(*pair) for pair in zip(found, ports, strict=True)]
 
 
-def _combine(found: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
+def _combine(inferred: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
     """Combine the inferred and the declared type and shape of an output."""
-    if found is NOTHING:
+    if inferred is NOTHING:
         return declared
-    kind, value = found.type or declared.type, found.elements
+    kind, value = inferred.type or declared.type, inferred.elements
     if value is None or not is_tracked(kind) or not may_be(declared.shape, value.shape):
-        return AbstractTensor(kind, meet_shapes(found.shape, declared.shape))
+        return AbstractTensor(kind, meet_shapes(inferred.shape, declared.shape))
     return AbstractTensor(kind, tuple(value.shape), value)
 
 

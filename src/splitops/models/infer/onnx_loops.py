@@ -10,15 +10,15 @@ from splitops.models.abstract_values import AbstractSequence, AbstractTensor, Ab
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 
-def find_scalar(known: AbstractValue) -> int | None:
+def find_scalar(value: AbstractValue) -> int | None:
     """Return the element of a tensor with one element as an integer, or None if it is unknown."""
     if (
-        isinstance(known, AbstractTensor)
-        and known.is_complete
-        and known.elements is not None
-        and known.elements.size == 1
+        isinstance(value, AbstractTensor)
+        and value.is_complete
+        and value.elements is not None
+        and value.elements.size == 1
     ):
-        return int(known.elements.reshape(()).item())
+        return int(value.elements.reshape(()).item())
     return None
 
 
@@ -32,28 +32,28 @@ def drop_elements(known: AbstractValue) -> AbstractValue:
     return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
-def drop_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
+def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
     """Return a slice of a scanned tensor, and the number of slices, or None if it is unknown."""
     if (
-        not isinstance(known, AbstractTensor)
-        or known.shape is None
-        or not -len(known.shape) <= axis < len(known.shape)
+        not isinstance(value, AbstractTensor)
+        or value.shape is None
+        or not -len(value.shape) <= axis < len(value.shape)
     ):
-        return (AbstractTensor(known.type) if isinstance(known, AbstractTensor) else None), None
-    axis %= len(known.shape)
-    return AbstractTensor(known.type, known.shape[:axis] + known.shape[axis + 1 :]), known.shape[axis]
+        return (AbstractTensor(value.type) if isinstance(value, AbstractTensor) else None), None
+    axis %= len(value.shape)
+    return AbstractTensor(value.type, value.shape[:axis] + value.shape[axis + 1 :]), value.shape[axis]
 
 
-def stack(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
-    """Return the tensor of the outputs ``known`` of ``count`` iterations."""
+def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
+    """Return the tensor of the outputs ``value`` of ``count`` iterations."""
     if (
-        not isinstance(known, AbstractTensor)
-        or known.shape is None
-        or not -len(known.shape) - 1 <= axis <= len(known.shape)
+        not isinstance(value, AbstractTensor)
+        or value.shape is None
+        or not -len(value.shape) - 1 <= axis <= len(value.shape)
     ):
-        return AbstractTensor(known.type) if isinstance(known, AbstractTensor) else None
-    axis %= len(known.shape) + 1
-    return AbstractTensor(known.type, (*known.shape[:axis], count, *known.shape[axis:]))
+        return AbstractTensor(value.type) if isinstance(value, AbstractTensor) else None
+    axis %= len(value.shape) + 1
+    return AbstractTensor(value.type, (*value.shape[:axis], count, *value.shape[axis:]))
 
 
 def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:

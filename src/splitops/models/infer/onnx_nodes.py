@@ -66,21 +66,21 @@ class NodeInference:
                 tuple(keys),
                 tuple([value.name != "" for value in node.outputs]),
             )
-            found = self._found.get(key)
-            proto = to_node_proto(node, attributes, unread) if found is None else None
+            result = self._found.get(key)
+            proto = to_node_proto(node, attributes, unread) if result is None else None
         except ir.serde.SerdeError:  # protobuf can read strings that are not text, but not write them
             return [None] * len(node.outputs)
-        if found is None:
+        if result is None:
             assert proto is not None
             outputs: Sequence[AbstractValue] = _infer_by_onnx(proto, opsets, inputs)
             if complete and not node.domain:
                 outputs = _infer_by_operator(node, attributes, opsets.get("", 0), inputs, outputs)
-            found = self._found[key] = tuple(outputs)
+            result = self._found[key] = tuple(outputs)
         if not node.domain and node.op_type in TEXT_OPERATORS:  # strings are not part of the key
-            return add_text_sizes(node, attributes, opsets.get("", 0), found)
+            return add_text_sizes(node, attributes, opsets.get("", 0), result)
         if complete or node.domain:
-            return found
-        return _infer_by_operator(node, attributes, opsets.get("", 0), inputs, found)
+            return result
+        return _infer_by_operator(node, attributes, opsets.get("", 0), inputs, result)
 
 
 def _infer_by_operator(
@@ -113,14 +113,14 @@ def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
     """Combine the inferences of an output by onnx and by the operator of splitops."""
     if not isinstance(known, AbstractTensor | None):
         return known
-    found = known or NOTHING
-    kind, shape = found.type or refined.type, meet_shapes(found.shape, refined.shape)
+    base = known or NOTHING
+    kind, shape = base.type or refined.type, meet_shapes(base.shape, refined.shape)
     value = refined.elements
     if value is None or not is_tracked(kind) or value.size > MAX_ELEMENTS:
-        return AbstractTensor(kind, shape, found.elements)
+        return AbstractTensor(kind, shape, base.elements)
     exact = [size for size in shape or () if isinstance(size, int)]
     if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
-        return AbstractTensor(kind, shape, found.elements)
+        return AbstractTensor(kind, shape, base.elements)
     return AbstractTensor(kind, tuple(value.shape), _convert_to_dtype(value, kind))
 
 
@@ -138,15 +138,15 @@ def _make_attribute_key(attribute: ir.Attr) -> Hashable:
     return content
 
 
-def _make_key(known: AbstractValue) -> Hashable:
+def _make_key(value: AbstractValue) -> Hashable:
     """Return the part of an abstract input that inference depends on, as a key."""
-    if not isinstance(known, AbstractTensor):
-        return known
-    numbers = known.elements
-    if numbers is None or not _is_passed(known):
-        return known.type, known.shape
+    if not isinstance(value, AbstractTensor):
+        return value
+    numbers = value.elements
+    if numbers is None or not _is_passed(value):
+        return value.type, value.shape
     content = tuple(numbers.flat) if numbers.dtype == object else numbers.tobytes()
-    return known.type, known.shape, numbers.dtype.str, content
+    return value.type, value.shape, numbers.dtype.str, content
 
 
 def _is_passed(known: AbstractTensor) -> bool:
@@ -160,17 +160,17 @@ def _infer_by_onnx(
     if version is None or version.deprecated:
         return [None] * len(node.output)
     types = _infer_types(version.schema, node, inputs)
-    found: list[AbstractValue] = [None] * len(node.output)
+    inferred: list[AbstractValue] = [None] * len(node.output)
     if version.fits(node):
         if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
             # onnx's inference assumes 0 for an absent attribute, but the default is 1
             node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))
-        found = _call_onnx(version.schema, node, opsets, inputs)
+        inferred = _call_onnx(version.schema, node, opsets, inputs)
     return [
         AbstractTensor(kind, known.shape if isinstance(known, AbstractTensor) else None)
         if kind is not None and (known is None or (isinstance(known, AbstractTensor) and known.type is None))
         else known
-        for known, kind in zip(found, types, strict=True)
+        for known, kind in zip(inferred, types, strict=True)
     ]
 
 
@@ -190,10 +190,10 @@ def _infer_types(
             variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
     named = next((attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")), 0)
     allowed = {one.type_param_str: list(one.allowed_type_strs) for one in schema.type_constraints}
-    found: list[ElementType | None] = []
+    result: list[ElementType | None] = []
     for formal in _expand_formals(schema.outputs, len(node.output)):
         if formal is None:
-            found.append(None)
+            result.append(None)
             continue
         kinds = allowed.get(formal.type_str, [formal.type_str])
         kind = variables.get(formal.type_str)
@@ -201,8 +201,8 @@ def _infer_types(
             kind = _TENSORS.get(kinds[0])
         elif kind is None and named and len(node.output) == 1 and all(one in _TENSORS for one in kinds):
             kind = from_onnx(named)
-        found.append(kind)
-    return found
+        result.append(kind)
+    return result
 
 
 def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
@@ -230,22 +230,22 @@ def _call_onnx(
     names = SizeNames()
     types: dict[str, TypeProto] = {}
     numbers: dict[str, TensorProto] = {}
-    for name, known in zip(node.input, inputs, strict=True):
+    for name, value in zip(node.input, inputs, strict=True):
         if not name:
             continue
-        type_ = to_type(known, names)
+        type_ = to_type(value, names)
         if type_ is None:
             return nothing
         types[name] = type_
         if (
-            isinstance(known, AbstractTensor)
-            and _is_passed(known)
-            and known.is_complete
-            and known.type is not None
+            isinstance(value, AbstractTensor)
+            and _is_passed(value)
+            and value.is_complete
+            and value.type is not None
         ):
-            assert known.elements is not None
-            if known.elements.dtype.kind in "iufb":
-                numbers[name] = onnx.numpy_helper.from_array(known.elements.astype(known.type.numpy), name)
+            assert value.elements is not None
+            if value.elements.dtype.kind in "iufb":
+                numbers[name] = onnx.numpy_helper.from_array(value.elements.astype(value.type.numpy), name)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
         found = shape_inference.infer_node_outputs(schema, node, types, numbers, opset_imports=imports)

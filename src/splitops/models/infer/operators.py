@@ -53,27 +53,27 @@ def infer_operator(
 
 
 def _fold(
-    operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], found: Sequence[AbstractTensor]
+    operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
     """Compute the outputs, or return None if inputs are not fully known or the outputs may be large."""
-    for tensor in found:
+    for tensor in outputs:
         exact = [size for size in tensor.shape or () if isinstance(size, int)]
         if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:
             return None
     arrays = []
-    for known in inputs:
-        if known is None:
+    for value in inputs:
+        if value is None:
             continue
         if (
-            not isinstance(known, AbstractTensor)
-            or known.elements is None
-            or known.type is None
-            or not known.is_complete
+            not isinstance(value, AbstractTensor)
+            or value.elements is None
+            or value.type is None
+            or not value.is_complete
         ):
             return None
-        if operands.of_layer and known.type.name not in _FOLDED_BY_OPENVINO:
+        if operands.of_layer and value.type.name not in _FOLDED_BY_OPENVINO:
             return None
-        arrays.append(known.elements.astype(known.type.numpy, copy=False))
+        arrays.append(value.elements.astype(value.type.numpy, copy=False))
     assert operator.fold is not None
     try:
         with np.errstate(all="raise" if operands.of_layer else "ignore"):
@@ -81,10 +81,10 @@ def _fold(
     except (ValueError, IndexError, ArithmeticError):  # Unknown, and what NumPy raises
         return None
     computed = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
-    made = []
-    for array, tensor in zip(computed, found, strict=False):
+    folded = []
+    for array, tensor in zip(computed, outputs, strict=False):
         kind = tensor.type or element_type_of(array.dtype)
         if array.size > MAX_ELEMENTS or element_type_of(array.dtype) is not kind:
             return None
-        made.append(AbstractTensor(kind, array.shape, array))
-    return made
+        folded.append(AbstractTensor(kind, array.shape, array))
+    return folded

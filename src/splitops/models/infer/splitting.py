@@ -21,13 +21,13 @@ OnSplit = Callable[[SplitNode], None]
 
 def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
     """Infer the outputs of a split node."""
-    known = [value if isinstance(value, AbstractTensor) else NOTHING for value in inputs]
+    tensors = [value if isinstance(value, AbstractTensor) else NOTHING for value in inputs]
     schema, inference, count = split_node.schema, split_node.inference, len(split_node.outputs)
     if split_node.unread is not None:
         return [None] * count
     if inference is None:
-        return _infer_types(schema, known, count)
-    data, binding = known[0], split_node.bind()
+        return _infer_types(schema, tensors, count)
+    data, binding = tensors[0], split_node.bind()
     if schema.gives_sequence:
         return [_infer_sequence(binding, inference, data)]
     shapes = inference.parts if inference.parts is not None else (None,) * count

@@ -83,8 +83,8 @@ def _is_declared(value: ValueInfoProto) -> bool:
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
     """Return a model of ``nodes`` of the main graph. Large weights and missing values become inputs."""
     source = model.graph
-    made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
-    graph = made.graph
+    part = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    graph = part.graph
     graph.node.extend(nodes)
     read = dict.fromkeys(name for node in graph.node for name in iter_reads(node))
     declared = {one.name: one for one in (*source.value_info, *source.output, *source.input)}
@@ -101,4 +101,4 @@ def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProt
         if name in inputs or name not in defined:
             graph.input.append(declared.get(name) or ValueInfoProto(name=name))
     graph.output.extend(value for value in source.output if value.name in defined or value.name in read)
-    return made
+    return part

@@ -147,13 +147,13 @@ def analyse_splits(
 
 def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
     """Remove the declared shapes of computed values, which may be wrong, and return them."""
-    found: dict[ir.Value, ir.Shape] = {}
+    shapes: dict[ir.Value, ir.Shape] = {}
     bodies = (graph for path, graph in all_graphs(model) if path is not None)
     outputs = (node.outputs for node in all_nodes(model))
     for value in chain(*outputs, *(graph.inputs for graph in bodies)):
         if value.shape is not None:
-            found[value], value.shape = value.shape, None
-    return found
+            shapes[value], value.shape = value.shape, None
+    return shapes
 
 
 def _may_end_a_pattern(node: NodeProto) -> bool:
@@ -316,22 +316,22 @@ def _is_always_valid(split_node: SplitNode) -> bool:
     return isinstance(size, int) and find_part_sizes(split_node) is not None
 
 
-def needs_check(split_node: SplitNode, found: Analysis) -> bool:
+def needs_check(split_node: SplitNode, analysis: Analysis) -> bool:
     """Return whether the runtime may run an invalid split, or its rewrite, without an error."""
     key = make_key(split_node)
-    if key not in found.reasons:
-        return key in found.unchecked
-    return key in found.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
+    if key not in analysis.reasons:
+        return key in analysis.unchecked
+    return key in analysis.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
 
 
-def raise_limit(left: Analysis, engine: Engine, where: Where) -> None:
+def raise_limit(analysis: Analysis, engine: Engine, where: Where) -> None:
     """Raise the first reason that is left after the rewrites.
 
     Raises:
         EngineError: a reason is left.
     """
-    if left.first_reason is not None:
-        node, reason = left.first_reason
+    if analysis.first_reason is not None:
+        node, reason = analysis.first_reason
         problem = f"would not run {shown(node or '')} as specified: {reason}"
         raise EngineError(engine.name, problem, replace(where, node=node), node=node)
 

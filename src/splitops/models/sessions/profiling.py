@@ -99,8 +99,8 @@ def make_chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
         >>> make_chrome_trace([Event("Split", "cut", "splitops", 5.0, 0.25)])["traceEvents"][0]["dur"]
         250000.0
     """
-    known = sorted(events, key=lambda event: event.begin)
-    start = known[0].begin if known else 0.0
+    ordered = sorted(events, key=lambda event: event.begin)
+    start = ordered[0].begin if ordered else 0.0
     return {
         "displayTimeUnit": "ms",
         "traceEvents": [
@@ -114,7 +114,7 @@ def make_chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
                 "tid": event.engine,
                 "args": {"node": event.node},
             }
-            for event in known
+            for event in ordered
         ],
     }
 

@@ -195,14 +195,14 @@ class SessionProgram(ABC):
         look = partial(take_snapshot, nodes, self._where, (target,))
         first = look()
         checks = Checks(first.writer.editor)
-        found = _analyse(first, nodes, engine)
+        analysis = _analyse(first, nodes, engine)
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
         for node, (split_node, *_) in first.calls.items():
-            rewritten = make_key(split_node) in found.reasons
+            rewritten = make_key(split_node) in analysis.reasons
             if (
                 split_node.binding is not None
                 and split_node.binding.axis is not None
-                and needs_check(split_node, found)
+                and needs_check(split_node, analysis)
             ):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
@@ -211,13 +211,13 @@ class SessionProgram(ABC):
         checks.join()
         looks = chain([first], iter(look, None))
         reports, last = fix_splits(partial(next, looks), (target,), None, repair=False)
-        left = _analyse(last, nodes, engine)
-        raise_limit(left, engine, self._where)
+        remaining = _analyse(last, nodes, engine)
+        raise_limit(remaining, engine, self._where)
         for value, shape in declared.items():
             if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs shapes of bodies
                 value.shape = shape
         self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
-        return checks, list(left.split_nodes)
+        return checks, list(remaining.split_nodes)
 
     def _compile(
         self,
@@ -276,13 +276,13 @@ class SessionProgram(ABC):
         if not (self._fallback or of_split or self._is_child(error)):
             raise error
         try:
-            found = self._get_reference().run(inputs, max_iterations=self._limit)
+            outputs = self._get_reference().run(inputs, max_iterations=self._limit)
         except RuleError:
             raise
         except SplitError:
             raise error from None
         self.last.failure = error
-        return found
+        return outputs
 
     def _is_child(self, error: EngineError) -> bool:
         """Return whether the model crashed the child process of :meth:`_get_child`."""

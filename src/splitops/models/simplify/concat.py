@@ -110,15 +110,15 @@ def _merge_runs(node: ir.Node, editor: Editor) -> None:
 
 def _find_runs(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
     """Return the index ranges of neighbouring parts that only this Concat uses, by their split."""
-    items, found = _read_items(node, editor), dict[ir.Node, list[range]]()
+    items, spans = _read_items(node, editor), dict[ir.Node, list[range]]()
     for run in find_runs(items):
         item = items[run.start]
         assert item is not None
         split, span = item[0], range(item[1], item[1] + len(run))
         kept = len(run) == len(items) and editor.has_fixed_name(node.outputs[0])
         if not kept and all(editor.find_sole_consumer(split.outputs[index]) is node for index in span):
-            found.setdefault(split, []).append(span)
-    return found
+            spans.setdefault(split, []).append(span)
+    return spans
 
 
 def _merge_parts(
@@ -218,14 +218,14 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
 
 def _match_inputs(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
     pieces = [_get_size(tensor, cut.axis, cut.rank) for tensor in tensors]
-    found = [piece for piece in pieces if piece is not None]
-    if len(found) != len(pieces):
+    sizes = [piece for piece in pieces if piece is not None]
+    if len(sizes) != len(pieces):
         return None
-    if len(found) == len(cut.parts) and all(map(is_same_size, found, cut.parts)):
+    if len(sizes) == len(cut.parts) and all(map(is_same_size, sizes, cut.parts)):
         # The sizes then sum to that of the axis, so the split cannot fail.
-        return [range(index, index + 1) for index in range(len(found))]
-    exact = [piece for piece in found if isinstance(piece, int)]
-    if len(exact) != len(found) or cut.sizes is None or not cut.removable:
+        return [range(index, index + 1) for index in range(len(sizes))]
+    exact = [piece for piece in sizes if isinstance(piece, int)]
+    if len(exact) != len(sizes) or cut.sizes is None or not cut.removable:
         return None
     return group_pieces(exact, cut.sizes)
 

@@ -58,15 +58,15 @@ def _read_parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> 
 
 
 def _read_inferred(value: ir.Value) -> Content | None:
-    found = get_abstract_value(value)
+    tensor = get_abstract_value(value)
     if (
-        not isinstance(found, AbstractTensor)
-        or found.elements is None
-        or found.type is None
-        or not found.is_complete
+        not isinstance(tensor, AbstractTensor)
+        or tensor.elements is None
+        or tensor.type is None
+        or not tensor.is_complete
     ):
         return None
-    return found.elements.astype(found.type.numpy), found.type
+    return tensor.elements.astype(tensor.type.numpy), tensor.type
 
 
 def _count_bytes(content: Content) -> int:
@@ -97,13 +97,13 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
     parts = editor.split_constant(data, cut.axis, sizes)
     if parts is None:
         return
-    made = []
+    names = []
     for output, part in zip(outputs, parts, strict=True):
         if not has_consumers(output):
             continue
         annotate_like(part, output, {})
         editor.use_split_constant(part, output, node)
-        made.append(part.name or "")
+        names.append(part.name or "")
     editor.remove(node)
-    after, reason = f"initializers {', '.join(made[:8])}", f"{data.name} has no other use"
+    after, reason = f"initializers {', '.join(names[:8])}", f"{data.name} has no other use"
     editor.record(where, before, after, reason)

@@ -102,14 +102,14 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
     first = cover.nodes[0]
     where, before = editor.locate(first), f"{', '.join(one.op_type for one in above)}, {first.op_type}"
     sizes = [part.size for part in parts]
-    made = editor.make_builder(first).split(source, axis, sum(sizes), sizes)
-    for part, value in zip(parts, made, strict=True):
+    values = editor.make_builder(first).split(source, axis, sum(sizes), sizes)
+    for part, value in zip(parts, values, strict=True):
         if has_consumers(part.end):
             editor.replace(part.end, apply_moves(part.moves, first, value, editor))
         editor.remove(*part.old_nodes)
     editor.remove(*above, *cover.nodes)
     reason = "the nodes before it keep the axis"
-    editor.record(where, before, editor.describe_producer(made[0]), reason)
+    editor.record(where, before, editor.describe_producer(values[0]), reason)
     return True
 
 
@@ -153,12 +153,12 @@ def plan_hoist(
     parts = []
     for length, value in zip(cover.sizes, cover.parts, strict=True):
         part = factored.make_part(factor, length // unit, cover.axis if cover.squeezed else None)
-        behind = _trace_moves(value, part, editor)
-        end = behind[-1].outputs[0] if behind else value
+        following = _trace_moves(value, part, editor)
+        end = following[-1].outputs[0] if following else value
         found = find_moves(part.source, part.axes) if has_consumers(end) else []
         if found is None or editor.has_fixed_name(end):
             return None
-        parts.append(HoistedPart(length * size // sum(cover.sizes), end, behind, found))
+        parts.append(HoistedPart(length * size // sum(cover.sizes), end, following, found))
     return axis, parts
 
 
@@ -169,11 +169,11 @@ def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list
         mover = value.producer()
         if mover is None or editor.find_role(mover) not in _MOVERS or mover.graph is not node.graph:
             break
-        behind = mover.inputs[0]
-        if behind is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
+        source = mover.inputs[0]
+        if source is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
             break
         row.append(mover)
-        value = behind
+        value = source
     return row[::-1]
 
 

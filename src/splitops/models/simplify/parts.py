@@ -82,21 +82,21 @@ def empty_parts(node: ir.Node, editor: Editor) -> None:
         return  # an unused split may be removed, and with it its check of the size of the axis
     before, where = editor.describe(node), editor.locate(node)
     for output, size in parts:
-        found = get_abstract_value(output)
+        tensor = get_abstract_value(output)
         if (
             size != 0
             or not has_consumers(output)
-            or not isinstance(found, AbstractTensor)
-            or found.type is None
+            or not isinstance(tensor, AbstractTensor)
+            or tensor.type is None
         ):
             continue
-        shape = _to_empty_shape(found.shape)
+        shape = _to_empty_shape(tensor.shape)
         # A constant needs all sizes, and NumPy has no dtype for strings.
-        if shape is None or found.type.name == "string" or not editor.has_type(found.type):
+        if shape is None or tensor.type.name == "string" or not editor.has_type(tensor.type):
             continue
-        if not editor.has_empty(found.type, node):
+        if not editor.has_empty(tensor.type, node):
             continue
-        editor.replace(output, editor.fold(np.zeros(shape, found.type.numpy), found.type, output, node))
+        editor.replace(output, editor.fold(np.zeros(shape, tensor.type.numpy), tensor.type, output, node))
         after = f"a constant of shape {shape}"
         editor.record(where, before, after, f"part {output.index()} is empty")
 

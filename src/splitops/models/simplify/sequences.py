@@ -32,16 +32,16 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     readers = find_consumers(sequence)
     work = _Work(node, data, cut, editor)
     done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
-    left = [reader for reader in readers if reader not in done]
-    needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
+    remaining = [reader for reader in readers if reader not in done]
+    needless = not sequence.is_graph_output() and all(map(work.can_read_parts, remaining))
     # A Split replaces the sequence only if the sequence is then unused, and the nodes are not more.
-    if not needless or sum(map(work.count_nodes, readers)) + work.needs_split(left) > len(readers) + 1:
-        needless, left = False, []
+    if not needless or sum(map(work.count_nodes, readers)) + work.needs_split(remaining) > len(readers) + 1:
+        needless, remaining = False, []
         done = [reader for reader in done if work.count_nodes(reader) <= 1]
     for reader in done:
         work.rewrite_without_parts(reader)
-    if left:
-        work.rewrite_with_parts(left)
+    if remaining:
+        work.rewrite_with_parts(remaining)
         done = readers
     if not done and not (not readers and needless and cut.removable):
         return

@@ -158,10 +158,10 @@ def _replace_by_split(
 ) -> None:
     """Replace all nodes with the data and role of ``node`` by a Split, if together they are a whole axis."""
     data, role = node.inputs[0], editor.find_role(node)
-    found = None if data is None else get_abstract_value(data)
-    if data is None or not isinstance(found, AbstractTensor) or found.shape is None or node.graph is None:
+    tensor = None if data is None else get_abstract_value(data)
+    if data is None or not isinstance(tensor, AbstractTensor) or tensor.shape is None or node.graph is None:
         return
-    if not editor.is_first_visit(data, node.graph) or not _can_split(found, editor, node):
+    if not editor.is_first_visit(data, node.graph) or not _can_split(tensor, editor, node):
         return
     axes: dict[int, dict[ir.Node, range]] = {}
     for reader in data.consumers():
@@ -170,11 +170,11 @@ def _replace_by_split(
         if editor.has_fixed_name(reader.outputs[0]):
             continue
         if reader.inputs[0] is data and editor.find_position(reader) is not None:
-            own = taken(reader, found.shape, editor)
+            own = taken(reader, tensor.shape, editor)
             if own is not None:
                 axes.setdefault(own[0], {})[reader] = own[1]
     for axis, readers in axes.items():
-        size, positions = found.shape[axis], readers.values()
+        size, positions = tensor.shape[axis], readers.values()
         if not isinstance(size, int):
             continue
         cover = (

@@ -36,15 +36,15 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     if top is None or cover is None or len(data.uses()) != len(cover.nodes):
         return
     if movers:
-        found = plan_hoist(movers, cover, editor)
+        plan = plan_hoist(movers, cover, editor)
     elif cover.squeezed or any(map(editor.has_fixed_name, cover.parts)):
-        found = None
+        plan = None
     else:
         sizes = zip(cover.sizes, cover.parts, strict=True)
-        found = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
-    if found is None or len(found[1]) < 2:
+        plan = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
+    if plan is None or len(plan[1]) < 2:
         return
-    axis, parts = found
+    axis, parts = plan
     row = _find_product(top, axis, editor)
     divided = None if row is None else _split_constants(row, axis, [part.size for part in parts], editor)
     if row is None or divided is None:
@@ -110,7 +110,7 @@ def _write_part(
     editor: Editor,
 ) -> ir.Value:
     """Add the nodes that compute a part before ``before``, and return the part."""
-    made: ir.Value | None = None
+    part: ir.Value | None = None
     for node in row:
         inputs: list[ir.Value | None] = []
         for value in node.inputs:
@@ -118,7 +118,7 @@ def _write_part(
                 editor.insert_part(divided[value][index], value, before)
                 inputs.append(divided[value][index])
             else:
-                inputs.append(made if made is not None and value is row[0].outputs[0] else value)
-        made = editor.make_builder(before).repeat(node, inputs, replace_sizes(node.outputs[0], {axis: size}))
-    assert made is not None
-    return made
+                inputs.append(part if part is not None and value is row[0].outputs[0] else value)
+        part = editor.make_builder(before).repeat(node, inputs, replace_sizes(node.outputs[0], {axis: size}))
+    assert part is not None
+    return part

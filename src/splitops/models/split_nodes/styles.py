@@ -39,5 +39,5 @@ class ConversionTarget:
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)
         schemas = versions(self.domain, self.opset)
-        alike = [schema for schema in schemas if schema.gives_sequence is like.gives_sequence] or schemas
-        return tuple(sorted(alike, key=lambda schema: schema.name != like.name))
+        candidates = [schema for schema in schemas if schema.gives_sequence is like.gives_sequence] or schemas
+        return tuple(sorted(candidates, key=lambda schema: schema.name != like.name))
