@@ -622,7 +622,7 @@ class TestForeignOperators:
             run(model, {"x": X})
         assert caught.value.rule is Rule.AXIS_DTYPE
         model = split_model(13, ["a", "b"], axis="left")
-        with pytest.raises(ModelError, match="has no numbers"):
+        with pytest.raises(ModelError, match="is not numeric"):
             run(model, {"x": X})
 
 

@@ -26,7 +26,7 @@ from splitops.models.formats.openvino.model import (
 from splitops.models.formats.openvino.splits import is_split_layer
 from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.formats.walk import subgraphs
-from splitops.models.graph.onnx import BY_CHANCE, fixed_array
+from splitops.models.graph.onnx import BY_CHANCE, find_elements
 from splitops.models.running.onnx.model import Model
 from splitops.spec.elements.types import element_type_of
 
@@ -39,7 +39,7 @@ def fold_value(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
     """Evaluate a value that depends only on constants of at most ``limit`` elements, or return None."""
-    content = fixed_array(value, limit=limit)
+    content = find_elements(value, limit=limit)
     if content is not None:
         return content
     nodes = _find_producers(value, limit)
@@ -52,7 +52,7 @@ def fold_value(
     read = dict.fromkeys(source for node in nodes for source in node.inputs if source is not None)
     for source in read:
         if source not in inside:
-            array = fixed_array(source, limit=limit)
+            array = find_elements(source, limit=limit)
             assert array is not None
             tensor = ir.Tensor(array, name=source.name)
             model.graph.initializer.append(ir.serde.serialize_tensor(tensor))
@@ -116,7 +116,7 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         if done:
             assert node is not None
             producers.setdefault(node)
-        elif current is not value and fixed_array(current, limit=limit) is not None:
+        elif current is not value and find_elements(current, limit=limit) is not None:
             continue
         elif node is None:
             return []

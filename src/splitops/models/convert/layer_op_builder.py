@@ -14,7 +14,7 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.folding import MAX_ELEMENTS, fold_value
 from splitops.models.formats.walk import FreshNames
 from splitops.models.graph import onnx as nodes
-from splitops.models.graph.onnx import annotate, constant_array
+from splitops.models.graph.onnx import annotate, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.elements.types import ElementType, from_onnx_name
 from splitops.spec.sizes.dims import Shape
@@ -27,15 +27,15 @@ class ValueReader:
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the elements of a constant, or None if the model computes them when it runs."""
-        return constant_array(value)
+        return read_constant(value)
 
     def find_type(self, value: ir.Value) -> ElementType | None:
         """Return the element type, or None if it is unknown."""
-        return nodes.type_of(value)
+        return nodes.find_type(value)
 
     def find_shape(self, value: ir.Value) -> Shape | None:
         """Return the shape, or None if the rank is unknown."""
-        return nodes.shape_of(value)
+        return nodes.find_shape(value)
 
 
 class LayerOpBuilder(OnnxOpBuilder, ValueReader):
@@ -54,9 +54,9 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
     def _fold(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
         return fold_value(value, self._graph.opset_imports[""], limit=limit) if value.producer() else None
 
-    def put(self, node: ir.Node) -> None:
+    def append_node(self, node: ir.Node) -> None:
         """Add a node, and annotate its outputs with their element types."""
-        super().put(node)
+        super().append_node(node)
         for value, kind in zip(node.outputs, _list_output_types(node.op_type, self.opset), strict=False):
             if isinstance(kind, int):
                 source = node.inputs[kind] if kind < len(node.inputs) else None
@@ -69,11 +69,11 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         assert kind is not None
         assert kind.onnx_number is not None
         tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number))
-        return nodes.initializer(self._graph, tensor, self.name("weights"))
+        return nodes.add_initializer(self._graph, tensor, self.make_name("weights"))
 
     def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the elements of a value of any size that depends on constants alone, else None."""
-        constant = constant_array(value, limit=_ANY_SIZE)
+        constant = read_constant(value, limit=_ANY_SIZE)
         return self._fold(value, _ANY_SIZE) if constant is None else constant
 
     def has_consumers(self, output: int) -> bool:

@@ -21,7 +21,7 @@ from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import PLAIN, annotate, fixed_array, get_abstract_value
+from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
 
@@ -66,7 +66,7 @@ class CanonicalNode:
         for value in node.inputs:
             if value is None or value not in names:
                 continue
-            array = fixed_array(value, limit=_MAX_EMBEDDED)
+            array = find_elements(value, limit=_MAX_EMBEDDED)
             if array is not None and _is_embedded(array):
                 constants[names[value]] = _make_typed_tensor(array, names[value])
         return cls(proto, types, constants)
@@ -134,7 +134,7 @@ class ReplacementModel:
         inferred = (
             ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
         )
-        return cls(model, opset, {name: known for (_, name), known in inferred.by_name().items()})
+        return cls(model, opset, {name: known for (_, name), known in inferred.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
         """Replace ``node`` by the nodes of the model, and return them."""
@@ -145,11 +145,11 @@ class ReplacementModel:
         builder = OnnxOpBuilder(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
-                values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
+                values[tensor.name] = builder.add_constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
         for proto in self.model.graph.node:
             inputs = [values[name] for name in proto.input]
             attributes = {attr.name: ir.serde.deserialize_attribute(attr) for attr in proto.attribute}
-            outputs = builder.multi(
+            outputs = builder.add_node(
                 proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved"
             )
             for name, value in zip(proto.output, outputs, strict=True):

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Rule, rule_error
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.graph.onnx_sequences import find_consumers, position_of, read_elements
+from splitops.models.graph.onnx_sequences import find_consumers, find_position, read_elements
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import make_unbind_error
 from splitops.spec.operators import schema
@@ -36,8 +36,9 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
         _check_consumer(consumer, split_node, len(sizes), rule)
     if sequence.is_graph_output():
         raise _make_error(split_node, "the sequence is an output of its graph", rule)
-    data, op_schema, builder = node.inputs[0], schema("Split", editor.opset(node)), editor.make_builder(node)
+    data, builder = node.inputs[0], editor.make_builder(node)
     assert data is not None
+    op_schema = schema("Split", editor.get_opset(node))
     explicit = Division(SizeRule.EXPLICIT, lengths=sizes)
     parts = builder.split_as(op_schema, explicit, data, axis, sizes)
     split = parts[0].producer()
@@ -73,7 +74,7 @@ def _check_consumer(consumer: ir.Node, split_node: SplitNode, count: int, rule: 
         return
     if not is_operator(consumer, "SequenceAt"):
         raise _make_error(split_node, f"{consumer.op_type} reads the sequence", rule)
-    position = position_of(consumer)
+    position = find_position(consumer)
     if position is None:
         raise _make_error(split_node, "SequenceAt reads a position that is not constant", rule)
     if not -count <= position < count:

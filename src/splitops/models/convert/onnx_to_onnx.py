@@ -27,12 +27,12 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owners_of, stem, unread_attributes
-from splitops.models.graph.onnx import make_initializer
+from splitops.models.graph.onnx import replace_constant_node
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_sequences import slice_elements
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ForwardInterpreter, ShapeInterpreter
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
@@ -87,7 +87,7 @@ def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
         ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
         .run()
         .substitute_sizes()
-        .by_name()
+        .index_by_name()
     )
     fixed = ModelProto()
     fixed.CopyFrom(model)
@@ -256,7 +256,7 @@ class ModelConversion:
             try:
                 self._lowered[lower_sequence(node, split_node, self.editor, rule)] = str(split_node)
             except SplitError as error:
-                where = self.editor.where(node)
+                where = self.editor.locate(node)
                 after = self._read_separately(node, split_node)
                 if after is None:
                     self._rejected[node] = error
@@ -281,7 +281,7 @@ class ModelConversion:
     ) -> None:
         """Rewrite each split among ``nodes`` for a target, with other nodes of ``opset``, and report it."""
         for node in track([node for node in nodes if is_split(node)], "convert splits"):
-            where, split_node = self.editor.where(node), self.editor.read_split_node(node)
+            where, split_node = self.editor.locate(node), self.editor.read_split_node(node)
             before = self._lowered.get(node) or str(split_node)
             try:
                 if node in self._rejected:
@@ -291,7 +291,7 @@ class ModelConversion:
                 if target.domain and way.lengths is None:
                     _check_lengths(split_node, way)
                 builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
-                write(node, split_node, way, builder)
+                write_split(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
@@ -306,15 +306,15 @@ class ModelConversion:
             if tensor is None or tensor.dtype in _FLOATING:
                 continue
             if graph is not None and not (isinstance(owner, ir.Function) and graph is owner.graph):
-                make_initializer(node, tensor, graph)
+                replace_constant_node(node, tensor, graph)
                 continue
-            place = self.editor.where(node)
+            place = self.editor.locate(node)
             error = ModelError(f"a function cannot have a constant of {tensor.dtype} below opset 9", place)
             self.changes.append(Change(place, Status.REJECTED, "Constant", error=error))
 
     def _convert_other(self, node: ir.Node, old: int, new: int) -> None:
         """Convert a node that is not a split, and report it if it changed."""
-        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.where(node)
+        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.locate(node)
         try:
             if node in self._unread and since_version(node.op_type, old) != since_version(node.op_type, new):
                 name = self._unread[node][0].name

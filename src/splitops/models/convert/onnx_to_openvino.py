@@ -27,7 +27,7 @@ from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
 from splitops.models.formats.walk import FreshNames, nodes_of, opset_imports, stem
 from splitops.models.graph.editors import make_editor
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.quirks import find, may_be_in
 from splitops.models.simplify.driver import annotate_model, rewrite
@@ -87,15 +87,15 @@ def _replace_flatten(model: ir.Model, names: FreshNames, opset: int) -> None:
     """Replace each Flatten of axes whose size may be 0, which OpenVINO's frontend converts wrongly."""
     for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
         data, declared = node.inputs[0], node.attributes.get("axis")
-        shape = None if data is None else shape_of(data)
+        shape = None if data is None else find_shape(data)
         axis = 1 if declared is None else declared.as_int()
         axis += len(shape) if shape is not None and axis < 0 else 0
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
         builder = OnnxOpBuilder(opset, names, stem(node))
         sizes = [_multiply(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
-        inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
-        rows = builder.op("Reshape", inputs, attributes)
+        inputs, attributes = [data, builder.add("Concat", sizes, {"axis": 0})], {"special_zero": 0}
+        rows = builder.add("Reshape", inputs, attributes)
         builder.nodes[-1].domain = _DOMAIN
         builder.replace(node, [rows])
 
@@ -108,8 +108,8 @@ def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range)
     """Return the product of the sizes of ``axes``, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
-        return builder.integers([math.prod(sizes)])
-    return builder.op("ReduceProd", [builder.size(data, builder.integers(axes))])
+        return builder.add_ints([math.prod(sizes)])
+    return builder.add("ReduceProd", [builder.add_size(data, builder.add_ints(axes))])
 
 
 def _convert_by_openvino(

@@ -19,7 +19,7 @@ from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
-from splitops.models.graph.op_builder import annotate_like, shape_like
+from splitops.models.graph.op_builder import annotate_like, replace_sizes
 from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank, require
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
@@ -75,7 +75,7 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
         raise ModelError(f"the bodies of {layer} return different element types", where)
     outputs: list[ir.Value] = []
     if layer.outputs:
-        outputs = builder.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
+        outputs = builder.add_node("If", [sources[0]], graphs, outputs=len(layer.outputs))
         for value, *either in zip(outputs, *tensors, strict=True):
             annotate(value, _join(*either))
     return scope.place(builder, outputs, where)
@@ -148,11 +148,11 @@ class _Loop:
             (entry.slicing, results[entry.inner]) for entry in ports.outputs if entry.slicing is not None
         ]
         parts = [self._make_scan_output(after, slicing, part) for slicing, part in scans]
-        ran = [after.constant(np.array(True))] if needs_flag else []
-        not_yet = [self.builder.constant(np.array(False))] if needs_flag else []
+        ran = [after.add_constant(np.array(True))] if needs_flag else []
+        not_yet = [self.builder.add_constant(np.array(False))] if needs_flag else []
         values = [condition, *(results[source] for _, source in states), *ran, *parts]
         _finish(self.body_writer, after, values, self.where)
-        loop_outputs = self.builder.multi(
+        loop_outputs = self.builder.add_node(
             "Loop",
             [trips, going, *(value for value, _ in states), *not_yet],
             {"body": self.body_writer.graph},
@@ -175,13 +175,13 @@ class _Loop:
 
     def _gather_last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
         """Return the value after the last iteration, by a Gather that fails if there was none."""
-        absent = self.builder.cast(self.builder.op("Not", [ran]), INT64)
-        last = self.builder.op("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
+        absent = self.builder.cast(self.builder.add("Not", [ran]), INT64)
+        last = self.builder.add("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
         annotate(last, get_abstract_value(value))
         return last
 
     def _add_input(self, hint: str, what: AbstractTensor) -> ir.Value:
-        return self.body_writer.add_input(self.builder.name(hint), what, self.where)
+        return self.body_writer.add_input(self.builder.make_name(hint), what, self.where)
 
     # Trip count and condition
 
@@ -209,8 +209,8 @@ class _Loop:
             require(number >= -1, f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
-        zero, endless = (self.builder.constant(np.array(number)) for number in (0, _INT64_MAX))
-        return self.builder.op("Where", [self.builder.op("Less", [trips, zero]), endless, trips]), going
+        zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, _INT64_MAX))
+        return self.builder.add("Where", [self.builder.add("Less", [trips, zero]), endless, trips]), going
 
     def _has_iteration(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
         """Return whether there always is an iteration."""
@@ -221,7 +221,7 @@ class _Loop:
 
     def _make_condition(self, builder: LayerOpBuilder, value: ir.Value, what: str) -> ir.Value:
         _check_single(value, what, {BOOL}, self.where)
-        return value if _get_tensor(value).shape == () else builder.op("Squeeze", [value])
+        return value if _get_tensor(value).shape == () else builder.add("Squeeze", [value])
 
     def _infer_count(self, value: ir.Value, slicing: Slicing) -> int | None:
         shape = _get_tensor(value).shape
@@ -232,11 +232,11 @@ class _Loop:
         """Return the number of parts of a sliced value, as a value of shape [1]."""
         builder, count = self.builder, self._infer_count(value, slicing)
         if count is not None:
-            return builder.integers([count])
-        size = builder.size(value, builder.integers([self._get_axis(value, slicing)]))
+            return builder.add_ints([count])
+        size = builder.add_size(value, builder.add_ints([self._get_axis(value, slicing)]))
         if unused := slicing.low - 1 - slicing.high:
-            size = builder.op("Sub", [size, builder.integers([unused])])
-        return size if slicing.size == 1 else builder.op("Div", [size, builder.integers([slicing.size])])
+            size = builder.add("Sub", [size, builder.add_ints([unused])])
+        return size if slicing.size == 1 else builder.add("Div", [size, builder.add_ints([slicing.size])])
 
     # Inputs of an iteration
 
@@ -256,17 +256,17 @@ class _Loop:
         axis, outer = self._get_axis(value, slicing), self.builder
         parts, single = value, slicing.size == 1
         if slicing.low or slicing.high != -1:
-            parts = outer.part(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
+            parts = outer.slice_axis(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
         same = self.layer.type == "Loop" or self._infer_count(value, slicing) is not None
         if not (single and same) and trips is not None:
             count = self._make_count(value, slicing) if same else trips
-            middle = [count] if single else [count, outer.integers([slicing.size])]
+            middle = [count] if single else [count, outer.add_ints([slicing.size])]
             parts = _reshape_axes(outer, parts, axis, axis + 1, middle)
         if slicing.reverse:
-            bounds = [outer.integers([number]) for number in (-1, _INT64_MIN, axis, -1)]
-            parts = outer.op("Slice", [parts, *bounds])
+            bounds = [outer.add_ints([number]) for number in (-1, _INT64_MIN, axis, -1)]
+            parts = outer.add("Slice", [parts, *bounds])
         at = builder.unsqueeze(self.iteration, 0) if single else self.iteration
-        part = builder.op("Gather", [parts, at], {"axis": axis})
+        part = builder.add("Gather", [parts, at], {"axis": axis})
         annotate_like(part, value, {axis: slicing.size})
         return part
 
@@ -304,7 +304,7 @@ class _Loop:
         assert what.type is not None
         shape = tuple(size if isinstance(size, int) else 1 for size in what.shape or ())
         shape = shape if np.prod(shape, dtype=float) <= _MAX_INITIAL else (1,) * len(shape)
-        return self.builder.constant(np.zeros(shape, what.type.numpy))
+        return self.builder.add_constant(np.zeros(shape, what.type.numpy))
 
     def _make_scan_output(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
         """Return the scan output for the parts of an output. Parts of size 1 do not have the axis."""
@@ -317,7 +317,7 @@ class _Loop:
         if isinstance(size, int):
             problem = f"{self.layer} joins parts of {size} on axis {axis}, not of {slicing.size}"
             raise ModelError(problem, self.where)
-        made = _reshape_axes(builder, part, axis, axis + 1, [builder.integers([slicing.size])])
+        made = _reshape_axes(builder, part, axis, axis + 1, [builder.add_ints([slicing.size])])
         annotate_like(made, part, {axis: slicing.size})
         return made
 
@@ -325,25 +325,26 @@ class _Loop:
         """Return an output of the layer from its parts, which are stacked on a new first axis."""
         builder, axis = self.builder, self._get_axis(part, slicing)
         what, single = _get_tensor(part), slicing.size == 1
-        shape = shape_like(part, {axis: None}) if single else what.shape
+        shape = replace_sizes(part, {axis: None}) if single else what.shape
         annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
-            bounds = [builder.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
-            stacked = builder.op("Slice", [stacked, *bounds])
+            bounds = [builder.add_ints([number]) for number in (-1, _INT64_MIN, 0, -1)]
+            stacked = builder.add("Slice", [stacked, *bounds])
             annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
             count = get_rank(builder, self.layer, part) + (not single)
             order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
-            stacked = builder.op("Transpose", [stacked], {"perm": order})
+            stacked = builder.add("Transpose", [stacked], {"perm": order})
         if single:
             return stacked
         if shape is not None and 0 not in shape:
             known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
             if all(isinstance(size, int) for size in known_sizes):
-                return builder.op("Reshape", [stacked, builder.constant(np.array(known_sizes, np.int64))])
-        sizes = builder.op("Shape", [stacked])
-        joined = builder.op(
-            "Mul", [builder.op("Gather", [sizes, builder.integers([at])]) for at in (axis, axis + 1)]
+                pattern = builder.add_constant(np.array(known_sizes, np.int64))
+                return builder.add("Reshape", [stacked, pattern])
+        sizes = builder.add("Shape", [stacked])
+        joined = builder.add(
+            "Mul", [builder.add("Gather", [sizes, builder.add_ints([at])]) for at in (axis, axis + 1)]
         )
         return _reshape_axes(builder, stacked, axis, axis + 2, [joined])
 
@@ -352,14 +353,15 @@ def _reshape_axes(
     builder: LayerOpBuilder, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]
 ) -> ir.Value:
     """Reshape a value: ``sizes`` replace the sizes of the axes from ``first`` to before ``end``."""
-    shape, known_shape = builder.op("Shape", [value]), _get_tensor(value).shape
-    before = [builder.part(shape, 0, 0, first)] if first else []
-    pattern = builder.op("Concat", [*before, *sizes, builder.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
+    shape, known_shape = builder.add("Shape", [value]), _get_tensor(value).shape
+    before = [builder.slice_axis(shape, 0, 0, first)] if first else []
+    after = builder.slice_axis(shape, 0, end, _INT64_MAX)
+    pattern = builder.add("Concat", [*before, *sizes, after], {"axis": 0})
     # A 0 in a pattern copies the size at its own position, which is wrong if an axis has moved.
     keeps_positions = len(sizes) == end - first or (
         known_shape and all(isinstance(size, int) and size for size in known_shape[end:])
     )
-    return builder.op("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
+    return builder.add("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
 
 
 def _finish(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
@@ -383,7 +385,7 @@ def _finish(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Val
 
 
 def _make_copy(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
-    made = builder.op("Identity", [value])
+    made = builder.add("Identity", [value])
     annotate(made, get_abstract_value(value))
     return made
 

@@ -12,7 +12,7 @@ from splitops.errors import ModelError, Where
 from splitops.models.convert.layer_op_builder import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.formats.walk import label
-from splitops.models.graph.onnx import constant_array, shape_of, type_of
+from splitops.models.graph.onnx import find_shape, find_type, read_constant
 from splitops.models.ops.conversion import can_convert_node, convert_node
 from splitops.spec.elements.types import ElementType
 
@@ -45,10 +45,10 @@ def write_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
 
 def declare_input(builder: Builder, value: ir.Value, where: Where) -> Output:
     """Add a Parameter for an input of a graph, and return its output."""
-    kind = type_of(value)
+    kind = find_type(value)
     if kind is None or kind.openvino is None:
         raise ModelError(f"input {value.name!r} has element type {kind}, which OpenVINO lacks", where)
-    return builder.parameter(value.name or "", kind, shape_of(value))
+    return builder.parameter(value.name or "", kind, find_shape(value))
 
 
 class _ModelWriter(ValueReader):
@@ -147,4 +147,4 @@ def _find_constant(value: ir.Value) -> Any:
     if value.is_graph_input() and value.is_initializer():
         tensor = value.const_value
         return None if tensor is None else tensor.numpy()
-    return constant_array(value, limit=1 << 62)
+    return read_constant(value, limit=1 << 62)

@@ -45,18 +45,18 @@ from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
 from splitops.models.formats.walk import FreshNames, all_graphs, stem, subgraphs
 from splitops.models.graph.onnx import (
+    add_initializer,
     annotate,
-    attributes_of,
+    find_type,
     get_abstract_value,
-    initializer,
+    make_attributes,
+    make_fact,
     remove_if_unused,
-    type_of,
-    value_fact,
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split, read_split_node
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.models.ops.conversion import convert_layer, find_converter, get_opset
 from splitops.models.ops.writing import ONNX_OPSET, Values
@@ -324,7 +324,7 @@ class _GraphWriter:
             tensor: Any = ir.StringTensor(strings, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        self.values[port] = initializer(self.graph, tensor, self.names.fresh(port.name or ""))
+        self.values[port] = add_initializer(self.graph, tensor, self.names.fresh(port.name or ""))
         if element_type.onnx_number is None:
             annotate(self.values[port], AbstractTensor(element_type, array.shape))
 
@@ -356,7 +356,7 @@ class _GraphWriter:
             return
         data, *operands = self._get_sources(read)
         sources = [data, *(self._fold(value, where) for value in operands)]
-        facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
+        facts = [make_fact(value, read=index > 0) for index, value in enumerate(sources)]
         split_node = read_split_node(read, 0, where, facts=facts, conditional=where.graph is not None)
         if split_node.unread is not None:
             raise split_node.unread
@@ -376,7 +376,7 @@ class _GraphWriter:
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
             self.graph.append(node)
-            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
+            parts = write_split(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -392,7 +392,7 @@ class _GraphWriter:
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
             attributes["destination_type"] = layer.attribute("destination_type") or ""
-            kind = type_of(sources[0])
+            kind = find_type(sources[0])
             if kind is not None and kind.storage:  # an array of its codes does not imply it
                 attributes["source_type"] = kind.openvino or ""
         elif layer.type == "Reshape":
@@ -404,7 +404,7 @@ class _GraphWriter:
             DOMAIN,
             layer.type,
             sources,
-            attributes_of(attributes),
+            make_attributes(attributes),
             outputs=outputs,
             name=self.names.fresh(layer.name),
             doc_string=json.dumps([where.graph, layer.name]),
@@ -414,14 +414,14 @@ class _GraphWriter:
 
     def _fold(self, value: ir.Value, where: Where) -> ir.Value:
         """Return the axis or lengths as an initializer if they follow from constants, else unchanged."""
-        if value_fact(value, read=True).value is not None and value.producer() is None:
+        if make_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
             array = fold_value(value, self.opset, where)
             if array is None:
                 return value
             name = self.names.fresh(value.name or "folded")
-            self.folded[value] = initializer(self.graph, ir.Tensor(array), name)
+            self.folded[value] = add_initializer(self.graph, ir.Tensor(array), name)
         return self.folded[value]
 
     def _new_value(self, port: ir.Value) -> ir.Value:
@@ -504,7 +504,7 @@ class _GraphWriter:
         """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
         nodes = list(builder.nodes)
         # A converted node has new outputs, which are found as the inputs of these temporary nodes.
-        identities = [None if value is None else builder.op("Identity", [value]) for value in values]
+        identities = [None if value is None else builder.add("Identity", [value]) for value in values]
         for identity, value in zip(identities, values, strict=True):
             if identity is not None and value is not None:
                 annotate(identity, get_abstract_value(value))
@@ -528,7 +528,7 @@ class _GraphWriter:
         version = version_of(node.op_type, self.opset)
         inputs, outputs = (
             [
-                None if value is None or (kind := type_of(value)) is None else kind.onnx_tensor
+                None if value is None or (kind := find_type(value)) is None else kind.onnx_tensor
                 for value in values
             ]
             for values in (node.inputs, node.outputs)
@@ -546,7 +546,7 @@ def _is_evaluated(layer: Layer) -> bool:
 
 def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:
     """Check that the value of a Parameter of a body has its element type."""
-    kind = type_of(value)
+    kind = find_type(value)
     if kind is not None and not parameter.takes_any_type and kind is not parameter.element_type(where):
         declared = parameter.attribute("element_type")
         raise ModelError(f"the body declares {declared}, but receives {kind}", where)

@@ -20,7 +20,7 @@ from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, CanonicalNode, NoAdapterError
 from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import constant_array, get_abstract_value, shape_of
+from splitops.models.graph.onnx import find_shape, get_abstract_value, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.sizes.dims import Range
 
@@ -82,7 +82,7 @@ class OpsetConverter:
             return ["If", "Reshape"]
         if _is_empty_reduction(node, new):
             builder = OnnxOpBuilder(new, self._names, stem(node))
-            builder.replace(node, [builder.op("Identity", [node.inputs[0]])])
+            builder.replace(node, [builder.add("Identity", [node.inputs[0]])])
             return ["Identity"]
         _set_changed_defaults(node, old, new)
         if after is not None and self._adapter.is_unchanged(node, old, new):
@@ -142,7 +142,7 @@ def _needs_allowzero(node: ir.Node, opset: int) -> bool:
         return False
     data, wanted = node.inputs
     entries = None if wanted is None else _read_entries(wanted)
-    sizes = () if data is None else shape_of(data) or ()
+    sizes = () if data is None else find_shape(data) or ()
     if entries is not None and all(_is_kept(entry, sizes[i : i + 1]) for i, entry in enumerate(entries)):
         del node.attributes["allowzero"]
         return False
@@ -163,7 +163,7 @@ def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
     if version is None or "noop_with_empty_axes" in version.attributes:
         return False
     axes = node.inputs[1] if len(node.inputs) > 1 else None
-    count = (0,) if axes is None else shape_of(axes)
+    count = (0,) if axes is None else find_shape(axes)
     if count is not None and len(count) == 1 and isinstance(count[0], int) and count[0]:
         del node.attributes["noop_with_empty_axes"]
     return count == (0,) and node.op_type in _IDENTITY_OF_ONE
@@ -171,7 +171,7 @@ def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
 
 def _read_entries(value: ir.Value) -> list[Any] | None:
     """Return the elements of a 1-D tensor, some of them unknown, or None if they are not inferred."""
-    array = constant_array(value)
+    array = read_constant(value)
     if array is None:
         tensor = get_abstract_value(value)
         array = tensor.elements if isinstance(tensor, AbstractTensor) else None
@@ -211,7 +211,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
         return True
     # OneHot and Unsqueeze count axes in their outputs.
     counted = node.outputs[0] if node.op_type in ("OneHot", "Unsqueeze") else next(iter(node.inputs), None)
-    shape = None if counted is None else shape_of(counted)
+    shape = None if counted is None else find_shape(counted)
     for name in ("axis", "axes"):
         attribute = node.attributes.get(name)
         if attribute is None or attribute.is_ref():
@@ -231,7 +231,7 @@ def _fold_constant(node: ir.Node) -> ir.Attr | None:
     """Return the value of a Constant as a tensor, the only form before opset 12."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
-    array = constant_array(node.outputs[0])
+    array = read_constant(node.outputs[0])
     return None if array is None or array.dtype.kind == "S" else ir.AttrTensor("value", ir.tensor(array))
 
 
@@ -240,15 +240,15 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
     builder = OnnxOpBuilder(opset, names, stem(node))
-    shape = builder.op("Shape", [node.inputs[0]])
-    builder.replace(node, [builder.part(shape, 0, begin, end)])
+    shape = builder.add("Shape", [node.inputs[0]])
+    builder.replace(node, [builder.slice_axis(shape, 0, begin, end)])
     return ["Shape", "Slice"]
 
 
 def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
     """Write a Softmax over one axis as one over the last axis, or return None if the rank is unknown."""
     data, attribute = node.inputs[0], node.attributes.get("axis")
-    shape = None if data is None else shape_of(data)
+    shape = None if data is None else find_shape(data)
     if shape is None:
         return None
     last = len(shape) - 1
@@ -259,7 +259,7 @@ def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str]
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
     builder = OnnxOpBuilder(opset, names, stem(node))
-    transposed = builder.op("Transpose", [data], {"perm": order})
-    softmax = builder.op(node.op_type, [transposed], {"axis": last})
-    builder.replace(node, [builder.op("Transpose", [softmax], {"perm": order})])
+    transposed = builder.add("Transpose", [data], {"perm": order})
+    softmax = builder.add(node.op_type, [transposed], {"axis": last})
+    builder.replace(node, [builder.add("Transpose", [softmax], {"perm": order})])
     return ["Transpose", node.op_type, "Transpose"]

@@ -21,8 +21,8 @@ from splitops.models.split_nodes.styles import SplitStyle
 _Place = tuple[str | None, str | None]
 
 
-class MovedFunctions:
-    """An editable copy of a model, with such functions converted to the model's opset.
+class ConvertedFunctions:
+    """An editable copy of a model. Functions that select another version of a split have the model's opset.
 
     A function with a node that cannot be converted is unchanged.
     """

@@ -102,8 +102,8 @@ def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
     """Divide integers and round down: subtract 1 if Python's remainder differs from C's."""
     kind = writer.find_type(sources[0])
     assert kind is not None
-    same = writer.op("Equal", [writer.op("Mod", sources), writer.op("Mod", sources, {"fmod": 1})])
-    return writer.op("Sub", [writer.op("Div", sources), writer.cast(writer.op("Not", [same]), kind)])
+    same = writer.add("Equal", [writer.add("Mod", sources), writer.add("Mod", sources, {"fmod": 1})])
+    return writer.add("Sub", [writer.add("Div", sources), writer.cast(writer.add("Not", [same]), kind)])
 
 
 def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     if operands.pop("broadcast", None) is not None:
         require_broadcast(layer)
     if sources and writer.find_type(sources[0]) in operator.identity_types:
-        return writer.op("Identity", sources[:1])
+        return writer.add("Identity", sources[:1])
     if operator.adapt_layer is not None:
         adapted = operator.adapt_layer(writer, layer, operands)
         if not isinstance(adapted, dict):
@@ -78,8 +78,8 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
             operands[name] = (
                 read_axis(writer, layer, value) if one else read_integers(writer, layer, value, name)
             )
-    inputs, attributes = target.write(operands, lambda value, _: writer.integers(value))
-    return writer.op(target.name, inputs, attributes)
+    inputs, attributes = target.write(operands, lambda value, _: writer.add_ints(value))
+    return writer.add(target.name, inputs, attributes)
 
 
 def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:

@@ -32,7 +32,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     if operands["type"] is INT64:
         return operands
-    return writer.cast(writer.op("Shape", [operands["data"]]), operands["type"])
+    return writer.cast(writer.add("Shape", [operands["data"]]), operands["type"])
 
 
 def _size_type(value: Any) -> ElementType:

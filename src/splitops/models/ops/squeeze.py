@@ -61,7 +61,7 @@ def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -
         # ONNX rejects an axis of another size than 1, which a layer keeps.
         removed = sorted(_find_removed_axes(axes, len(shape)))
         axes = [axis for axis in removed if shape[axis] == 1 or isinstance(shape[axis], Range)]
-    return {"data": data, "axes": axes} if axes else writer.op("Identity", [data])
+    return {"data": data, "axes": axes} if axes else writer.add("Identity", [data])
 
 
 def _squeeze_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:

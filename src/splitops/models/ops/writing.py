@@ -51,7 +51,7 @@ class Reader(Protocol):
 class NodeWriter(Reader, Protocol):
     """Writes ONNX nodes."""
 
-    def op(
+    def add(
         self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
     ) -> ir.Value:
         """Add a node with one output."""
@@ -59,10 +59,10 @@ class NodeWriter(Reader, Protocol):
     def cast(self, value: ir.Value, element_type: ElementType) -> ir.Value:
         """Add a Cast."""
 
-    def integers(self, values: Sequence[int], /) -> ir.Value:
+    def add_ints(self, values: Sequence[int], /) -> ir.Value:
         """Add a 1-D constant of int64."""
 
-    def constant(self, array: npt.NDArray[Any], /) -> ir.Value:
+    def add_constant(self, array: npt.NDArray[Any], /) -> ir.Value:
         """Add a constant."""
 
 
@@ -155,7 +155,7 @@ def get_length(builder: Reader, value: ir.Value, what: str) -> int:
 
 def add_scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a scalar constant of the element type of ``like``."""
-    return builder.constant(np.array(number, unwrap(builder.find_type(like), "the element type").numpy))
+    return builder.add_constant(np.array(number, unwrap(builder.find_type(like), "the element type").numpy))
 
 
 def as_int64(builder: NodeWriter, value: ir.Value) -> ir.Value:

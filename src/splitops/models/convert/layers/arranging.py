@@ -29,8 +29,8 @@ def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
         rank = get_length(builder, shape, f"the rank of the output of {layer}")
         others = [axis for axis in range(rank) if axis not in axes]
         require(axes == sorted(axes), f"{layer} changes the order of the axes")
-        data = builder.op("Unsqueeze", [data, builder.integers(others)]) if others else data
-    return builder.op("Expand", [data, as_int64(builder, shape)])
+        data = builder.add("Unsqueeze", [data, builder.add_ints(others)]) if others else data
+    return builder.add("Expand", [data, as_int64(builder, shape)])
 
 
 def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -39,19 +39,19 @@ def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
     count = get_length(builder, repeats, f"the number of repeats of {layer}")
     repeats = as_int64(builder, repeats)
     if count < rank:
-        repeats = builder.op("Concat", [builder.integers([1] * (rank - count)), repeats], {"axis": 0})
+        repeats = builder.add("Concat", [builder.add_ints([1] * (rank - count)), repeats], {"axis": 0})
     elif count > rank:
-        data = builder.op("Unsqueeze", [data, builder.integers(range(count - rank))])
-    return builder.op("Tile", [data, repeats])
+        data = builder.add("Unsqueeze", [data, builder.add_ints(range(count - rank))])
+    return builder.add("Tile", [data, repeats])
 
 
 def _write_pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, begin, end, *value = sources
     mode = layer.read_enum("pad_mode", ("constant", "edge", "reflect"))
-    pads = builder.op("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
+    pads = builder.add("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
     # ONNX pads with zeros if this value is absent.
     constant = value[:1] if mode == "constant" else []
-    return builder.op("Pad", [data, pads, *constant], {"mode": mode})
+    return builder.add("Pad", [data, pads, *constant], {"mode": mode})
 
 
 _END: Final = (1 << 63) - 1
@@ -77,9 +77,9 @@ class _Bound:
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
                 return self.begin, _END if self.begin == -1 else self.begin + 1, 1
-            last = builder.op("Equal", [self.begin, builder.integers([-1])])
-            following = builder.op("Add", [self.begin, builder.integers([1])])
-            return self.begin, builder.op("Where", [last, builder.integers([_END]), following]), 1
+            last = builder.add("Equal", [self.begin, builder.add_ints([-1])])
+            following = builder.add("Add", [self.begin, builder.add_ints([1])])
+            return self.begin, builder.add("Where", [last, builder.add_ints([_END]), following]), 1
         begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _END
         end = self.end if not self.end_mask else _END if self.step > 0 else -_END
         return begin, end, self.step
@@ -87,7 +87,7 @@ class _Bound:
 
 def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a Slice, a Squeeze of the dropped axes, and an Unsqueeze for the added axes."""
-    data = builder.op("Identity", [sources[0]])
+    data = builder.add("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
@@ -107,11 +107,11 @@ def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequenc
                 rows.append((begin, end, axis, step))
             axis += 1
     if rows:
-        data = builder.op("Slice", [data, *(_join(builder, column) for column in zip(*rows, strict=True))])
+        data = builder.add("Slice", [data, *(_join(builder, column) for column in zip(*rows, strict=True))])
     if dropped:
-        data = builder.op("Squeeze", [data, builder.integers(dropped)])
+        data = builder.add("Squeeze", [data, builder.add_ints(dropped)])
     if added:
-        data = builder.op("Unsqueeze", [data, builder.integers(added)])
+        data = builder.add("Unsqueeze", [data, builder.add_ints(added)])
     return data
 
 
@@ -147,42 +147,42 @@ def _unpack(
         return numbers
     wide = as_int64(builder, value)
     return [
-        0 if left_out[at] else builder.op("Gather", [wide, builder.integers([at])]) for at in range(count)
+        0 if left_out[at] else builder.add("Gather", [wide, builder.add_ints([at])]) for at in range(count)
     ]
 
 
 def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Value:
     """Concatenate numbers and values of shape [1] into one 1-D value."""
     if all(isinstance(number, int) for number in numbers):
-        return builder.integers([number for number in numbers if isinstance(number, int)])
-    parts = [builder.integers([number]) if isinstance(number, int) else number for number in numbers]
-    return parts[0] if len(parts) == 1 else builder.op("Concat", parts, {"axis": 0})
+        return builder.add_ints([number for number in numbers if isinstance(number, int)])
+    parts = [builder.add_ints([number]) if isinstance(number, int) else number for number in numbers]
+    return parts[0] if len(parts) == 1 else builder.add("Concat", parts, {"axis": 0})
 
 
 def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.integers("block_size", [1])[0]
-    return builder.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
+    return builder.add("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     layer.read_enum("mode", ("blocks_first",))
-    return builder.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
+    return builder.add("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
 
 
 def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     rank = get_rank(builder, layer, data)
     axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
-    sizes = builder.op("Shape", [data])
-    before = builder.op("Slice", [sizes, builder.integers([0]), builder.integers([axis])])
-    after = builder.op("Slice", [sizes, builder.integers([axis + 1]), builder.integers([_END])])
-    shape = builder.op("Concat", [before, builder.integers([groups, -1]), after], {"axis": 0})
+    sizes = builder.add("Shape", [data])
+    before = builder.add("Slice", [sizes, builder.add_ints([0]), builder.add_ints([axis])])
+    after = builder.add("Slice", [sizes, builder.add_ints([axis + 1]), builder.add_ints([_END])])
+    shape = builder.add("Concat", [before, builder.add_ints([groups, -1]), after], {"axis": 0})
     order = [*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)]
-    shuffled = builder.op("Transpose", [builder.op("Reshape", [data, shape])], {"perm": order})
-    return builder.op("Reshape", [shuffled, sizes])
+    shuffled = builder.add("Transpose", [builder.add("Reshape", [data, shape])], {"perm": order})
+    return builder.add("Reshape", [shuffled, sizes])
 
 
 def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -190,7 +190,7 @@ def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
     axes, sizes = read_integers(builder, layer, given_axes), builder.find_shape(data)
     shifts = unwrap(builder.find_shape(given_shift), f"the number of shifts of {layer}")
     single = shifts in ((), (1,))
-    turns = builder.op("Reshape", [given_shift, builder.integers([-1])]) if shifts == () else given_shift
+    turns = builder.add("Reshape", [given_shift, builder.add_ints([-1])]) if shifts == () else given_shift
     for shift, axis in zip(
         _unpack(builder, turns, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
         axes,
@@ -200,19 +200,20 @@ def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
         if isinstance(size, int) and isinstance(shift, int):
             cut: int | ir.Value = -shift % size if size else 0
         else:
-            length = builder.op("Max", [builder.size(data, builder.integers([axis])), builder.integers([1])])
-            back = builder.integers([-shift]) if isinstance(shift, int) else builder.op("Neg", [shift])
-            cut = builder.op("Mod", [back, length])
+            dynamic = builder.add_size(data, builder.add_ints([axis]))
+            length = builder.add("Max", [dynamic, builder.add_ints([1])])
+            back = builder.add_ints([-shift]) if isinstance(shift, int) else builder.add("Neg", [shift])
+            cut = builder.add("Mod", [back, length])
         if cut == 0:
             continue
         parts = [
-            builder.op(
-                "Slice", [data, _join(builder, [begin]), _join(builder, [end]), builder.integers([axis])]
+            builder.add(
+                "Slice", [data, _join(builder, [begin]), _join(builder, [end]), builder.add_ints([axis])]
             )
             for begin, end in ((cut, _END), (0, cut))
         ]
-        data = builder.op("Concat", parts, {"axis": axis})
-    return builder.op("Identity", [data])
+        data = builder.add("Concat", parts, {"axis": axis})
+    return builder.add("Identity", [data])
 
 
 ARRANGING: Final = (

@@ -30,14 +30,14 @@ from splitops.models.ops.writing import (
 
 def _write_floor_mod(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if builder.find_type(sources[0]) in SIZES:
-        return builder.op("Mod", sources)
-    quotient = builder.op("Floor", [builder.op("Div", sources)])
-    return builder.op("Sub", [sources[0], builder.op("Mul", [quotient, sources[1]])])
+        return builder.add("Mod", sources)
+    quotient = builder.add("Floor", [builder.add("Div", sources)])
+    return builder.add("Sub", [sources[0], builder.add("Mul", [quotient, sources[1]])])
 
 
 def _write_squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    difference = builder.op("Sub", sources)
-    return builder.op("Mul", [difference, difference])
+    difference = builder.add("Sub", sources)
+    return builder.add("Mul", [difference, difference])
 
 
 def _write_clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -47,28 +47,28 @@ def _write_clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         # Integers are clamped to the integers between the bounds.
         info = np.iinfo(builder.find_type(data).numpy)  # type: ignore[union-attr]
         low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
-    return builder.op("Clip", [data, add_scalar(builder, low, data), add_scalar(builder, high, data)])
+    return builder.add("Clip", [data, add_scalar(builder, low, data), add_scalar(builder, high, data)])
 
 
 def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     if builder.find_type(data) in INTEGERS:
-        return builder.op("Identity", [data])
+        return builder.add("Identity", [data])
     if layer.text("mode", "half_to_even") == "half_to_even":
-        return builder.op("Round", [data])
+        return builder.add("Round", [data])
     # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
-    size = builder.op("Abs", [data])
-    floor = builder.op("Floor", [size])
-    rest = builder.op("Sub", [size, floor])
+    size = builder.add("Abs", [data])
+    floor = builder.add("Floor", [size])
+    rest = builder.add("Sub", [size, floor])
     kind = unwrap(builder.find_type(data), "the element type")
-    up = builder.cast(builder.op("GreaterOrEqual", [rest, add_scalar(builder, 0.5, data)]), kind)
-    return builder.op("Mul", [builder.op("Sign", [data]), builder.op("Add", [floor, up])])
+    up = builder.cast(builder.add("GreaterOrEqual", [rest, add_scalar(builder, 0.5, data)]), kind)
+    return builder.add("Mul", [builder.add("Sign", [data]), builder.add("Add", [floor, up])])
 
 
 def _write_swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *beta = sources
-    scaled = builder.op("Mul", [data, beta[0]]) if beta else data
-    return builder.op("Mul", [data, builder.op("Sigmoid", [scaled])])
+    scaled = builder.add("Mul", [data, beta[0]]) if beta else data
+    return builder.add("Mul", [data, builder.add("Sigmoid", [scaled])])
 
 
 def _write_node(
@@ -77,7 +77,7 @@ def _write_node(
     """Write a node whose attributes are inputs of the layer. ``names`` maps attributes to input names."""
     rows = zip(names.items(), sources[1:], strict=True)
     attributes = {attr: _read_float(builder, layer, value, name) for (attr, name), value in rows}
-    return builder.op(operator, sources[:1], attributes)
+    return builder.add(operator, sources[:1], attributes)
 
 
 def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
@@ -99,13 +99,13 @@ def _write_prelu(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         both = isinstance(channels, int) and isinstance(shape[0], int)
         require(both, f"the number of channels of {layer} is unknown")
         if channels == shape[0]:
-            slope = builder.op("Reshape", [slope, builder.integers([-1, *[1] * (rank - 2)])])
-    return builder.op("PRelu", [data, slope])
+            slope = builder.add("Reshape", [slope, builder.add_ints([-1, *[1] * (rank - 2)])])
+    return builder.add("PRelu", [data, slope])
 
 
 def _write_is_inf(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
-    return builder.op("IsInf", sources, signs)
+    return builder.add("IsInf", sources, signs)
 
 
 def _write_convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -122,14 +122,14 @@ def _write_convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.
 def _write_fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, low, high, out_low, out_high = sources
     steps = add_scalar(builder, layer.number("levels") - 1, data)
-    span, out_span = builder.op("Sub", [high, low]), builder.op("Sub", [out_high, out_low])
-    level = builder.op(
-        "Round", [builder.op("Mul", [builder.op("Div", [builder.op("Sub", [data, low]), span]), steps])]
+    span, out_span = builder.add("Sub", [high, low]), builder.add("Sub", [out_high, out_low])
+    level = builder.add(
+        "Round", [builder.add("Mul", [builder.add("Div", [builder.add("Sub", [data, low]), span]), steps])]
     )
-    inside = builder.op("Add", [builder.op("Mul", [builder.op("Div", [level, steps]), out_span]), out_low])
-    above = builder.op("Greater", [data, builder.op("Max", [low, high])])
-    below = builder.op("LessOrEqual", [data, builder.op("Min", [low, high])])
-    return builder.op("Where", [below, out_low, builder.op("Where", [above, out_high, inside])])
+    inside = builder.add("Add", [builder.add("Mul", [builder.add("Div", [level, steps]), out_span]), out_low])
+    above = builder.add("Greater", [data, builder.add("Max", [low, high])])
+    below = builder.add("LessOrEqual", [data, builder.add("Min", [low, high])])
+    return builder.add("Where", [below, out_low, builder.add("Where", [above, out_high, inside])])
 
 
 _entry = partial(LayerConverter, versions=to_opsets(1), types=FLOATS)
@@ -139,15 +139,15 @@ _binary = partial(_entry, types=NUMBERS, broadcasts=True)
 ELEMENTWISE: Final = (
     _binary(
         layer="NotEqual",
-        write=lambda builder, layer, sources: builder.op("Not", [builder.op("Equal", sources)]),
+        write=lambda builder, layer, sources: builder.add("Not", [builder.add("Equal", sources)]),
         types=COMPARED | LOGICAL,
     ),
-    _binary(layer="Mod", write=lambda builder, layer, sources: builder.op("Mod", sources, {"fmod": 1})),
+    _binary(layer="Mod", write=lambda builder, layer, sources: builder.add("Mod", sources, {"fmod": 1})),
     _binary(layer="FloorMod", write=_write_floor_mod),
     _binary(layer="SquaredDifference", write=_write_squared_difference),
     _binary(
         layer="Select",
-        write=lambda builder, layer, sources: builder.op("Where", sources),
+        write=lambda builder, layer, sources: builder.add("Where", sources),
         types=None,
     ),
     _entry(layer="Clamp", write=_write_clamp, types=NUMBERS),
@@ -159,7 +159,7 @@ ELEMENTWISE: Final = (
     _entry(
         layer="HSigmoid",
         versions=to_opsets(5),
-        write=lambda builder, layer, sources: builder.op(
+        write=lambda builder, layer, sources: builder.add(
             "HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}
         ),
     ),
@@ -167,8 +167,8 @@ ELEMENTWISE: Final = (
     _entry(layer="PReLU", write=_write_prelu),
     _predicate(
         layer="IsFinite",
-        write=lambda builder, layer, sources: builder.op(
-            "Not", [builder.op("Or", [builder.op("IsInf", sources), builder.op("IsNaN", sources)])]
+        write=lambda builder, layer, sources: builder.add(
+            "Not", [builder.add("Or", [builder.add("IsInf", sources), builder.add("IsNaN", sources)])]
         ),
     ),
     _predicate(layer="IsInf", write=_write_is_inf),
@@ -181,7 +181,7 @@ ELEMENTWISE: Final = (
     _entry(
         layer="Identity",
         versions=to_opsets(16),
-        write=lambda builder, layer, sources: builder.op("Identity", sources),
+        write=lambda builder, layer, sources: builder.add("Identity", sources),
         types=None,
     ),
 )

@@ -41,12 +41,12 @@ def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
     axes = read_integers(builder, layer, axes_inputs[0]) if axes_inputs else list(range(rank))
     attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
-        sizes = _replace_on_axes(builder, builder.op("Shape", [data]), as_int64(builder, wanted), axes, rank)
-        return builder.op("Resize", [data, None, None, sizes], attributes)
+        sizes = _replace_axes(builder, builder.add("Shape", [data]), as_int64(builder, wanted), axes, rank)
+        return builder.add("Resize", [data, None, None, sizes], attributes)
     kind = ELEMENT_TYPES["float32"]
-    ones = builder.constant(np.ones(rank, np.float32))
+    ones = builder.add_constant(np.ones(rank, np.float32))
     scales = wanted if builder.find_type(wanted) is kind else builder.cast(wanted, kind)
-    return builder.op("Resize", [data, None, _replace_on_axes(builder, ones, scales, axes, rank)], attributes)
+    return builder.add("Resize", [data, None, _replace_axes(builder, ones, scales, axes, rank)], attributes)
 
 
 def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
@@ -62,16 +62,16 @@ def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]
     return attributes
 
 
-def _replace_on_axes(
+def _replace_axes(
     builder: LayerOpBuilder, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
 ) -> ir.Value:
     """Replace the elements of ``others`` at ``axes`` by ``some``. Both values are 1-D."""
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
         return some
-    joined = builder.op("Concat", [others, some], {"axis": 0})
+    joined = builder.add("Concat", [others, some], {"axis": 0})
     order = [rank + places.index(axis) if axis in places else axis for axis in range(rank)]
-    return builder.op("Gather", [joined, builder.integers(order)], {"axis": 0})
+    return builder.add("Gather", [joined, builder.add_ints(order)], {"axis": 0})
 
 
 def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -86,7 +86,7 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
         "mode": layer.read_enum("mode", ("avg",)),
         "coordinate_transformation_mode": layer.read_enum("aligned_mode", modes, "asymmetric"),
     }
-    return builder.op("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
+    return builder.add("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
 
 
 def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -101,9 +101,9 @@ def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: S
     centred = layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
     if len(inputs) > 2:
         inputs[2] = as_int64(builder, inputs[2])
-    one = builder.integers([1])
-    inputs[2:] = [builder.op("Reshape", [value, one]) for value in inputs[2:]]
-    selected = builder.op("NonMaxSuppression", inputs, {"center_point_box": centred})
+    one = builder.add_ints([1])
+    inputs[2:] = [builder.add("Reshape", [value, one]) for value in inputs[2:]]
+    selected = builder.add("NonMaxSuppression", inputs, {"center_point_box": centred})
     if layer.text("output_type", "i64") == "i32":
         selected = builder.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
@@ -113,7 +113,7 @@ def _write_grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
     mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
     padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
     corners = int(layer.boolean("align_corners", default=False))
-    return builder.op(
+    return builder.add(
         "GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners}
     )
 

@@ -42,7 +42,7 @@ def _write_gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Seque
     # There is no conversion back: ONNX also accepts negative positions, which it counts from the end.
     data, indices = sources
     (axis,) = layer.integers("axis")
-    return builder.op("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
+    return builder.add("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
 
 
 def _write_gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -50,7 +50,7 @@ def _write_gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     (batch,) = layer.integers("batch_dims", [0])
     # Version 5 flattens all batch axes into one.
     require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 flattens {batch} batch axes")
-    return builder.op("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
+    return builder.add("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
 _REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -68,28 +68,28 @@ def _write_scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
         uses = layer.boolean("use_init_val", default=True)
         require(uses, f"{layer} omits the initial value, which ONNX does not")
         attributes["reduction"] = reduction
-    return builder.op("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
+    return builder.add("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
 
 
 def _write_scatter_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates = sources
     reduction = _read_reduction(layer)
     attributes = {} if reduction is None else {"reduction": reduction}
-    return builder.op("ScatterND", [data, as_int64(builder, indices), updates], attributes)
+    return builder.add("ScatterND", [data, as_int64(builder, indices), updates], attributes)
 
 
 def _write_scatter_update(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
     rank, axis = get_rank(builder, layer, data), read_axis(builder, layer, given)
     require(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
-    inner = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([-1])])
-    return builder.op("ScatterND", [data, inner, updates])
+    inner = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([-1])])
+    return builder.add("ScatterND", [data, inner, updates])
 
 
 def _write_cum_sum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
     flags = {name: int(layer.boolean(name, default=False)) for name in ("exclusive", "reverse")}
-    return builder.op("CumSum", [data, axis], flags)
+    return builder.add("CumSum", [data, axis], flags)
 
 
 def _write_top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -97,14 +97,14 @@ def _write_top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     largest = layer.read_enum("mode", {"max": 1, "min": 0})
     layer.read_enum("sort", ("value", "none"))  # without an order, every order is valid
     (axis,) = layer.integers("axis")
-    count = builder.op("Reshape", [as_int64(builder, count), builder.integers([1])])
+    count = builder.add("Reshape", [as_int64(builder, count), builder.add_ints([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
-    values, positions = builder.multi("TopK", [data, count], attributes, outputs=2)
+    values, positions = builder.add_node("TopK", [data, count], attributes, outputs=2)
     return [values, _cast_positions(builder, layer, positions, "index_element_type", "i32")]
 
 
 def _write_non_zero(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return _cast_positions(builder, layer, builder.op("NonZero", sources), "output_type")
+    return _cast_positions(builder, layer, builder.add("NonZero", sources), "output_type")
 
 
 def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -116,9 +116,9 @@ def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
     (axis,) = layer.integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
-    positions = builder.constant(np.arange(size, dtype=np.int64).reshape(shape))
-    wide = builder.op("Unsqueeze", [as_int64(builder, indices), builder.integers([axis])])
-    return builder.op("Where", [builder.op("Equal", [wide, positions]), on, off])
+    positions = builder.add_constant(np.arange(size, dtype=np.int64).reshape(shape))
+    wide = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([axis])])
+    return builder.add("Where", [builder.add("Equal", [wide, positions]), on, off])
 
 
 def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -131,10 +131,10 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     order = [*first, *(axis for axis in range(rank) if axis not in first)]
     moved = order != sorted(order)  # ONNX requires both to be among the first two axes
     attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
-    data = builder.op("Transpose", [data], {"perm": order}) if moved else data
-    result = builder.op("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
+    data = builder.add("Transpose", [data], {"perm": order}) if moved else data
+    result = builder.add("ReverseSequence", [data, as_int64(builder, lengths)], attributes)
     back = sorted(range(rank), key=order.__getitem__)
-    return builder.op("Transpose", [result], {"perm": back}) if moved else result
+    return builder.add("Transpose", [result], {"perm": back}) if moved else result
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
@@ -149,12 +149,12 @@ def _write_range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in types)
     require(same, f"{layer} counts {', '.join(map(str, types))} as {kind}")
     assert kind is not None
-    return builder.op("Range", [_as_scalar(builder, source, kind) for source in sources])
+    return builder.add("Range", [_as_scalar(builder, source, kind) for source in sources])
 
 
 def _as_scalar(builder: LayerOpBuilder, value: ir.Value, kind: ElementType) -> ir.Value:
     value = value if builder.find_type(value) is kind else builder.cast(value, kind)
-    return value if builder.find_shape(value) == () else builder.op("Reshape", [value, builder.integers([])])
+    return value if builder.find_shape(value) == () else builder.add("Reshape", [value, builder.add_ints([])])
 
 
 POSITIONS: Final = (

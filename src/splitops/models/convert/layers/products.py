@@ -31,7 +31,7 @@ def _write_matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Va
         _transpose(builder, layer, value) if layer.boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
-    return builder.op("MatMul", factors)
+    return builder.add("MatMul", factors)
 
 
 def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Value:
@@ -39,50 +39,50 @@ def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Val
     rank = get_rank(builder, layer, value)
     if rank < 2:
         return value
-    return builder.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+    return builder.add("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
 
 
 def _write_einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     equation = layer.attribute("equation")
     require(bool(equation), f"{layer} has no equation")
-    return builder.op("Einsum", sources, {"equation": equation})
+    return builder.add("Einsum", sources, {"equation": equation})
 
 
 def _write_attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
     causal = layer.boolean("causal")
     mask = more[0] if more and not causal else None
-    scores = builder.op("MatMul", [_scale(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
+    scores = builder.add("MatMul", [_scale(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
     if causal:
         mask = _make_causal_mask(builder, scores)
     if mask is not None:
         if builder.find_type(mask) is BOOL:
             zero, outside = add_scalar(builder, 0, query), add_scalar(builder, -math.inf, query)
-            mask = builder.op("Where", [mask, zero, outside])
-        scores = builder.op("Add", [scores, mask])
-    return builder.op("MatMul", [builder.op("Softmax", [scores], {"axis": -1}), value])
+            mask = builder.add("Where", [mask, zero, outside])
+        scores = builder.add("Add", [scores, mask])
+    return builder.add("MatMul", [builder.add("Softmax", [scores], {"axis": -1}), value])
 
 
 def _scale(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
     if scale:
-        return builder.op("Mul", [query, scale[0]])
+        return builder.add("Mul", [query, scale[0]])
     width = (builder.find_shape(query) or (None,))[-1]
     if isinstance(width, int):
-        return builder.op("Mul", [query, add_scalar(builder, 1 / math.sqrt(width), query)])
+        return builder.add("Mul", [query, add_scalar(builder, 1 / math.sqrt(width), query)])
     # As precise as the constant above: rounded once, to the type of the query.
     kind = unwrap(builder.find_type(query), "the element type")
-    size = builder.cast(builder.size(query, builder.constant(np.array(-1, np.int64))), FLOAT64)
-    factor = builder.op("Div", [builder.constant(np.array(1.0)), builder.op("Sqrt", [size])])
-    return builder.op("Mul", [query, builder.cast(factor, kind)])
+    size = builder.cast(builder.add_size(query, builder.add_constant(np.array(-1, np.int64))), FLOAT64)
+    factor = builder.add("Div", [builder.add_constant(np.array(1.0)), builder.add("Sqrt", [size])])
+    return builder.add("Mul", [query, builder.cast(factor, kind)])
 
 
 def _make_causal_mask(builder: LayerOpBuilder, scores: ir.Value) -> ir.Value:
     """Return the mask of the keys that each query attends to: those up to its own position."""
-    sizes = builder.op(
-        "Slice", [builder.op("Shape", [scores]), builder.integers([-2]), builder.integers([1 << 62])]
+    sizes = builder.add(
+        "Slice", [builder.add("Shape", [scores]), builder.add_ints([-2]), builder.add_ints([1 << 62])]
     )
-    ones = builder.op("Expand", [builder.constant(np.array(1, np.int64)), sizes])
-    return builder.cast(builder.op("Trilu", [ones], {"upper": 0}), BOOL)
+    ones = builder.add("Expand", [builder.add_constant(np.array(1, np.int64)), sizes])
+    return builder.cast(builder.add("Trilu", [ones], {"upper": 0}), BOOL)
 
 
 def _write_dft(
@@ -100,20 +100,20 @@ def _write_dft(
     sizes = read_integers(builder, layer, lengths[0], "sizes") if lengths else [-1] * len(axes)
     if real:
         # Transform complex numbers: OpenVINO's frontend adds an axis to one-sided transforms.
-        data = builder.op("Unsqueeze", [data, builder.integers([-1])])
-        data = builder.op("Pad", [data, builder.integers([*[0] * (2 * rank + 1), 1])])
+        data = builder.add("Unsqueeze", [data, builder.add_ints([-1])])
+        data = builder.add("Pad", [data, builder.add_ints([*[0] * (2 * rank + 1), 1])])
         length = (
-            builder.integers(sizes[-1:])
+            builder.add_ints(sizes[-1:])
             if sizes[-1] != -1
-            else builder.size(data, builder.integers(axes[-1:]))
+            else builder.add_size(data, builder.add_ints(axes[-1:]))
         )
     for axis, size in zip(axes, sizes, strict=True):
-        dft_length = [] if size == -1 else [builder.constant(np.array(size, np.int64))]
-        data = builder.op("DFT", [data, *dft_length], {"axis": axis, "inverse": int(inverse)})
+        dft_length = [] if size == -1 else [builder.add_constant(np.array(size, np.int64))]
+        data = builder.add("DFT", [data, *dft_length], {"axis": axis, "inverse": int(inverse)})
     if not real:
         return data
-    half = builder.op("Add", [builder.op("Div", [length, builder.integers([2])]), builder.integers([1])])
-    return builder.part(data, axes[-1], builder.integers([0]), half)
+    half = builder.add("Add", [builder.add("Div", [length, builder.add_ints([2])]), builder.add_ints([1])])
+    return builder.slice_axis(data, axes[-1], builder.add_ints([0]), half)
 
 
 FLOAT64: Final = ELEMENT_TYPES["float64"]

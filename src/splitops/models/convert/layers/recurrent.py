@@ -16,12 +16,7 @@ import onnx_ir as ir
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.ops.writing import (
-    FLOATS,
-    INT32,
-    Values,
-    require,
-)
+from splitops.models.ops.writing import FLOATS, INT32, Values, require
 
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
 _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
@@ -50,11 +45,11 @@ class _Cell:
         attributes = self._read_attributes(layer) | {"hidden_size": hidden}
         if self.single:
             data, *states = (
-                builder.op("Unsqueeze", [value, builder.integers([0])]) for value in (data, *states)
+                builder.add("Unsqueeze", [value, builder.add_ints([0])]) for value in (data, *states)
             )
             weights = [_add_direction_axis(builder, value) for value in weights]
         else:
-            data, *states = (builder.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
+            data, *states = (builder.add("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
         directions = 2 if attributes["direction"] == "bidirectional" else 1
         order = [gate * hidden + at for gate in self.gates for at in range(hidden)]
         inputs = [
@@ -68,12 +63,12 @@ class _Cell:
         ]
         if resets:
             attributes["linear_before_reset"] = 1
-        steps, *last = builder.multi(self.operator, inputs, attributes, outputs=1 + self.states)
+        steps, *last = builder.add_node(self.operator, inputs, attributes, outputs=1 + self.states)
         if self.single:
-            return [builder.op("Squeeze", [state, builder.integers([0])]) for state in last]
+            return [builder.add("Squeeze", [state, builder.add_ints([0])]) for state in last]
         return [
-            builder.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
-            *(builder.op("Transpose", [state], _STEPS_FIRST) for state in last),
+            builder.add("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
+            *(builder.add("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
     def _make_biases(
@@ -95,10 +90,10 @@ class _Cell:
         if array is not None:
             columns = [array[:, order], zeros, array[:, kept]]
             return builder.add_weights(np.concatenate(columns, axis=1), value)
-        parts = [_reorder_rows(builder, value, order), builder.constant(zeros)]
+        parts = [_reorder_rows(builder, value, order), builder.add_constant(zeros)]
         if resets:
             parts.append(_reorder_rows(builder, value, kept))
-        return builder.op("Concat", parts, {"axis": 1})
+        return builder.add("Concat", parts, {"axis": 1})
 
     def _read_attributes(self, layer: Layer) -> dict[str, Any]:
         directions = ("forward", "reverse", "bidirectional")
@@ -127,7 +122,7 @@ def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
     array = builder.read_weights(value)
     if array is not None:
         return builder.add_weights(array[np.newaxis], value)
-    return builder.op("Unsqueeze", [value, builder.integers([0])])
+    return builder.add("Unsqueeze", [value, builder.add_ints([0])])
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
@@ -135,7 +130,7 @@ def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) ->
     array = builder.read_weights(value)
     if array is not None:
         return builder.add_weights(array[:, order], value)
-    return builder.op("Gather", [value, builder.integers(order)], {"axis": 1})
+    return builder.add("Gather", [value, builder.add_ints(order)], {"axis": 1})
 
 
 _entry = partial(LayerConverter, versions=to_opsets(5), types=FLOATS)

@@ -31,10 +31,10 @@ def _reduce(
 ) -> ir.Value:
     """Add a reduction over ``axes``. Empty ``axes`` reduce nothing; in ONNX, they would reduce all axes."""
     if not axes:
-        return builder.op("Identity", [data])
+        return builder.add("Identity", [data])
     if operator == "ReduceSum":  # axes are an input since opset 13, in others since 18
-        return builder.op(operator, [data, builder.integers(axes)], {"keepdims": int(keep)})
-    return builder.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
+        return builder.add(operator, [data, builder.add_ints(axes)], {"keepdims": int(keep)})
+    return builder.add(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
 def _write_reduction(
@@ -60,7 +60,7 @@ def _write_batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     else:
         data, scale, shift, mean, variance = sources
     inputs = [data, scale, shift, mean, variance]
-    return builder.op("BatchNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
+    return builder.add("BatchNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
 
 
 def _read_float(layer: Layer, name: str) -> float:
@@ -86,25 +86,25 @@ def _normalise(
     builder: LayerOpBuilder, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
     require(bool(axes), f"{layer} has no axes")
-    centred = builder.op("Sub", [data, _reduce(builder, "ReduceMean", data, axes)])
+    centred = builder.add("Sub", [data, _reduce(builder, "ReduceMean", data, axes)])
     if not layer.boolean("normalize_variance", default=True):
         return centred
     epsilon = add_scalar(builder, layer.number("eps"), data)
-    variance = _reduce(builder, "ReduceMean", builder.op("Mul", [centred, centred]), axes)
+    variance = _reduce(builder, "ReduceMean", builder.add("Mul", [centred, centred]), axes)
     if outside:
-        deviation = builder.op("Add", [builder.op("Sqrt", [variance]), epsilon])
+        deviation = builder.add("Add", [builder.add("Sqrt", [variance]), epsilon])
     else:
-        deviation = builder.op("Sqrt", [builder.op("Add", [variance, epsilon])])
-    return builder.op("Div", [centred, deviation])
+        deviation = builder.add("Sqrt", [builder.add("Add", [variance, epsilon])])
+    return builder.add("Div", [centred, deviation])
 
 
 def _write_normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources[0], read_integers(builder, layer, sources[1])
     require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
-    squares = _reduce(builder, "ReduceSum", builder.op("Mul", [data, data]), axes)
-    bounded = builder.op(bound, [squares, add_scalar(builder, layer.number("eps"), data)])
-    return builder.op("Div", [data, builder.op("Sqrt", [bounded])])
+    squares = _reduce(builder, "ReduceSum", builder.add("Mul", [data, data]), axes)
+    bounded = builder.add(bound, [squares, add_scalar(builder, layer.number("eps"), data)])
+    return builder.add("Div", [data, builder.add("Sqrt", [bounded])])
 
 
 def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -112,13 +112,13 @@ def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     (groups,), rank = layer.integers("num_groups"), get_rank(builder, layer, data)
     kind = unwrap(builder.find_type(data), "the element type").numpy
     ones, zeros = np.ones(groups, kind), np.zeros(groups, kind)
-    folded = builder.op("Reshape", [data, builder.integers([0, groups, -1])])
-    inputs = [folded, builder.constant(ones), builder.constant(zeros)]
-    even = builder.op("InstanceNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
-    unfolded = builder.op("Reshape", [even, builder.op("Shape", [data])])
-    channels = builder.integers([-1, *[1] * (rank - 2)])
-    scaled = builder.op("Mul", [unfolded, builder.op("Reshape", [scale, channels])])
-    return builder.op("Add", [scaled, builder.op("Reshape", [shift, channels])])
+    folded = builder.add("Reshape", [data, builder.add_ints([0, groups, -1])])
+    inputs = [folded, builder.add_constant(ones), builder.add_constant(zeros)]
+    even = builder.add("InstanceNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
+    unfolded = builder.add("Reshape", [even, builder.add("Shape", [data])])
+    channels = builder.add_ints([-1, *[1] * (rank - 2)])
+    scaled = builder.add("Mul", [unfolded, builder.add("Reshape", [scale, channels])])
+    return builder.add("Add", [scaled, builder.add("Reshape", [shift, channels])])
 
 
 def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -127,7 +127,7 @@ def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     require(read_integers(builder, layer, axes) == [1], f"{layer} normalises other axes than channels")
     require(size % 2 == 1, f"{layer} has an even size, whose center is ambiguous")
     names = ("alpha", "beta", "bias")
-    return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
+    return builder.add("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 
 
 def _make_entry(

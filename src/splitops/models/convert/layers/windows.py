@@ -12,14 +12,7 @@ import onnx_ir as ir
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.ops.writing import (
-    FLOATS,
-    INT32,
-    Values,
-    get_rank,
-    read_integers,
-    require,
-)
+from splitops.models.ops.writing import FLOATS, INT32, Values, get_rank, read_integers, require
 from splitops.spec.sizes.dims import Dim
 
 
@@ -108,7 +101,7 @@ def _write_convolution(
         groups, *shape = _get_filter_shape(builder, layer, filters)
         filters = _reshape(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
-    return builder.op(operator, [data, filters], attributes)
+    return builder.add(operator, [data, filters], attributes)
 
 
 def _read_window_attributes(
@@ -178,7 +171,7 @@ def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> 
     """Reshape a value. A constant stays one: runtimes prepare only constant weights."""
     array = builder.read_weights(value)
     if array is None:
-        return builder.op("Reshape", [value, builder.integers(shape)])
+        return builder.add("Reshape", [value, builder.add_ints(shape)])
     return builder.add_weights(array.reshape(shape), value)
 
 
@@ -188,12 +181,12 @@ def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> 
 def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     attributes = _read_pool(builder, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
-        return [builder.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
+        return [builder.add("MaxPool", sources, attributes), None][: len(layer.outputs)]
     rank = get_rank(builder, layer, sources[0])
     (axis,) = layer.integers("axis", [0])
     # ONNX returns positions in the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
-    data, positions = builder.multi("MaxPool", sources, attributes, outputs=2)
+    data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
     wide = layer.text("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 
@@ -203,7 +196,7 @@ def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence
     counts = not layer.boolean("exclude-pad") and pool.pads
     # The specifications do not define the count of elements of a window that ends after the padding.
     require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
-    return builder.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
+    return builder.add("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +293,14 @@ def _write_adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     data, wanted = sources
     outputs = read_integers(builder, layer, wanted, "size")
     if all(size == 1 for size in outputs):
-        return builder.op("GlobalAveragePool", [data])
+        return builder.add("GlobalAveragePool", [data])
     shape = (builder.find_shape(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
     require(even, f"{layer} has windows of different sizes")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
-    return builder.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
+    return builder.add("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
 
 _entry = partial(LayerConverter, types=FLOATS)

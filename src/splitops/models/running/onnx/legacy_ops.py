@@ -16,7 +16,7 @@ from splitops.models.ops.shapes import clamp
 
 _FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ALONG_ONE_AXIS: Final = 13
-"""The first opset in which they reduce one axis; before, they reduce all axes from ``axis`` on."""
+"""The first opset in which these operators reduce one axis, not all axes from ``axis`` on."""
 
 
 def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:

@@ -123,7 +123,7 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
     in an empty shape.
     """
     result: list[int] = []
-    known, rest = 1, list(shape)
+    product, rest = 1, list(shape)
     for index, size in enumerate(pattern):
         if size == 0 and copies_zero:
             if index >= len(rest):
@@ -136,19 +136,19 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
             raise ModelError(f"pattern {pattern} has the negative size {size}")
         else:
             result.append(size)
-            known *= size if size >= 0 else 1
+            product *= size if size >= 0 else 1
     misfit = ModelError(f"pattern {pattern} does not fit shape {list(shape)}")
     if pattern.count(-1) > 1:
         raise ModelError(f"pattern {pattern} has two -1")
     if -1 in pattern:
-        left = math.prod(rest)
-        # Nothing can be divided among no elements: OpenVINO takes 1.
-        if known == 0 and left == 0:
+        count = math.prod(rest)
+        # For empty data, OpenVINO resolves an ambiguous -1 to 1.
+        if product == 0 and count == 0:
             result[pattern.index(-1)] = 1
-        elif known == 0 or left % known:
+        elif product == 0 or count % product:
             raise misfit
         else:
-            result[pattern.index(-1)] = left // known
+            result[pattern.index(-1)] = count // product
     if math.prod(result) != math.prod(shape) or max(result, default=0) > _INT64_MAX:
         raise misfit
     return result
