@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from dev.pages import DOCS
-from splitops.models.convert.layers import FORMS
+from splitops.models.convert.layers import CONVERTERS
 from splitops.models.convert.layers.products import WIDE
 from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.ops import OPERATORS
@@ -67,7 +67,7 @@ def written() -> frozenset[str]:
     """Return the layers that become ONNX, in one version at least."""
     graph = {"Parameter", "Const", "Result"}
     return (
-        frozenset({row.layer for row in FORMS} | set(FAMILY["openvino"]))
+        frozenset({row.layer for row in CONVERTERS} | set(FAMILY["openvino"]))
         | {spelling.name for operator in OPERATORS if operator.converts for spelling in operator.openvino}
         | graph
         | set(BODIES_SINCE)
@@ -81,7 +81,7 @@ def layers() -> str:
         "|---|---|---|---|---|",
     ]
     shared = [operator for operator in OPERATORS if operator.converts and operator.types is not None]
-    rows = [(row.layer, _numbers(row.versions), row.types, "nodes", "") for row in FORMS]
+    rows = [(row.layer, _numbers(row.versions), row.types, "nodes", "") for row in CONVERTERS]
     rows += [_shared_row(operator) for operator in shared]
     for layer, numbers, types, said, both in sorted(rows, key=lambda row: row[:2]):
         versions = ", ".join(map(str, numbers))

@@ -227,7 +227,7 @@ def _windows() -> Iterator[LayerCase]:
         values(4, 3, 3, 2),
         i64(9, 9),
         strides=[1, 1],
-        rejected="leaves out the last 1 of axis 2",
+        rejected="omits the last 1 of axis 2",
     )
     for auto_pad, goal in (("same_upper", (15, 17)), ("same_lower", (15, 17)), ("valid", (18, 18))):
         shaped = {"strides": [2, 2], "auto_pad": auto_pad, "only": f"{auto_pad} to {goal}"}
@@ -307,7 +307,7 @@ def _windows() -> Iterator[LayerCase]:
     outside = {**window, "pads_end": [1, 1]}
     yield _case("MaxPool", 8, open_, **outside, **ceil, only="ceil, open sizes", rejected=rejected)
     wide = {**window, "pads_end": [3, 0]}
-    yield _case("MaxPool", 8, x(*image), **wide, dilations=[1, 1], rejected="nothing but padding")
+    yield _case("MaxPool", 8, x(*image), **wide, dilations=[1, 1], rejected="contain only padding")
     for kind in ("i64", "i32"):
         yield _case("MaxPool", 8, x(*image), **window, dilations=[1, 1], index_element_type=kind, read=(0, 1))
     yield _case(
@@ -377,7 +377,15 @@ def _reductions() -> Iterator[LayerCase]:
             "LRN", 1, x(1, 7, 4, 5), i64(1), alpha=0.5, beta=0.75, bias=2.0, size=size, rejected=rejected
         )
     yield _case(
-        "LRN", 1, x(1, 7, 4, 5), i64(2, 3), alpha=0.5, beta=0.75, bias=2.0, size=3, rejected="across channels"
+        "LRN",
+        1,
+        x(1, 7, 4, 5),
+        i64(2, 3),
+        alpha=0.5,
+        beta=0.75,
+        bias=2.0,
+        size=3,
+        rejected="other axes than channels",
     )
     for axis in (1, -2, 2):
         yield _case("Softmax", 8, x(2, 3, 4), axis=axis)
@@ -392,7 +400,12 @@ def _positions() -> Iterator[LayerCase]:
     yield _case("GatherND", 8, x(2, 3, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=1)
     yield _case("GatherND", 5, x(2, 3, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=1)
     yield _case(
-        "GatherND", 5, x(2, 2, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=2, rejected="joins 2 axes"
+        "GatherND",
+        5,
+        x(2, 2, 5),
+        i64(0, 2, 1, 1).reshape(2, 2, 1),
+        batch_dims=2,
+        rejected="flattens 2 batch axes",
     )
     indices = i64(1, 0, 2, 3, 2, 0).reshape(2, 3)
     yield _case("ScatterElementsUpdate", 3, x(4, 3), indices, x(2, 3), i64(0))
@@ -409,7 +422,7 @@ def _positions() -> Iterator[LayerCase]:
         i64(0),
         reduction="sum",
         use_init_val=False,
-        rejected="leaves out the first",
+        rejected="omits the initial",
     )
     yield _case(
         "ScatterElementsUpdate",
@@ -637,7 +650,7 @@ def _images() -> Iterator[LayerCase]:
         rejected="mode = 'linear'",
     )
     smooth = {"mode": "cubic", "shape_calculation_mode": "sizes", "antialias": True}
-    yield _case("Interpolate", 11, x(*image), i64(7, 9), i64(2, 3), **smooth, rejected="smooths")
+    yield _case("Interpolate", 11, x(*image), i64(7, 9), i64(2, 3), **smooth, rejected="sets antialias")
     pads = {"pads_begin": [0, 0, 1, 0], "pads_end": [0, 0, 0, 0]}
     yield _case(
         "Interpolate",
@@ -648,7 +661,7 @@ def _images() -> Iterator[LayerCase]:
         mode="nearest",
         shape_calculation_mode="sizes",
         **pads,
-        rejected="pads what",
+        rejected="pads its data",
     )
     grid = x(1, 3, 6, 2, low=-1.2, high=1.2)
     for mode in ("bilinear", "nearest", "bicubic"):
@@ -726,7 +739,7 @@ def _images() -> Iterator[LayerCase]:
         np.float32(0),
         box_encoding="corner",
         sort_result_descending=True,
-        rejected="sorts what it selects",
+        rejected="sorts the selected boxes",
     )
 
 
@@ -842,7 +855,7 @@ def _cells() -> Iterator[LayerCase]:
         rows[name] = []
     for words, rejected in (
         (["sigmoid", "tanh", "relu"] * 2, None),
-        (["sigmoid", "tanh"] * 3, "in each direction"),
+        (["sigmoid", "tanh"] * 3, "differ by direction"),
     ):
         yield _case(
             "LSTMSequence",

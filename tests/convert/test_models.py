@@ -296,7 +296,7 @@ def test_external_data_comes_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["onnx:", "onnx:x", "tensorrt", "onnx:-3", ""])
 def test_unknown_targets(target: str) -> None:
-    with pytest.raises(ModelError, match="neither"):
+    with pytest.raises(ModelError, match="unknown target"):
         convert_with_report(parsed(BRANCHES), to=target)
 
 
@@ -365,7 +365,7 @@ def test_the_newest_operation_set_is_that_of_the_newest_release() -> None:
     folder = Path(openvino.__file__).parent
     newest = max(int(path.name.removeprefix("opset")) for path in folder.glob("opset*"))
     assert parse_target(f"openvino:opset{newest}").opset == newest
-    with pytest.raises(OperatorError, match=rf"opset{newest + 1} is asked for, .* opset1 to opset{newest}$"):
+    with pytest.raises(OperatorError, match=rf"opset{newest + 1} does not exist.* opset1 to opset{newest}$"):
         parse_target(f"openvino:opset{newest + 1}")
 
 
@@ -375,7 +375,7 @@ def test_too_many_parts_of_a_sequence_are_counted_to_their_end(size: int, count:
     text = f"g (float[{size}] x, int64 i) => (seq(float[k]) d) {body}"
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
     [change] = [change for change in convert_with_report(model, "openvino").changes if change.is_split]
-    assert f"the sequence has {count} parts, but a Split gives 1 to 4096" in str(change.error)
+    assert f"the sequence has {count} parts, but a Split returns 1 to 4096" in str(change.error)
 
 
 def test_an_invalid_split_is_rejected_with_its_own_rule() -> None:

@@ -161,7 +161,7 @@ def test_a_rejection_inside_a_body_names_the_node_that_has_it() -> None:
     model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     report = convert_with_report(model, to="onnx:11")  # Cast-9 has no bfloat16
     assert [change.where.node for change in report.rejections] == ["CastLike -> y"]
-    with pytest.raises(ModelError, match=r"CastLike-15 cannot be moved .* of the body .*Cast"):
+    with pytest.raises(ModelError, match=r"CastLike-15 cannot be converted .* in the body .*Cast"):
         _ = report.model
 
 
@@ -210,7 +210,7 @@ def test_bounds_that_a_clip_leaves_out_are_none() -> None:
 def test_another_default_that_nothing_is_known_of_is_rejected() -> None:
     """The first GRU leaves its direction to the word "foward"."""
     text = "g (float[2,1,1] x, float[1,3,1] w, float[1,3,1] r) => (float[2,1,1,1] y) {"
-    with pytest.raises(ModelError, match="GRU-1 cannot be moved to opset 3"):
+    with pytest.raises(ModelError, match="GRU-1 cannot be converted to opset 3"):
         convert(parsed(text + " y, z = GRU<hidden_size = 1>(x, w, r) }", 1), to="onnx:3")
 
 
@@ -251,35 +251,35 @@ def own(body: str, opset: int) -> str:
             "(float x) => (int64[A] y) { y = ArgMax<axis = -1>(x) }",
             13,
             10,
-            "an axis is negative, of an unknown rank",
+            "an axis is negative and the rank is unknown",
         ),
-        ("(float x) => (float[A] y) { y = Softmax(x) }", 13, 12, "its rank is not known"),
+        ("(float x) => (float[A] y) { y = Softmax(x) }", 13, 12, "its rank is unknown"),
         (
             "(float[2,3] x) => (float[A,B] y) { y = own.f<a = 0>(x) }"
             + own("<a> (x) => (y) { y = Softmax<axis: int = @a>(x) }", 13),
             13,
             12,
-            "an attribute of its caller",
+            "an attribute that the caller of its function sets",
         ),
         (
             "(float[2,3] x) => (int64[A] y) { y = own.f<a = 1>(x) }"
             + own("<a> (x) => (y) { y = Shape<start: int = @a>(x) }", 15),
             15,
             13,
-            "an attribute of its caller",
+            "an attribute that the caller of its function sets",
         ),
         (
             "(float[2,3] x) => (int64[A] y) { y = own.f(x) }"
             + own("(x) => (y) { y = Constant<value = int64[2] {1, 2}>() z = Identity(x) }", 9),
             9,
             8,
-            "a function has no constant of INT64 below opset 9",
+            "a function cannot have a constant of INT64 below opset 9",
         ),
         (
             "(float[2,3] x) => (int64[2,3] y) { y = Cast<to = 7, saturate = 0>(x) }",
             19,
             13,
-            "Cast-19 cannot be moved to opset 13",
+            "Cast-19 cannot be converted to opset 13",
         ),
     ],
 )
@@ -303,7 +303,7 @@ def test_an_answer_of_onnx_s_converter_of_other_types_is_not_taken(monkeypatch: 
     monkeypatch.setattr(onnx.version_converter, "convert_version", wrong)
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda model: model)
     model = parsed("g (float[2,6] x) => (float[2,1] y) { y = ReduceMean<axes = [1]>(x) }", 13)
-    with pytest.raises(ModelError, match="the result of onnx's converter, Not, takes other types"):
+    with pytest.raises(ModelError, match="onnx's converter returned Not, which rejects these types"):
         convert(model, to="onnx:18")
 
 
@@ -405,5 +405,5 @@ def test_a_body_with_a_graph_in_it_takes_no_place() -> None:
     """Its Loop reads values around it by names that only the body has."""
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 27]>
         g (float16 s, float16 l, float16 d) => (float16[n] y) { y = Range(s, l, d) }""")
-    with pytest.raises(ModelError, match="Range-27 cannot be moved to opset 12"):
+    with pytest.raises(ModelError, match="Range-27 cannot be converted to opset 12"):
         convert(model, 12)

@@ -13,7 +13,7 @@ from network_cases import CASES, Given, LayerCase
 
 import splitops
 from scripts import script
-from splitops.models.convert.layers import FORMS
+from splitops.models.convert.layers import CONVERTERS
 from splitops.models.ops import BY_LAYER, OPERATORS
 
 pytest.importorskip("openvino")
@@ -109,7 +109,7 @@ def test_a_layer_gives_the_same_in_onnx(index: int, layers: dict[int, Any], ther
 def test_every_row_has_a_case(folder: Path, layers: dict[int, Any]) -> None:
     models = [splitops.load(folder / f"{index}.xml") for index in layers]
     tried = {(layer.type, layer.version) for model in models for layer in model.graph.layers}
-    rows = {(form.layer, version) for form in FORMS for version in form.versions}
+    rows = {(form.layer, version) for form in CONVERTERS for version in form.versions}
     shared = [operator for operator in OPERATORS if operator.converts and operator.types is not None]
     spellings = [spelling for operator in shared for spelling in operator.openvino]
     rows |= {(one.name, f"opset{version}") for one in spellings for version in one.versions or ()}
@@ -164,7 +164,7 @@ def test_a_row_for_both_directions_needs_no_openvino(
         versions = () if operator is None else operator.openvino[0].versions or ()
         if operator is None or operator.types is None or case.opset not in versions or case.rejected:
             continue
-        if case.only == "of integers" and operator.whole:
+        if case.only == "of integers" and operator.identity_types:
             continue  # ONNX has no such operator of integers
         report = splitops.convert_with_report(folder / f"{index}.onnx", to="openvino")
         if not report.complete:

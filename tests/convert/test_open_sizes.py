@@ -136,9 +136,9 @@ def test_sizes_of_an_image_that_may_have_none_convert() -> None:
 @pytest.mark.parametrize(
     ("kind", "opset", "text"),
     [
-        ("float[B,C] x, int64[3] s", 9, "a size may be 0, for which opset 10 is needed"),
+        ("float[B,C] x, int64[3] s", 9, "a size may be 0, which requires opset 10 or later: declare"),
         ("float[B,C] x, int64[K] s", 13, "the type of the data or the rank is unknown"),
-        ("complex64[B,C] x, int64[3] s", 13, "no tensor of complex64 can be made"),
+        ("complex64[B,C] x, int64[3] s", 13, "but opset 13 cannot create a complex64 tensor"),
     ],
 )
 def test_a_reshape_without_such_a_form_names_the_cause_and_what_to_change(

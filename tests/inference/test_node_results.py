@@ -16,7 +16,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from splitops.models.abstract_values import Opaque
 from splitops.models.infer import AbstractSequence, AbstractTensor, InferredModel, infer
-from splitops.models.ops.shapes import positions, sliced
+from splitops.models.ops.shapes import list_positions, slice_size
 from splitops.spec.sizes import names
 from splitops.spec.sizes.dims import Range
 
@@ -158,9 +158,9 @@ def test_sizes_of_slices_hold_for_every_size_of_an_axis() -> None:
         hi = None if more is None else lo + more
         axis = Range(lo, hi, "N")
         for start, end, step in product(bounds, bounds, (1, 2, 3, -1, -3)):
-            said = sliced(axis, start, end, step)
+            said = slice_size(axis, start, end, step)
             for size in range(lo, (lo + 6 if hi is None else hi) + 1):
-                true = len(positions(size, slice(start, end, step)))
+                true = len(list_positions(size, slice(start, end, step)))
                 place = f"{axis}[{start}:{end}:{step}] of {size}"
                 assert said == true if isinstance(said, int) else inside(true, said), place
                 if isinstance(said, Range) and said.name is not None:

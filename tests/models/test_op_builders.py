@@ -8,7 +8,7 @@ import pytest
 from splitops.models.formats.openvino import Builder
 from splitops.models.formats.openvino.nodes import to_nodes
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 
@@ -40,16 +40,16 @@ def test_an_editor_reads_what_its_pen_writes(dialect: str) -> None:
         "slice": builder.slice(data, {0: slice(1, 4, 1)}),
         "gather": builder.gather(data, [2, 0], 1),
         "transpose": builder.transpose(data, [1, 0]),
-        "concat": builder.concat([data, data], 1),
+        "concat": builder.concatenate([data, data], 1),
     }
     made = {name: value.producer() for name, value in written.items()}
     assert None not in made.values()
-    assert editor.bounds(made["slice"], 2) == {0: slice(1, 4, 1)}  # type: ignore[arg-type]
-    axis, positions = editor.gathered(made["gather"]) or (None, [])  # type: ignore[arg-type]
+    assert editor.read_slices(made["slice"], 2) == {0: slice(1, 4, 1)}  # type: ignore[arg-type]
+    axis, positions = editor.read_gather(made["gather"]) or (None, [])  # type: ignore[arg-type]
     assert (axis, list(positions)) == (1, [2, 0])
-    assert editor.permutation(made["transpose"], 2) == [1, 0]  # type: ignore[arg-type]
-    assert editor.axis(made["concat"]) == 1  # type: ignore[arg-type]
-    shapes = {name: shape_of(value) for name, value in written.items()}
+    assert editor.read_permutation(made["transpose"], 2) == [1, 0]  # type: ignore[arg-type]
+    assert editor.find_axis(made["concat"]) == 1  # type: ignore[arg-type]
+    shapes = {name: find_shape(value) for name, value in written.items()}
     assert shapes == {"slice": (3, 4), "gather": (6, 2), "transpose": (4, 6), "concat": (6, 8)}
 
 
@@ -65,14 +65,14 @@ def test_a_pen_writes_splits_that_its_editor_reads(dialect: str) -> None:
         cut = editor.read_split_facts(split)
         assert cut is not None
         assert (cut.axis, cut.sizes) == (0, tuple(sizes))
-        assert [shape_of(part) for part in parts] == [(size, 4) for size in sizes]
+        assert [find_shape(part) for part in parts] == [(size, 4) for size in sizes]
 
 
 def test_what_stands_for_a_node_keeps_its_name_metadata_and_documentation() -> None:
     editor, node = edited("onnx:13")
     node.name, node.doc_string = "act", "what it is for"
     node.metadata_props["namespace"] = "layer.0"
-    made = editor.make_builder(node).op("Abs", list(node.inputs))
+    made = editor.make_builder(node).add("Abs", list(node.inputs))
     editor.substitute(node, [made])
     maker = made.producer()
     assert maker is not None

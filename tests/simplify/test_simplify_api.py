@@ -140,13 +140,13 @@ def test_order_is_proved_in_subgraphs() -> None:
 
 def wrong_order(node: ir.Node, editor: Editor) -> None:
     """Take parts for the data although they are concatenated in another order."""
-    origin = editor.part_of(node.inputs[0])  # type: ignore[arg-type]
+    origin = editor.find_source_split(node.inputs[0])  # type: ignore[arg-type]
     if origin is not None:
         data = origin[0].inputs[0]
         assert data is not None
         editor.replace(node.outputs[0], data)
         editor.remove(node)
-        editor.applied(editor.where(origin[0]), "", "", "")
+        editor.record(editor.locate(origin[0]), "", "", "")
 
 
 def test_a_wrong_rewrite_is_caught() -> None:

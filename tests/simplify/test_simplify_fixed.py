@@ -18,7 +18,7 @@ from splitops.cli import cli
 from splitops.models.check import check
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.openvino import Builder
-from splitops.models.graph.provenance import record_fix, runtimes_fixed_for
+from splitops.models.graph.provenance import read_fixed_runtimes, record_fix
 from splitops.models.simplify import REWRITES, simplify_with_report
 
 NPU = """
@@ -72,7 +72,7 @@ def layers() -> Any:
 @pytest.mark.parametrize("text", [UNEVEN, SIX])
 def test_what_a_fix_wrote_stays(text: str, npu: Path) -> None:
     fixed = splitops.fix(parse(text, 18), npu)
-    assert runtimes_fixed_for(CheckedModel.read(fixed).nodes) == ("npu",)
+    assert read_fixed_runtimes(CheckedModel.read(fixed).nodes) == ("npu",)
     found = simplify_with_report(fixed)
     assert found.kept_for == ("npu",)
     assert operators(found.model) == operators(fixed)
@@ -89,7 +89,7 @@ def test_slices_of_a_model_that_was_not_fixed_are_merged() -> None:
 
 def test_a_model_that_needed_no_fix_says_nothing(npu: Path) -> None:
     even = parse("g (float[6] x) => (float[3] y, float[3] z) { y, z = Split<num_outputs = 2>(x) }", 18)
-    assert runtimes_fixed_for(CheckedModel.read(splitops.fix(even, npu)).nodes) == ()
+    assert read_fixed_runtimes(CheckedModel.read(splitops.fix(even, npu)).nodes) == ()
 
 
 @pytest.mark.parametrize("text", [UNEVEN, SIX, SLICES])
@@ -128,7 +128,7 @@ def test_ir_says_what_it_was_fixed_for(npu: Path, tmp_path: Path) -> None:
     splitops.save(splitops.fix(layers(), target), path)
     assert '<splitops_fixed_for value="npu"' in path.read_text().replace(" />", "/>")
     fixed = splitops.load(path)
-    assert runtimes_fixed_for(CheckedModel.read(fixed).nodes) == ("npu",)
+    assert read_fixed_runtimes(CheckedModel.read(fixed).nodes) == ("npu",)
     found = simplify_with_report(fixed)
     assert (found.kept_for, found.changes) == (("npu",), ())
     result = json.loads(run("simplify", path, "--for", target, "--json").stdout)
@@ -146,7 +146,7 @@ def test_records_of_several_fixes_add_up() -> None:
         edited = checked.copy()
         for runtimes in (["a"], ["b", "a"], []):
             record_fix(edited, runtimes)
-        assert runtimes_fixed_for(CheckedModel.read(checked.write(edited)).nodes) == ("a", "b")
+        assert read_fixed_runtimes(CheckedModel.read(checked.write(edited)).nodes) == ("a", "b")
 
 
 def test_the_help_says_what_is_left_to_others(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import click
 
 from splitops.cli._console import escape, make_console, make_table, print_json
 from splitops.cli._models import dry_run_option
-from splitops.cli._operators import find_element_type, read_integers
+from splitops.cli._operators import find_element_type, read_ints
 from splitops.cli._options import BYTES, Read, collect_options
 from splitops.cli._paths import NEW_FILE, add_path, describe_missing
 from splitops.common.progress import report_progress
@@ -31,7 +31,7 @@ def _read_raw(text: str) -> Format:
     shape, colon, dtype = described.rpartition(":")
     if not colon or (at and not (offset.isascii() and offset.isdigit() and len(offset) < 20)):
         raise click.BadParameter(f"{text!r} is not SHAPE:DTYPE[@OFFSET], such as 4096,1024:float32@128")
-    sizes = read_integers(shape)
+    sizes = read_ints(shape)
     if any(size < -1 for size in sizes):
         raise click.BadParameter(f"{shape!r} has a size below -1")
     return RawFormat(sizes, find_element_type(dtype), int(offset or 0))

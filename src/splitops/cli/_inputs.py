@@ -80,7 +80,7 @@ def _read_value(text: str, declared: InputSpec) -> Any:
     match Path(lower).suffix:
         case ".npy":
             array = map_array(_check_exists(text))
-            return array.view(declared.dtype_of(array.dtype))
+            return array.view(declared.get_dtype(array.dtype))
         case ".pb":
             return _read_protobuf(_check_exists(text), declared)
         case ".npz":
@@ -136,7 +136,7 @@ def _describe_unknown(kind: str, declared: InputSpec, shape: tuple[int, ...] | N
 
 def _read_npz(path: Path, key: str, declared: InputSpec) -> npt.NDArray[Any]:
     def accept(header: Header) -> None:  # checked first: a small file can inflate to more than the memory
-        declared.accept(declared.dtype_of(header.dtype), header.shape)
+        declared.accept(declared.get_dtype(header.dtype), header.shape)
 
     from splitops.files.formats.npz import BROKEN
 
@@ -154,7 +154,7 @@ def _read_npz(path: Path, key: str, declared: InputSpec) -> npt.NDArray[Any]:
                     array = read_array(member, name, size, accept)
         except BROKEN as error:
             raise ModelError(f"{shown_path(path)} is a malformed .npz: {escape(str(error))}") from error
-    return array.view(declared.dtype_of(array.dtype))
+    return array.view(declared.get_dtype(array.dtype))
 
 
 def _get_member(archive: zipfile.ZipFile, path: Path, key: str) -> zipfile.ZipInfo:

@@ -69,7 +69,7 @@ def find_element_type(text: str) -> ElementType:
     return found
 
 
-def read_integers(text: str, minimum: int | None = None) -> tuple[int, ...]:
+def read_ints(text: str, minimum: int | None = None) -> tuple[int, ...]:
     """Parse a list of 64-bit integers such as ``6,4``, each at least ``minimum``. It may be empty."""
     try:
         integers = tuple(int(item) for item in text.split(",")) if text.strip() else ()
@@ -91,12 +91,12 @@ def _list_operators() -> list[str]:
 
 
 def read_shape(text: str) -> tuple[int, ...]:
-    return read_integers(text, 0)
+    return read_ints(text, 0)
 
 
 OPERATOR = Read("operator", find_operator, _list_operators)
 ELEMENT_TYPE = Read("type", find_element_type, lambda: ELEMENT_TYPES)
-INTEGERS = Read("integers", read_integers)
+INTEGERS = Read("integers", read_ints)
 SHAPE = Read("shape", read_shape)
 
 

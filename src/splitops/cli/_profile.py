@@ -64,9 +64,9 @@ def measure(
     """
     from splitops.common.atomic_write import write_atomically
     from splitops.models.sessions import session
-    from splitops.models.sessions.profiling import Profile, chrome_trace, seconds_of
+    from splitops.models.sessions.profiling import Profile, make_chrome_trace, time_calls
 
-    seconds = seconds_of(lambda: ready.run(feeds), repeat) if repeat else ()
+    seconds = time_calls(lambda: ready.run(feeds), repeat) if repeat else ()
     if not profile and trace is None:
         return Measurements(seconds)
     runs = repeat or 1
@@ -77,10 +77,12 @@ def measure(
             recording.run(feeds)
         events = [event for event in recording.events() if event.begin >= start]
     if trace is not None:
-        write_atomically(trace, json.dumps(chrome_trace(events)).encode())
+        write_atomically(trace, json.dumps(make_chrome_trace(events)).encode())
     if not profile:
         return Measurements(seconds)
-    return Measurements(seconds, Profile.of(events, runs), _compare(model, feeds, ready, options, runs))
+    return Measurements(
+        seconds, Profile.from_events(events, runs), _compare(model, feeds, ready, options, runs)
+    )
 
 
 def _compare(

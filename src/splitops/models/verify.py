@@ -29,7 +29,7 @@ from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
 from splitops.models.formats.model import CheckedModel
-from splitops.models.graph.onnx_sequences import find_consumers, position_of
+from splitops.models.graph.onnx_sequences import find_consumers, find_position
 from splitops.models.running.input_specs import InputSpec
 from splitops.models.sessions import Session, session
 from splitops.models.split_nodes import SplitNode
@@ -483,7 +483,7 @@ def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> se
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()
     for split_node in walk_model(opened.nodes, opened.where).splits:
         readers = (reader for value in split_node.node.outputs for reader in find_consumers(value))
-        positions = [position_of(reader) for reader in readers]
+        positions = [find_position(reader) for reader in readers]
         found |= {_get_chunk(split_node) * (at + 1 if at >= 0 else -at) for at in positions if at is not None}
     return found
 

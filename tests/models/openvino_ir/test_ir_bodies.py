@@ -77,8 +77,8 @@ def test_a_body_reads_no_foreign_memory(lengths: list[int], branch: bool) -> Non
     [
         ({"kind": "if"}, "if layer 'gate'"),
         ({"kind": "Mystery"}, "Mystery layer 'gate'"),
-        ({"version": "opset7"}, "of opset7 has no ONNX form"),
-        ({"version": "extension"}, "of extension has no ONNX form"),
+        ({"version": "opset7"}, "of opset7 cannot be converted to ONNX"),
+        ({"version": "extension"}, "of extension cannot be converted to ONNX"),
         ({"split": "variadicsplit"}, "variadicsplit layer 'cut'"),
     ],
 )
@@ -260,7 +260,7 @@ def test_the_type_of_a_body_is_held() -> None:
         b'shape="?" element_type="f32"', b'shape="?" element_type="f16"'
     )
     inputs = {"c": np.array(True), "x": np.ones(4, np.float32), "lengths": np.array([2, 2])}
-    with pytest.raises(ModelError, match="the body takes f16, but gets float32"):
+    with pytest.raises(ModelError, match="the body declares f16, but receives float32"):
         run_ir(ir.from_bytes(lying, weights), inputs)
 
 

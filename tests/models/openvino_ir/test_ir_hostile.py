@@ -491,7 +491,7 @@ def test_strings_shorter_than_their_table() -> None:
 def test_bytes_that_are_not_utf8_come_back_unchanged() -> None:
     content = np.array([2, 0, 1, 3], "<i4").tobytes() + b"\xffab"
     model = ir.from_bytes(string_constant(content), content)
-    with pytest.raises(ModelError, match=r"text that is not UTF-8.*engine='openvino' may run it"):
+    with pytest.raises(ModelError, match=r"a string that is not UTF-8.*engine='openvino' may run it"):
         run_ir(model, {})
     assert ir.to_bytes(model)[1] == content
 

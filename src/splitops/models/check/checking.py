@@ -25,7 +25,7 @@ from splitops.models.formats.openvino.reader import SingleLayerError
 from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.editors import make_editor
-from splitops.models.graph.meant import MEANT_RULES, find_intended_split_node, find_intended_way
+from splitops.models.graph.intended import CLEAR_RULES, find_intended_split_node, find_intended_way
 from splitops.models.infer.interpreter import InferenceResult, ShapeInterpreter
 from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.split_nodes import SplitNode
@@ -177,7 +177,7 @@ def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
         return Repair.VERSION
-    return Kind.NODE if rule in MEANT_RULES and find_intended_split_node(split_node) is not None else None
+    return Kind.NODE if rule in CLEAR_RULES and find_intended_split_node(split_node) is not None else None
 
 
 def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
@@ -267,11 +267,11 @@ def _check_quirks(
     found.annotate()
     editor = make_editor(model, where)
     for limit, match in find_quirks(editor, select_targets(targets)):
-        is_split = editor.role(match.node) is Role.SPLIT
+        is_split = editor.find_role(match.node) is Role.SPLIT
         operator = editor.read_split_node(match.node).operator if is_split else match.node.op_type
         values = {"nodes": [label(node) for node in match.path]}
         words, certain = describe_match(limit, match), bool(targets) and match.certain
-        yield _make_limit_finding(limit, operator, editor.where(match.node), words, values, certain=certain)
+        yield _make_limit_finding(limit, operator, editor.locate(match.node), words, values, certain=certain)
 
 
 def _check_limits(
@@ -331,7 +331,7 @@ class Contradiction(NamedTuple):
 
 def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
     """Return the find_contradiction between the declared and the inferred value, or None if they agree."""
-    before, after = found.declared(value), found.values.get(value)
+    before, after = found.get_declared(value), found.values.get(value)
     if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
         after, AbstractTensor | AbstractSequence
     ):

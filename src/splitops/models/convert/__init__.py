@@ -30,16 +30,16 @@ __all__ = [
 _ONNX: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 _OPENVINO: Final = re.compile(r"openvino(?::opset([0-9]{1,4}))?")
 _NEWEST_OPERATION_SET: Final = 17
-"""Of OpenVINO: that of release 2026.4."""
+"""The newest operation set of OpenVINO, that of release 2026.4."""
 
 
 def parse_target(text: str | int) -> ConversionTarget:
-    """Read a target: ``"onnx:18"`` or ``18``, ``"openvino:opset8"``, or without an opset for the newest.
+    """Parse a target: ``"onnx:18"`` or ``18``, ``"openvino:opset8"``, or without an opset for the newest.
 
     Raises:
-        ModelError: it is neither.
-        OperatorError: ``op.version``, the opset is below 1, newer than the installed onnx, or of no release
-            of OpenVINO.
+        ModelError: ``text`` is not such a target.
+        OperatorError: ``op.version``, the opset is below 1, newer than the installed onnx, or not in a
+            release of OpenVINO.
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")
@@ -55,14 +55,14 @@ def parse_target(text: str | int) -> ConversionTarget:
             *(schema.since_version for schema in SCHEMAS if schema.domain == "openvino"),
         )
         if opset is not None and not 1 <= opset <= newest:
-            got = f"opset{opset} is asked for"
+            got = f"opset{opset} does not exist"
             expected = f"OpenVINO has operation sets opset1 to opset{newest}"
             raise rule_error("OpenVINO", Rule.OPERATOR_VERSION, got, expected, opset=opset)
         return ConversionTarget("openvino", opset)
     match = _ONNX.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ModelError(
-            f"target {shown(text)} is neither 'onnx' or 'openvino' nor one of their opsets, "
+            f"unknown target {shown(text)}: use 'onnx' or 'openvino', optionally with an opset, "
             "such as 'onnx:18' or 'openvino:opset1'"
         )
     from onnx.defs import onnx_opset_version
@@ -70,7 +70,7 @@ def parse_target(text: str | int) -> ConversionTarget:
     newest = onnx_opset_version()
     opset = newest if match[1] is None else int(match[1])
     if not 1 <= opset <= newest:
-        got, expected = f"opset {opset} is asked for", f"the installed onnx has opsets 1 to {newest}"
+        got, expected = f"opset {opset} is not available", f"the installed onnx has opsets 1 to {newest}"
         raise rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, opset=opset)
     return ConversionTarget("", opset)
 
@@ -118,36 +118,36 @@ def convert(
 ) -> onnx.ModelProto | OpenVINOModel:
     """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
 
-    Each split is reduced to its meaning and written in the form of the target; where the target
-    cannot, it is rewritten (Slices, lengths computed in the graph, casts that lose nothing); where that
-    is not exact either, it is rejected. The other operators of an ONNX model move with it: those that
-    mean the same stay, others go through onnx's version converter one by one, and what it cannot convert
-    is rejected by name. Names, metadata, subgraphs and model-local functions survive.
+    Each split becomes the split operator of the target. If the target cannot express it, it becomes other
+    nodes with the same result: Slices, lengths computed in the graph, lossless casts. If there are none, it
+    is rejected. The other operators of an ONNX model are kept if they mean the same at the target. onnx's
+    version converter converts the rest one by one, and a node that it cannot convert is rejected by name.
+    Names, metadata, subgraphs and model-local functions are kept.
 
-    Where a split can only become Slices, these take sizes that the source rejects: where the source has a
-    result, it is the same.
+    Slices instead of a split accept axis sizes that the source rejects. If the source has a result, it is
+    the same.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
-            knows, or ``"openvino"``, perhaps with an operation set (``"openvino:opset1"``); None with
-            ``splits_only`` alone.
-        splits_only: keep the opset and everything else, and only state the splits in ``style``.
-        style: ``"same"`` declares each split as it is set now where the target can; ``"lengths"`` prefers the
-            length of each part, ``"count"`` a number of parts where it gives the same lengths. None is
-            ``"same"``, and ``"lengths"`` with ``splits_only``.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
-            :func:`splitops.load`.
+        to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest opset of the installed onnx,
+            or ``"openvino"``, optionally with an operation set (``"openvino:opset1"``). None is valid only
+            with ``splits_only``.
+        splits_only: keep the opset and everything else, and only rewrite the splits in ``style``.
+        style: ``"same"`` sets each split as the source does if the target can; ``"lengths"`` prefers the
+            length of each part, ``"count"`` the number of parts if it implies the same lengths. The default
+            is ``"same"``, or ``"lengths"`` with ``splits_only``.
+        allow_links: whether links to other files of a model that is given as a path may lead out of its
+            folder, as in :func:`splitops.load`.
 
     Returns:
         The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`.
 
     Raises:
-        RuleError: the target cannot say a split, and no exact rewrite of it is known.
-        ModelError: the model is not well formed, the target is unknown, or another operator has no exact form
-            at the target.
-        OperatorError: ``op.version``, there is no such opset.
+        RuleError: the target cannot express a split, and splitops has no exact rewrite of it.
+        ModelError: the model is invalid, the target is unknown, or another operator cannot be expressed
+            exactly at the target.
+        OperatorError: ``op.version``, the opset does not exist.
 
     Examples:
         >>> import onnx.parser
@@ -183,13 +183,13 @@ def convert_with_report(
         allow_links: as in :func:`convert`.
 
     Returns:
-        The result of every split and of every other node that changed; its ``model`` is the converted model.
-        What is rejected does not raise, so that one call reports all of it: ``model`` raises the first
-        rejection.
+        A report with the result of every split, and of every other node that changed or was rejected. Its
+        ``model`` is the converted model. Only reading ``model`` raises the first rejection, so that one
+        report has all of them.
 
     Raises:
-        ModelError: the model is not well formed, or the target is unknown.
-        OperatorError: ``op.version``, there is no such opset.
+        ModelError: the model is invalid, or the target is unknown.
+        OperatorError: ``op.version``, the opset does not exist.
 
     Examples:
         >>> import onnx.parser
@@ -200,9 +200,9 @@ def convert_with_report(
         >>> change.before, change.after, str(change.status)
         ('Split-18(axis=0, num_outputs=2)', 'Split-11(axis=0, split=[3, 2])', 'converted')
     """
-    preferred = _form(style, splits_only)
+    preferred = _parse_style(style, splits_only)
     if splits_only and to is not None:
-        raise ModelError("splits_only keeps the opset of the model: it takes no target")
+        raise ModelError("splits_only keeps the opset of the model: do not set a target")
     if to is None and not splits_only:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
@@ -232,10 +232,10 @@ def convert_with_report(
     return convert_opset(checked, edited, target, preferred)
 
 
-def _form(style: str | SplitStyle | None, splits_only: bool) -> SplitStyle:
+def _parse_style(style: str | SplitStyle | None, splits_only: bool) -> SplitStyle:
     if style is None:
         return SplitStyle.LENGTHS if splits_only else SplitStyle.SAME
     try:
         return SplitStyle(style)
     except ValueError as error:
-        raise ModelError(f"style {shown(style)} is none of {', '.join(map(str, SplitStyle))}") from error
+        raise ModelError(f"unknown style {shown(style)}: use {', '.join(map(str, SplitStyle))}") from error

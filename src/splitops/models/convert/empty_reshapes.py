@@ -1,4 +1,4 @@
-"""Reshapes to sizes of 0, below the opset in which a Reshape can have them: there a 0 copies a size."""
+"""Reshape with ``allowzero`` for opsets below 14, in which a 0 always copies a size of the data."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ import onnx_ir as ir
 
 from splitops.models.convert.onnx_adapter import NoAdapterError
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import shape_of, type_of
+from splitops.models.graph.onnx import find_shape, find_type
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.split_nodes.ways import get_onnx_types
 
 _SINCE: Final = 10
-"""The opset from which on a Slice takes the sizes as its bounds."""
+"""The first opset whose Slice reads its bounds from inputs."""
 _INT64_MAX: Final = (1 << 63) - 1
 
 
 def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
-    """Replace a Reshape with allowzero by an If: with a size of 0, what has no elements is made.
+    """Replace a Reshape with ``allowzero`` by an If with a branch that creates an empty tensor.
 
-    What the Reshape rejects is rejected too: data with elements, and a -1 beside a 0.
+    Like the Reshape, the branch fails if the data are not empty, or if the shape has a -1 next to a 0.
 
     Raises:
-        NoAdapterError: there is no such form.
+        NoAdapterError: the opset or the type does not allow it, or a rank is unknown.
     """
     data, sizes = node.inputs
     assert data is not None
     assert sizes is not None
-    kind, shape = type_of(data), shape_of(sizes)
+    kind, shape = find_type(data), find_shape(sizes)
     count = shape[0] if shape is not None and len(shape) == 1 else None
-    known = "declare the sizes of the inputs, so that no size is 0"
+    advice = "declare the sizes of the inputs, so that no size is 0"
     if opset < _SINCE:
-        raise NoAdapterError(f"a size may be 0, for which opset {_SINCE} is needed: {known}")
+        raise NoAdapterError(f"a size may be 0, which requires opset {_SINCE} or later: {advice}")
     if not isinstance(count, int) or kind is None:
-        raise NoAdapterError(f"a size may be 0, and the type of the data or the rank is unknown: {known}")
-    made = get_onnx_types("ConstantOfShape", opset, "T2")
-    if kind not in (made | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
-        raise NoAdapterError(f"a size may be 0, and no tensor of {kind} can be made: {known}")
+        raise NoAdapterError(f"a size may be 0, and the type of the data or the rank is unknown: {advice}")
+    fillable = get_onnx_types("ConstantOfShape", opset, "T2")
+    if kind not in (fillable | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
+        raise NoAdapterError(f"a size may be 0, but opset {opset} cannot create a {kind} tensor: {advice}")
     builder = OnnxOpBuilder(opset, names, stem(node))
-    smallest = builder.op(
-        "ReduceMin", [builder.op("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
+    smallest = builder.add(
+        "ReduceMin", [builder.add("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
     )
-    none = builder.op("Equal", [smallest, builder.integers([0])], hint="is_empty")
+    is_empty = builder.add("Equal", [smallest, builder.add_ints([0])], hint="is_empty")
     empty = OnnxOpBuilder(opset, names, stem(node))
-    zeros = empty.op("Equal", [sizes, empty.integers([0])], hint="zeros")
-    ones = empty.op("Where", [zeros, empty.integers([1]), sizes], hint="sizes")
-    # As many elements as the sizes without zeros ask for: with one more of the data, they do not fit.
-    number = empty.op("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
-    if kind in made:
+    zeros = empty.add("Equal", [sizes, empty.add_ints([0])], hint="zeros")
+    ones = empty.add("Where", [zeros, empty.add_ints([1]), sizes], hint="sizes")
+    # Data that are not empty have too many elements together with the filling, so that the Reshape fails.
+    number = empty.add("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
+    if kind in fillable:
         value = {"value": ir.tensor(np.zeros(1, kind.numpy))}
-        filling = empty.op("ConstantOfShape", [number], value, hint="filling")
+        filling = empty.add("ConstantOfShape", [number], value, hint="filling")
     else:
         value = {"value": ir.tensor(np.zeros(1, np.float32))}
-        filling = empty.cast(empty.op("ConstantOfShape", [number], value), kind, "filling")
-    flat = empty.op("Reshape", [data, empty.integers([-1])], hint="flat")
-    filled = empty.op("Reshape", [empty.op("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
-    begins, axes = empty.integers([0] * count), empty.integers(range(count))
-    result = empty.op("Slice", [filled, begins, sizes, axes], hint="empty")
+        filling = empty.cast(empty.add("ConstantOfShape", [number], value), kind, "filling")
+    flat = empty.add("Reshape", [data, empty.add_ints([-1])], hint="flat")
+    filled = empty.add("Reshape", [empty.add("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
+    begins, axes = empty.add_ints([0] * count), empty.add_ints(range(count))
+    result = empty.add("Slice", [filled, begins, sizes, axes], hint="empty")
     plain = OnnxOpBuilder(opset, names, stem(node))
-    reshaped = plain.op("Reshape", [data, sizes])
+    reshaped = plain.add("Reshape", [data, sizes])
     branches = {
         "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.fresh(f"{stem(node)}_empty")),
         "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.fresh(f"{stem(node)}_plain")),
@@ -68,4 +68,4 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     for value_ in (result, reshaped):
         value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))
     attributes = {name: ir.AttrGraph(name, graph) for name, graph in branches.items()}
-    builder.replace(node, [builder.op("If", [none], attributes, hint="reshaped")])
+    builder.replace(node, [builder.add("If", [is_empty], attributes, hint="reshaped")])

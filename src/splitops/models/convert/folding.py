@@ -1,4 +1,4 @@
-"""Numbers that follow from constants alone, computed when a model is converted."""
+"""Constant folding at conversion: values that depend on constants alone."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from splitops.models.formats.openvino.model import (
 from splitops.models.formats.openvino.splits import is_split_layer
 from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.formats.walk import subgraphs
-from splitops.models.graph.onnx import BY_CHANCE, fixed_array
+from splitops.models.graph.onnx import BY_CHANCE, find_elements
 from splitops.models.running.onnx.model import Model
 from splitops.spec.elements.types import element_type_of
 
 _MAX_NODES: Final = 256
 MAX_ELEMENTS: Final = 1 << 16
-_DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
+_KNOWN_AT_RUN_TIME: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
 
 
-def folded_array(
+def fold_value(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
-    """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
-    content = fixed_array(value, limit=limit)
+    """Evaluate a value that depends only on constants of at most ``limit`` elements, or return None."""
+    content = find_elements(value, limit=limit)
     if content is not None:
         return content
     nodes = _find_producers(value, limit)
@@ -52,7 +52,7 @@ def folded_array(
     read = dict.fromkeys(source for node in nodes for source in node.inputs if source is not None)
     for source in read:
         if source not in inside:
-            array = fixed_array(source, limit=limit)
+            array = find_elements(source, limit=limit)
             assert array is not None
             tensor = ir.Tensor(array, name=source.name)
             model.graph.initializer.append(ir.serde.serialize_tensor(tensor))
@@ -61,22 +61,22 @@ def folded_array(
         (array,) = Model(model, where).run({}).values()
     except SplitError:
         return None  # it fails when the model runs, too
-    found: npt.NDArray[Any] = array
-    return found
+    elements: npt.NDArray[Any] = array
+    return elements
 
 
-def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
-    """Return the outputs of a layer that reads constants alone, as OpenVINO computes them; else None."""
+def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
+    """Evaluate a layer with OpenVINO if its inputs depend on small constants alone, else return None."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:
-        one = stack.pop()
-        constant = one.constant
+        current = stack.pop()
+        constant = current.constant
         large = constant is not None and math.prod(constant.shape) > MAX_ELEMENTS
-        if large or len(needed) == _MAX_NODES or (one.type in _DECIDED_BY_A_RUN and constant is None):
+        if large or len(needed) == _MAX_NODES or (current.type in _KNOWN_AT_RUN_TIME and constant is None):
             return None
-        needed[one.id] = one
-        stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]
+        needed[current.id] = current
+        stack += [graph.by_id[end.layer] for end in graph.sources(current) if end.layer not in needed]
     if not is_installed("openvino") or any(is_split_layer(one) for one in needed.values()):
         return None
     ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
@@ -96,18 +96,18 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         arrays = make_engine("openvino", {}).compile(program).run({})
     except SplitError:
         return None  # it fails when the model runs, too
-    found: dict[Endpoint, Constant] = {}
+    constants: dict[Endpoint, Constant] = {}
     for end, port, array in zip(ends, layer.outputs, arrays, strict=True):
         kind = element_type_of(array.dtype)
         if kind is None or kind.precision != port.precision:
             return None
-        found[end] = Constant.of(array, kind)
-    return found
+        constants[end] = Constant.of(array, kind)
+    return constants
 
 
 def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
-    """Return the nodes that make a value of constants alone, in topological order; none where others do."""
-    found: dict[ir.Node, None] = {}
+    """Return the nodes that compute a value from constants, in topological order, else an empty list."""
+    producers: dict[ir.Node, None] = {}
     opened: set[ir.Node] = set()
     stack: list[tuple[ir.Value, bool]] = [(value, False)]
     while stack:
@@ -115,16 +115,16 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         node = current.producer()
         if done:
             assert node is not None
-            found.setdefault(node)
-        elif current is not value and fixed_array(current, limit=limit) is not None:
+            producers.setdefault(node)
+        elif current is not value and find_elements(current, limit=limit) is not None:
             continue
         elif node is None:
             return []
         elif node not in opened:
-            held = next(subgraphs(node), None)  # a body reads values that are no inputs of its node
-            if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or held:
+            body = next(subgraphs(node), None)  # it can read values that are not inputs of its node
+            if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or body:
                 return []
             opened.add(node)
             stack.append((current, True))
             stack += [(source, False) for source in node.inputs if source is not None]
-    return list(found)
+    return list(producers)

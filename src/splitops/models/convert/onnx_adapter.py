@@ -1,4 +1,4 @@
-"""onnx's version converter and the bodies in its schemas, asked about one node alone, once for each kind."""
+"""onnx's version converter and the bodies in its schemas, applied to one node of each kind and cached."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
-from splitops.models.convert.onnx_versions import drop_defaults, unchanged
+from splitops.models.convert.onnx_versions import drop_defaults, is_unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, stem
-from splitops.models.graph.onnx import PLAIN, annotate, fixed_array, get_abstract_value
+from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
 
 _MAX_EMBEDDED: Final = 1 << 12
-"""Integers up to this many elements are shown to onnx's converter, which reads axes and the like."""
+"""Maximum elements of an integer constant that onnx's converter receives: it reads axes and sizes."""
 _MAX_FACTORS: Final = 16
-"""Of floating-point numbers it reads bounds and scales: more are weights, in which equal nodes may differ."""
+"""Maximum elements of a floating-point constant that it receives: larger ones are weights, not bounds."""
 _IR_VERSION: Final = 10
 _BODY: Final = "body"
-"""The domain of an operator that is replaced by its body."""
+"""Temporary domain of an operator that is replaced by the body in its schema."""
 
 
 class NoAdapterError(Exception):
-    """Nothing is known that says the same as a node at another opset."""
+    """No nodes are known that mean the same as a node at another opset."""
 
 
 @dataclass(frozen=True)
 class CanonicalNode:
-    """A node by itself, its values named by their places, so that nodes of one kind are equal."""
+    """A node outside its graph, with values named by their positions, so that nodes of one kind are equal."""
 
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
-    """Those of its inputs that are small and always the same."""
+    """Values of the small inputs that are constant and cannot be replaced by the caller of the model."""
 
     @classmethod
-    def of(cls, node: ir.Node) -> CanonicalNode:
-        """Return a node by itself."""
+    def from_node(cls, node: ir.Node) -> CanonicalNode:
+        """Build the canonical form of a node."""
         proto = ir.serde.serialize_node(node)
-        names = _place_names(node)
+        names = _name_values(node)
         types = {
             name: kind
             for value, name in names.items()
@@ -66,24 +66,24 @@ class CanonicalNode:
         for value in node.inputs:
             if value is None or value not in names:
                 continue
-            array = fixed_array(value, limit=_MAX_EMBEDDED)
-            if array is not None and _is_shown(array):
-                constants[names[value]] = _readable(array, names[value])
+            array = find_elements(value, limit=_MAX_EMBEDDED)
+            if array is not None and _is_embedded(array):
+                constants[names[value]] = _make_typed_tensor(array, names[value])
         return cls(proto, types, constants)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a body, or an attribute of the function around it."""
+        """Whether the node has a subgraph, or an attribute that the caller of its function sets."""
         return any(a.HasField("g") or a.graphs or a.ref_attr_name for a in self.node.attribute)
 
-    def key(self) -> tuple[bytes, ...]:
-        """Return what two nodes of one kind share."""
+    def make_key(self) -> tuple[bytes, ...]:
+        """Return a key that is equal for nodes of one kind."""
         messages: list[Any] = [self.node, *self.types.values(), *self.constants.values()]
         names = "\0".join((*self.types, *self.constants)).encode()
         return names, *(message.SerializeToString(deterministic=True) for message in messages)
 
-    def model(self, opset: int) -> ModelProto:
-        """Return a model of it."""
+    def to_model(self, opset: int) -> ModelProto:
+        """Return a model of this node alone, with its constants as initializers."""
         graph = helper.make_graph([self.node], "node", [], [])
         for name in dict.fromkeys(filter(None, self.node.input)):
             if name in self.constants:
@@ -92,22 +92,22 @@ class CanonicalNode:
                 graph.input.add(name=name, type=self.types.get(name))
         for name in filter(None, self.node.output):
             graph.output.add(name=name, type=self.types.get(name))
-        return _model(graph, opset)
+        return _make_model(graph, opset)
 
 
-def _readable(array: npt.NDArray[Any], name: str) -> TensorProto:
-    """Return a tensor whose numbers onnx's converter reads: up to onnx 1.21, it takes raw data for none."""
+def _make_typed_tensor(array: npt.NDArray[Any], name: str) -> TensorProto:
+    """Build a tensor without raw data, which onnx's converter reads as empty up to onnx 1.21."""
     return helper.make_tensor(
         name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.reshape(-1).tolist()
     )
 
 
-def _is_shown(array: npt.NDArray[Any]) -> bool:
+def _is_embedded(array: npt.NDArray[Any]) -> bool:
     return array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MAX_FACTORS)
 
 
-def _place_names(node: ir.Node) -> dict[ir.Value, str]:
-    """Return a name for each value that a node reads or makes."""
+def _name_values(node: ir.Node) -> dict[ir.Value, str]:
+    """Name each input and output of a node by its position, such as ``i0`` and ``o1``."""
     names: dict[ir.Value, str] = {}
     for letter, values in (("i", node.inputs), ("o", node.outputs)):
         for index, value in enumerate(values):
@@ -116,7 +116,7 @@ def _place_names(node: ir.Node) -> dict[ir.Value, str]:
     return names
 
 
-def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
+def _make_model(graph: onnx.GraphProto, opset: int) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR_VERSION)
 
 
@@ -129,27 +129,27 @@ class ReplacementModel:
     known: Mapping[str, AbstractValue]
 
     @classmethod
-    def of(cls, model: ModelProto, opset: int) -> ReplacementModel:
-        """Return a model with what inference knows of its values."""
-        found = (
+    def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
+        """Build a replacement from a model, and infer its values."""
+        inferred = (
             ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
         )
-        return cls(model, opset, {name: known for (_, name), known in found.by_name().items()})
+        return cls(model, opset, {name: known for (_, name), known in inferred.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
-        """Put it in the place of a node, reading the values that the node reads; return its nodes."""
-        places = _place_names(node)
-        given = {value for value in node.inputs if value is not None}
-        values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
+        """Replace ``node`` by the nodes of the model, and return them."""
+        keys = _name_values(node)
+        sources = {value for value in node.inputs if value is not None}
+        values: dict[str, ir.Value | None] = {name: value for value, name in keys.items() if value in sources}
         values[""] = None
         builder = OnnxOpBuilder(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
-                values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
+                values[tensor.name] = builder.add_constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
         for proto in self.model.graph.node:
             inputs = [values[name] for name in proto.input]
-            attributes = {one.name: ir.serde.deserialize_attribute(one) for one in proto.attribute}
-            outputs = builder.multi(
+            attributes = {attr.name: ir.serde.deserialize_attribute(attr) for attr in proto.attribute}
+            outputs = builder.add_node(
                 proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved"
             )
             for name, value in zip(proto.output, outputs, strict=True):
@@ -157,72 +157,72 @@ class ReplacementModel:
                 if name in self.known:
                     annotate(value, self.known[name])
             values.update(zip(proto.output, outputs, strict=True))
-        builder.replace(node, [values.get(places[v]) if v in places else None for v in node.outputs])
+        builder.replace(node, [values.get(keys[v]) if v in keys else None for v in node.outputs])
         return builder.nodes
 
 
 class Adapter:
-    """onnx's answers, each asked for once."""
+    """Converts nodes with onnx, and caches the result for each kind of node."""
 
     def __init__(self) -> None:
-        self._moved: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
+        self._converted: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
         self._bodies: dict[tuple[Any, ...], ReplacementModel | None] = {}
         self._unchanged: dict[tuple[Any, ...], bool] = {}
 
-    def unchanged(self, node: ir.Node, old: int, new: int) -> bool:
-        """Return whether a node says the same at both opsets."""
+    def is_unchanged(self, node: ir.Node, old: int, new: int) -> bool:
+        """Return whether a node means the same at both opsets."""
         attributes = node.attributes.data.values()
         if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
-            canonical = CanonicalNode.of(node)
-            return _unchanged(canonical.node, canonical.types, old, new)
-        stated = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
-        key = old, new, node.op_type, stated, *map(_kind_of, node.inputs), None, *map(_kind_of, node.outputs)
+            canonical = CanonicalNode.from_node(node)
+            return _is_unchanged(canonical.node, canonical.types, old, new)
+        settings = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
+        key = old, new, node.op_type, settings, *map(_to_key, node.inputs), None, *map(_to_key, node.outputs)
         if key not in self._unchanged:
-            canonical = CanonicalNode.of(node)
-            self._unchanged[key] = _unchanged(canonical.node, canonical.types, old, new)
+            canonical = CanonicalNode.from_node(node)
+            self._unchanged[key] = _is_unchanged(canonical.node, canonical.types, old, new)
         return self._unchanged[key]
 
     def convert(self, canonical: CanonicalNode, old: int, new: int) -> ReplacementModel:
-        """Return the result of onnx's converter for a node."""
-        key = (old, new, *canonical.key())
-        if key not in self._moved:
+        """Convert a node with onnx's converter, or raise :class:`NoAdapterError`."""
+        key = (old, new, *canonical.make_key())
+        if key not in self._converted:
             try:
-                self._moved[key] = ReplacementModel.of(_adapted(canonical.model(old), old, new), new)
+                self._converted[key] = ReplacementModel.infer(_adapt(canonical.to_model(old), old, new), new)
             except NoAdapterError as error:
-                self._moved[key] = error
-        found = self._moved[key]
-        if isinstance(found, NoAdapterError):
-            raise NoAdapterError(str(found))
-        return found
+                self._converted[key] = error
+        result = self._converted[key]
+        if isinstance(result, NoAdapterError):
+            raise NoAdapterError(str(result))
+        return result
 
-    def body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
-        """Return the body that the schema of a node's operator has; None where it sets none for it."""
-        key = (opset, *canonical.key())
+    def find_body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
+        """Return the body that the schema of the operator defines for a node, or None if it defines none."""
+        key = (opset, *canonical.make_key())
         if key not in self._bodies:
-            self._bodies[key] = _body(canonical, opset)
+            self._bodies[key] = _build_body(canonical, opset)
         return self._bodies[key]
 
 
-def _kind_of(value: ir.Value | None) -> object:
-    """Return what two values of one type share."""
-    found = get_abstract_value(value) if value is not None and value.name else ""
-    return (found.type,) if isinstance(found, AbstractTensor) else found
+def _to_key(value: ir.Value | None) -> object:
+    """Return a cache key: the element type of a tensor, else the abstract value, empty for no value."""
+    fact = get_abstract_value(value) if value is not None and value.name else ""
+    return (fact.type,) if isinstance(fact, AbstractTensor) else fact
 
 
-def _unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
-    return unchanged(node, *_written_types(node, types), old, new)
+def _is_unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
+    return is_unchanged(node, *_format_types(node, types), old, new)
 
 
-def _written_types(
+def _format_types(
     node: NodeProto, types: Mapping[str, TypeProto]
 ) -> tuple[list[str | None], list[str | None]]:
-    return [_written(types.get(name)) for name in node.input], [
-        _written(types.get(name)) for name in node.output
+    return [_format_type(types.get(name)) for name in node.input], [
+        _format_type(types.get(name)) for name in node.output
     ]
 
 
-def _written(proto: TypeProto | None) -> str | None:
-    """Return a type as schemas write it; None where it is not known in full."""
+def _format_type(proto: TypeProto | None) -> str | None:
+    """Format a type as in schemas, such as ``tensor(float)``, or return None if it is not fully known."""
     match None if proto is None else proto.WhichOneof("value"):
         case "tensor_type":
             assert proto is not None
@@ -230,11 +230,11 @@ def _written(proto: TypeProto | None) -> str | None:
             return f"tensor({TensorProto.DataType.Name(number).lower()})" if number else None
         case "sequence_type":
             assert proto is not None
-            inner = _written(proto.sequence_type.elem_type)
+            inner = _format_type(proto.sequence_type.elem_type)
             return inner and f"seq({inner})"
         case "optional_type":
             assert proto is not None
-            inner = _written(proto.optional_type.elem_type)
+            inner = _format_type(proto.optional_type.elem_type)
             return inner and f"optional({inner})"
     return None
 
@@ -242,14 +242,14 @@ def _written(proto: TypeProto | None) -> str | None:
 # The version converter
 
 
-def _adapted(model: ModelProto, old: int, new: int) -> ModelProto:
-    """Convert a small model version by version."""
+def _adapt(model: ModelProto, old: int, new: int) -> ModelProto:
+    """Convert a small model with onnx's converter, one opset at a time, and check the result."""
     step = 1 if new > old else -1
     for opset in range(old, new, step):
         for node in model.graph.node:
             drop_defaults(node, opset, opset + step)
-        types = _types(model)
-        if all(_unchanged(node, types, opset, opset + step) for node in model.graph.node):
+        types = _read_types(model)
+        if all(_is_unchanged(node, types, opset, opset + step) for node in model.graph.node):
             model.opset_import[0].version = opset + step
             continue
         try:
@@ -258,14 +258,14 @@ def _adapted(model: ModelProto, old: int, new: int) -> ModelProto:
         except Exception as error:
             text = str(error).strip() or type(error).__name__
             reason = text.splitlines()[-1].rpartition("failed: ")[2]
-            raise NoAdapterError(f"onnx's converter says: {reason[:200]}") from error
+            raise NoAdapterError(f"onnx's converter failed: {reason[:200]}") from error
         for node in model.graph.node:
             drop_defaults(node, opset, opset + step)
-    _prove(model, new)
+    _check_result(model, new)
     return model
 
 
-def _types(model: ModelProto) -> dict[str, TypeProto]:
+def _read_types(model: ModelProto) -> dict[str, TypeProto]:
     graph = model.graph
     return {
         value.name: value.type
@@ -274,27 +274,27 @@ def _types(model: ModelProto) -> dict[str, TypeProto]:
     }
 
 
-def _prove(model: ModelProto, opset: int) -> None:
-    """Hold what the converter has made against the schemas: it leaves attributes that a version lacks."""
+def _check_result(model: ModelProto, opset: int) -> None:
+    """Check a result against the schemas: onnx's converter keeps attributes that a version does not have."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _IR_VERSION
     context.opset_imports = {"": opset}
-    types = _types(model)
+    types = _read_types(model)
     for node in model.graph.node:
         try:
             onnx.checker.check_node(node, context)
         except onnx.checker.ValidationError as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-            raise NoAdapterError(f"what onnx's converter makes is not valid: {reason[:200]}") from error
+            raise NoAdapterError(f"onnx's converter returned an invalid node: {reason[:200]}") from error
         version = version_of(node.op_type, opset)
-        if version is None or not version.takes(*_written_types(node, types)):
-            raise NoAdapterError(f"the result of onnx's converter, {node.op_type}, takes other types")
+        if version is None or not version.takes(*_format_types(node, types)):
+            raise NoAdapterError(f"onnx's converter returned {node.op_type}, which rejects these types")
 
 
 # Bodies
 
 
-def _body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
+def _build_body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
     node = canonical.node
     schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
     fixed, depending = schema.function_opset_versions, schema.context_dependent_function_opset_versions
@@ -310,21 +310,21 @@ def _body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
                 version, node.SerializeToString(), types
             )
             function = FunctionProto.FromString(content)
-        body = _inlined(canonical, schema, function, version)
+        body = _inline_body(canonical, schema, function, version)
         if any(attribute.HasField("g") for inner in body.graph.node for attribute in inner.attribute):
-            return None  # it reads values of the graph around it, by names that they have here alone
-        return ReplacementModel.of(body, version)
-    except Exception:  # onnx asks for types that are not known, or its inference rejects
+            return None  # it reads outer values, by names that are valid only in this model
+        return ReplacementModel.infer(body, version)
+    except Exception:  # onnx requires types that are unknown, or its inference rejects the body
         return None
 
 
-def _inlined(canonical: CanonicalNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
-    """Return a node's body as a model, without what nobody reads of it."""
-    model = canonical.model(opset)
+def _inline_body(canonical: CanonicalNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
+    """Return a node's body as a model without unused nodes."""
+    model = canonical.to_model(opset)
     (call,) = model.graph.node
-    given = {attribute.name for attribute in call.attribute}
-    defaults = [found.default_value for name, found in schema.attributes.items() if name not in given]
-    call.attribute.extend(value for value in defaults if value.type)  # the inliner binds no defaults
+    names = {attribute.name for attribute in call.attribute}
+    defaults = [declared.default_value for name, declared in schema.attributes.items() if name not in names]
+    call.attribute.extend(value for value in defaults if value.type)  # the inliner does not apply defaults
     function.domain = call.domain = _BODY
     model.functions.append(function)
     model.opset_import.add(domain=_BODY, version=1)

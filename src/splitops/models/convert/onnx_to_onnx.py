@@ -1,4 +1,4 @@
-"""An ONNX model at another opset, or with its splits stated in another form."""
+"""Conversion of an ONNX model to another opset, or of its splits to another style."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owners_of, stem, unread_attributes
-from splitops.models.graph.onnx import make_initializer
+from splitops.models.graph.onnx import replace_constant_node
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_sequences import slice_elements
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ForwardInterpreter, ShapeInterpreter
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
@@ -45,63 +45,63 @@ from splitops.spec.operators import schema
 def convert_opset(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget | None, style: SplitStyle
 ) -> Conversion:
-    """Convert a copy of a model to an opset; None keeps its opset and only declares the splits anew."""
+    """Convert ``edited``, a copy of ``model``. Without a target, only rewrite the splits in ``style``."""
     imported, where = opset_imports(edited.graph, edited).get(""), model.where
     opset = None if target is None else target.opset
     name = f"onnx:{imported}" if target is None else str(target)
     if imported is None and not edited.functions:
         return Conversion(name, (), model.proto)
     if model.proto.training_info and opset not in (None, imported):
-        # Its graphs belong to no walk of the model, and run at the model's opset.
+        # Training graphs are not traversed, and run at the opset of the model.
         problem = ModelError("training information cannot be converted to another opset", where)
         return Conversion(name, (), None, problem)
-    apart: frozenset[SplitKey] = frozenset()
+    must_differ: frozenset[SplitKey] = frozenset()
     while True:
-        changes = _convert_graphs(edited, imported, opset, style, where, apart)
+        changes = _convert_graphs(edited, imported, opset, style, where, must_differ)
         if any(change.status is Status.REJECTED for change in changes):
             return Conversion(name, changes, None)
-        # The next conversion would count the parts of splits that were set apart: what they meet then counts.
-        counted = style is SplitStyle.COUNT and bool(apart)
-        merged = find_conflicting_splits(edited, equal_as_count=counted) - apart
+        # Another conversion would set numbers of parts again, so conflicts between these count, too.
+        counted = style is SplitStyle.COUNT and bool(must_differ)
+        merged = find_conflicting_splits(edited, equal_as_count=counted) - must_differ
         if not merged:
             break
-        apart |= merged
+        must_differ |= merged
         edited = model.copy()
     converted = model.to_proto(edited)
     try:
         check_converted(converted, where, model.proto)
     except SplitError as error:
-        corrected = _with_true_shapes(converted, where)
-        if corrected is None or _problem(corrected, full=True) is not None:
+        corrected = _fix_shapes(converted, where)
+        if corrected is None or _find_problem(corrected, full=True) is not None:
             return Conversion(name, changes, None, error)
         converted = corrected
     return Conversion(name, changes, converted)
 
 
-def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
-    """Return a model without false shapes of values, which its source declares too; None where all are true.
+def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
+    """Replace declared shapes that contradict the inferred ones in a copy, or return None if none do.
 
-    onnx's inference of an older operation set knows less and lets them pass, and runtimes do not need them.
+    The source declares them, too: onnx infers fewer shapes at older opsets, and runtimes do not use them.
     """
     values = (
         ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
         .run()
         .substitute_sizes()
-        .by_name()
+        .index_by_name()
     )
-    made = ModelProto()
-    made.CopyFrom(model)
+    fixed = ModelProto()
+    fixed.CopyFrom(model)
     false = []
-    for value in (*made.graph.output, *made.graph.value_info):
-        found, said = values.get((None, value.name)), from_type(value.type)
-        if not isinstance(found, AbstractTensor) or not isinstance(said, AbstractTensor):
+    for value in (*fixed.graph.output, *fixed.graph.value_info):
+        inferred, declared = values.get((None, value.name)), from_type(value.type)
+        if not isinstance(inferred, AbstractTensor) or not isinstance(declared, AbstractTensor):
             continue
-        if not may_be(said.shape, found.shape):
-            kind = to_type(found)
+        if not may_be(declared.shape, inferred.shape):
+            kind = to_type(inferred)
             assert kind is not None
             value.type.CopyFrom(kind)
             false.append(value)
-    return made if false else None
+    return fixed if false else None
 
 
 def _convert_graphs(
@@ -110,44 +110,44 @@ def _convert_graphs(
     opset: int | None,
     style: SplitStyle,
     where: Where,
-    apart: frozenset[SplitKey],
+    must_differ: frozenset[SplitKey],
 ) -> tuple[Change, ...]:
     annotate_for(edited, where, style)
-    converting = ModelConversion(edited, where, apart)
+    converting = ModelConversion(edited, where, must_differ)
     for _, owner in owners_of(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
         new = old if opset is None else opset
-        converting.convert_node(owner, old, new, style)
+        converting.convert_graph(owner, old, new, style)
         owner.opset_imports[""] = new
     return tuple(converting.changes)
 
 
 def check_converted(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
-    """Hold the result against onnx's checker: a valid model, or IR, never becomes an invalid one."""
+    """Check with onnx's checker that a converted model is valid, or at least as valid as its source."""
     check_model(model, where)
     for full in (True, False):
-        reason = _problem(model, full=full)
-        if reason is not None and (source is None or _problem(source, full=full) is None):
+        reason = _find_problem(model, full=full)
+        if reason is not None and (source is None or _find_problem(source, full=full) is None):
             raise ModelError(f"the converted model would not be valid: {reason[:300]}", where)
         if reason is None:
             return
 
 
-def _problem(model: ModelProto, *, full: bool) -> str | None:
-    """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
+def _find_problem(model: ModelProto, *, full: bool) -> str | None:
+    """Return the first error of onnx's checker, or None. ``full`` adds its strict shape inference."""
     slim = without_weights(model)
-    if full and any(map(_ends_the_process, protos_of(slim))):
-        _forget_sizes(slim)
+    if full and any(map(_may_crash, protos_of(slim))):
+        _clear_sizes(slim)
     try:
-        onnx.checker.check_model(_with_ranks(slim), full_check=False)
+        onnx.checker.check_model(_add_ranks(slim), full_check=False)
         if full and too_many_inlined(slim) is None:
             onnx.shape_inference.infer_shapes(slim, check_type=True, strict_mode=True)
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
-        ValueError,  # its inference makes every one of 2**62 parts
+        ValueError,  # its inference allocates every one of 2**62 parts
         MemoryError,
     ) as error:
         lines = (line.strip() for line in str(error).splitlines())
@@ -155,8 +155,8 @@ def _problem(model: ModelProto, *, full: bool) -> str | None:
     return None
 
 
-def _with_ranks(model: ModelProto) -> ModelProto:
-    """Return a model in which every input and output declares a rank: onnx's checker asks for no other."""
+def _add_ranks(model: ModelProto) -> ModelProto:
+    """Return a model whose inputs and outputs all declare a rank, as onnx's checker requires."""
     open_ = [
         number
         for number, value in enumerate((*model.graph.input, *model.graph.output))
@@ -164,19 +164,19 @@ def _with_ranks(model: ModelProto) -> ModelProto:
     ]
     if not open_:
         return model
-    made = ModelProto()
-    made.CopyFrom(model)
-    values = (*made.graph.input, *made.graph.output)
+    ranked = ModelProto()
+    ranked.CopyFrom(model)
+    values = (*ranked.graph.input, *ranked.graph.output)
     for number in open_:
         values[number].type.tensor_type.shape.SetInParent()
-    return made
+    return ranked
 
 
-def _ends_the_process(node: NodeProto) -> bool:
-    """Return whether onnx's inference may not come back from a node.
+def _may_crash(node: NodeProto) -> bool:
+    """Return whether onnx's inference may abort or run out of memory on a node.
 
-    Slice aborts on an axis that it takes for negative (of a split by the ceil rule, a pool larger than its
-    data), and a Split makes as many sizes as it is asked for.
+    It aborts on a Slice of an axis whose size it infers as negative (in a split by the ceil rule, or a pool
+    larger than its data). For a Split, it allocates ``num_outputs`` sizes.
     """
     return node.op_type == "Slice" or any(
         attribute.name == "num_outputs" and attribute.i > _MAX_CHECKED for attribute in node.attribute
@@ -186,8 +186,8 @@ def _ends_the_process(node: NodeProto) -> bool:
 _MAX_CHECKED: Final = 1 << 16
 
 
-def _forget_sizes(model: ModelProto) -> None:
-    """Leave the types of a model and the ranks of its values, which onnx can still check, and no size."""
+def _clear_sizes(model: ModelProto) -> None:
+    """Remove all sizes from a model. onnx can still check its types and the ranks of its values."""
     inputs = {value.name for value in model.graph.input}
     for tensor in model.graph.initializer:
         if tensor.name not in inputs:
@@ -202,14 +202,14 @@ def _forget_sizes(model: ModelProto) -> None:
 
 
 _FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
-"""The types of Constant-1."""
+"""The element types of Constant-1."""
 
 
 def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
-    """Annotate the values of a model with what is inferred for them.
+    """Annotate the values of a model with their inferred types, shapes and elements.
 
-    What a split proves of its own input is not known where a number of parts may take the place of lengths:
-    it would prove that the lengths are not needed.
+    If a number of parts may replace lengths, a split does not restrict the inferred size of its own input:
+    otherwise its lengths would always seem redundant.
     """
     if style is SplitStyle.COUNT:
         ForwardInterpreter(edited, where, lambda site: None).run().annotate()
@@ -221,45 +221,42 @@ def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
 
 
 class ModelConversion:
-    """A model that is being converted, with what is known of its values noted, and the report of it."""
+    """Converts a model whose values are annotated with inferred types and shapes, and collects changes."""
 
-    def __init__(self, model: ir.Model, where: Where, apart: frozenset[SplitKey] = frozenset()) -> None:
+    def __init__(self, model: ir.Model, where: Where, must_differ: frozenset[SplitKey] = frozenset()) -> None:
         self.editor = OnnxEditor(model, where)
         self.changes: list[Change] = []
-        self.made: set[ir.Node] = set()
-        """The splits as the target has them, and what was made for them."""
+        self.split_nodes: set[ir.Node] = set()
+        """Splits in the form of the target, and the nodes that were created for them."""
         self._unread = unread_attributes(model)
-        self._apart = apart  # splits that must set their lengths
-        self._mover = OpsetConverter(self.editor.names)
+        self._must_differ = must_differ  # splits that must set their lengths
+        self._converter = OpsetConverter(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
         self._rejected: dict[ir.Node, SplitError] = {}
 
-    def convert_node(self, owner: AnyGraph, old: int, new: int, style: SplitStyle) -> None:
-        """Move a graph or function, with all graphs inside it, to an opset."""
+    def convert_graph(self, owner: AnyGraph, old: int, new: int, style: SplitStyle) -> None:
+        """Convert a graph or function, including its subgraphs, from one opset to another."""
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
         nodes = [node for _, node in nodes_of(owner)]
         self.rewrite_splits(nodes, ConversionTarget("", new), new, style)
         if old != new:
             for node in track(nodes, "convert"):
-                # A constant that only a split read is gone by now.
+                # Constants that only a split used have been removed.
                 if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
                     self._convert_other(node, old, new)
         if new < CONSTANTS_OF_EVERY_TYPE:
-            self._settle_constants(owner)
+            self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
-        """Make every SplitToSequence a Split where its readers allow it, else what they read of the data.
-
-        Others are rejected by a rule.
-        """
+        """Replace every SplitToSequence by a Split or Slices, or reject it by ``rule`` if neither works."""
         splits = [node for _, node in nodes_of(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
             try:
                 self._lowered[lower_sequence(node, split_node, self.editor, rule)] = str(split_node)
             except SplitError as error:
-                where = self.editor.where(node)
+                where = self.editor.locate(node)
                 after = self._read_separately(node, split_node)
                 if after is None:
                     self._rejected[node] = error
@@ -267,12 +264,9 @@ class ModelConversion:
                     self.changes.append(Change(where, Status.REWRITTEN, str(split_node), after))
 
     def _read_separately(self, node: ir.Node, split_node: SplitNode) -> str | None:
-        """Let the readers of a sequence of unknown length read the data; None where they read more.
-
-        Lengths that the caller can replace are no constants for every target.
-        """
+        """Replace a sequence by Slices of its data, and describe them; None if a consumer needs more."""
         if Origin.DEFAULT in split_node.origins[1:]:
-            return None
+            return None  # the caller of the model can replace the lengths
         sequence_reads(node, self.editor)
         if node.graph is None:
             return self.editor.changes[-1].after
@@ -285,49 +279,49 @@ class ModelConversion:
     def rewrite_splits(
         self, nodes: Iterable[ir.Node], target: ConversionTarget, opset: int, style: SplitStyle
     ) -> None:
-        """Write each split among some nodes for a target, between nodes of an opset, and report it."""
+        """Rewrite each split among ``nodes`` for a target, with other nodes of ``opset``, and report it."""
         for node in track([node for node in nodes if is_split(node)], "convert splits"):
-            where, split_node = self.editor.where(node), self.editor.read_split_node(node)
+            where, split_node = self.editor.locate(node), self.editor.read_split_node(node)
             before = self._lowered.get(node) or str(split_node)
             try:
                 if node in self._rejected:
                     raise self._rejected[node]
-                apart = split_key(where.graph, split_node.outputs) in self._apart
-                way = get_first_way(split_node, target, style, apart=apart)
+                must_differ = split_key(where.graph, split_node.outputs) in self._must_differ
+                way = get_first_way(split_node, target, style, apart=must_differ)
                 if target.domain and way.lengths is None:
-                    _check_stated(split_node, way)
+                    _check_lengths(split_node, way)
                 builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
-                write(node, split_node, way, builder)
+                write_split(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
-            self.made.update(builder.nodes, [node])
-            status = Status.REWRITTEN if node in self._lowered else status_of(way)
+            self.split_nodes.update(builder.nodes, [node])
+            status = Status.REWRITTEN if node in self._lowered else get_status(way)
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
-    def _settle_constants(self, owner: AnyGraph) -> None:
-        """Make initializers of the Constant nodes that the first version of Constant cannot state."""
+    def _replace_constants(self, owner: AnyGraph) -> None:
+        """Replace Constant nodes of types that Constant-1 does not have by initializers."""
         for node in [node for _, node in nodes_of(owner) if node.op_type == "Constant" and node.domain == ""]:
             tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
             if tensor is None or tensor.dtype in _FLOATING:
                 continue
             if graph is not None and not (isinstance(owner, ir.Function) and graph is owner.graph):
-                make_initializer(node, tensor, graph)
+                replace_constant_node(node, tensor, graph)
                 continue
-            place = self.editor.where(node)
-            error = ModelError(f"a function has no constant of {tensor.dtype} below opset 9", place)
+            place = self.editor.locate(node)
+            error = ModelError(f"a function cannot have a constant of {tensor.dtype} below opset 9", place)
             self.changes.append(Change(place, Status.REJECTED, "Constant", error=error))
 
     def _convert_other(self, node: ir.Node, old: int, new: int) -> None:
-        """Move one node of another operator and report it where it changed."""
-        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.where(node)
+        """Convert a node that is not a split, and report it if it changed."""
+        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.locate(node)
         try:
             if node in self._unread and since_version(node.op_type, old) != since_version(node.op_type, new):
                 name = self._unread[node][0].name
                 raise ModelError(
-                    f"{before} cannot be moved to opset {new}: onnx-ir does not read {name}", where
+                    f"{before} cannot be converted to opset {new}: onnx-ir does not read {name}", where
                 )
-            became = self._mover.convert_node(node, old, new, where)
+            became = self._converter.convert_node(node, old, new, where)
         except ModelError as error:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
@@ -337,8 +331,8 @@ class ModelConversion:
             self.changes.append(Change(where, status, before, versions))
 
 
-def _check_stated(split_node: SplitNode, way: Way) -> None:
-    """Reject lengths that the caller of the model may leave to a default."""
+def _check_lengths(split_node: SplitNode, way: Way) -> None:
+    """Check that no lengths are a default that the caller of the model can replace."""
     inputs = zip(split_node.inputs[1:], split_node.origins[1:], strict=True)
     names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
     if names:
@@ -347,8 +341,8 @@ def _check_stated(split_node: SplitNode, way: Way) -> None:
         raise rule_error(str(way.schema), Rule.LENGTHS_MISSING, got, expected, where=split_node.where)
 
 
-def status_of(way: Way) -> Status:
-    """Return what a way makes of its node."""
+def get_status(way: Way) -> Status:
+    """Return the status of a split node that is written as ``way``."""
     if way.is_kept:
         return Status.KEPT
     return Status.CONVERTED if way.is_one_node else Status.REWRITTEN

@@ -1,9 +1,8 @@
-"""An ONNX model as an OpenVINO model.
+"""Conversion of an ONNX model to OpenVINO.
 
-First every split becomes a node of domain ``openvino`` that declares what OpenVINO's layer is to state. A
-model of splits and data movers is then written as it is; one with other operators goes through
-OpenVINO's own frontend, where an extension turns these nodes into the layers: its reading of ONNX's
-splits is never asked.
+First, every split becomes a node of domain ``openvino`` with the inputs and attributes of OpenVINO's layer. A
+model of splits and shared operators is then written directly. OpenVINO's frontend converts other models. An
+extension of it creates the layers of these nodes, so that its own conversion of splits is never used.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.onnx_to_onnx import ModelConversion, annotate_for
-from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
+from splitops.models.convert.openvino_layers import declare_input, find_unwritable, write_model
 from splitops.models.convert.report import Conversion, Status
 from splitops.models.engines import is_installed
 from splitops.models.engines.openvino import replace_empty_constants
@@ -28,7 +27,7 @@ from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
 from splitops.models.formats.walk import FreshNames, nodes_of, opset_imports, stem
 from splitops.models.graph.editors import make_editor
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.quirks import find, may_be_in
 from splitops.models.simplify.driver import annotate_model, rewrite
@@ -39,13 +38,13 @@ from splitops.spec.sizes.dims import Dim, Shape
 
 _DOMAIN: Final = "openvino"
 _PREVENT_FUSION: Final = (REWRITES["prevent-fusion"],)
-"""What is done where OpenVINO would fuse splits wrongly."""
+"""The rewrites of splits that OpenVINO would fuse wrongly."""
 
 
 def convert_onnx(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget, style: SplitStyle
 ) -> Conversion:
-    """Convert a copy of an ONNX model to OpenVINO."""
+    """Convert ``edited``, a copy of an ONNX model, to OpenVINO."""
     where = model.where
     if edited.functions:
         reason = too_many_inlined(model.proto)
@@ -56,20 +55,20 @@ def convert_onnx(
     opset = opset_imports(edited.graph, edited).get("", 1)
     annotate_for(edited, where, style)
     if _has_quirk(edited, where) and rewrite(edited, _PREVENT_FUSION, {}, where):
-        style = SplitStyle.SAME  # a number of parts would be fused again
+        style = SplitStyle.SAME  # OpenVINO would fuse splits by a number of parts again
     converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
     converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, style)
-    _state_flattening(edited, converting.editor.names, opset)
+    _replace_flatten(edited, converting.editor.names, opset)
     changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
-        foreign = unwritable(edited, converting.made)
-        if foreign:
-            converted = _through_openvino(model, edited, converting.made, foreign, where)
+        unwritable = find_unwritable(edited, converting.split_nodes)
+        if unwritable:
+            converted = _convert_by_openvino(model, edited, converting.split_nodes, unwritable, where)
         else:
-            converted = written_model(edited, opset, where)
+            converted = write_model(edited, opset, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
     nodes = to_nodes(converted)
@@ -84,19 +83,19 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
     return may_be_in(model) and bool(find(make_editor(model, where), "openvino"))
 
 
-def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
-    """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
+def _replace_flatten(model: ir.Model, names: FreshNames, opset: int) -> None:
+    """Replace each Flatten of axes whose size may be 0, which OpenVINO's frontend converts wrongly."""
     for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
         data, declared = node.inputs[0], node.attributes.get("axis")
-        shape = None if data is None else shape_of(data)
+        shape = None if data is None else find_shape(data)
         axis = 1 if declared is None else declared.as_int()
         axis += len(shape) if shape is not None and axis < 0 else 0
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
         builder = OnnxOpBuilder(opset, names, stem(node))
-        sizes = [_product(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
-        inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
-        rows = builder.op("Reshape", inputs, attributes)
+        sizes = [_multiply(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
+        inputs, attributes = [data, builder.add("Concat", sizes, {"axis": 0})], {"special_zero": 0}
+        rows = builder.add("Reshape", inputs, attributes)
         builder.nodes[-1].domain = _DOMAIN
         builder.replace(node, [rows])
 
@@ -105,21 +104,21 @@ def _is_positive(size: Dim) -> bool:
     return (size if isinstance(size, int) else size.lo) > 0
 
 
-def _product(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
-    """Return the product of some sizes, of shape [1]."""
+def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
+    """Return the product of the sizes of ``axes``, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
-        return builder.integers([math.prod(sizes)])
-    return builder.op("ReduceProd", [builder.size(data, builder.integers(axes))])
+        return builder.add_ints([math.prod(sizes)])
+    return builder.add("ReduceProd", [builder.add_size(data, builder.add_ints(axes))])
 
 
-def _through_openvino(
-    model: CheckedModel, edited: ir.Model, own: set[ir.Node], foreign: list[str], where: Where
+def _convert_by_openvino(
+    model: CheckedModel, edited: ir.Model, splits: set[ir.Node], operators: list[str], where: Where
 ) -> OpenVINOModel:
-    """Convert a model whose splits are set already by OpenVINO's frontend."""
+    """Convert a model with OpenVINO's frontend. Its splits are nodes of domain ``openvino`` already."""
     if not is_installed("openvino"):
         raise ModelError(
-            f"OpenVINO's converter is needed for {', '.join(foreign[:8])}: pip install splitops[openvino]",
+            f"OpenVINO's converter is needed for {', '.join(operators[:8])}: pip install splitops[openvino]",
             where,
         )
     edited.graph.opset_imports[_DOMAIN] = 1
@@ -127,17 +126,17 @@ def _through_openvino(
     replace_empty_constants(proto)
     rows = [
         (schema.name, schema.since_version, tuple(attribute.name for attribute in schema.attributes))
-        for schema in _versions_used(own)
+        for schema in _find_used_versions(splits)
     ]
     rows.append(("Reshape", 1, ("special_zero",)))
-    return _with_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
+    return _add_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
 
 
-def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
-    """Return a model with every input that ONNX has: OpenVINO's frontend drops those that no node reads."""
-    found = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
+def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
+    """Add the unused inputs of an ONNX model, which OpenVINO's frontend drops, in their order."""
+    by_name = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
     wanted = [value for value in model.graph.inputs if not value.is_initializer()]
-    missing = [value for value in wanted if value.name not in found]
+    missing = [value for value in wanted if value.name not in by_name]
     if not missing:
         return converted
     builder = Builder()
@@ -145,17 +144,17 @@ def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> Ope
         declare_input(builder, value, where)
     first = 1 + max((layer.id for layer in converted.graph.layers), default=-1)
     for number, layer in enumerate(builder.model().graph.layers):
-        found[layer.name] = replace(layer, id=first + number)
-    layers = dict.fromkeys(found[value.name or ""].id for value in wanted)
-    by_id = {layer.id: layer for layer in (*converted.graph.layers, *found.values())}
+        by_name[layer.name] = replace(layer, id=first + number)
+    layers = dict.fromkeys(by_name[value.name or ""].id for value in wanted)
+    by_id = {layer.id: layer for layer in (*converted.graph.layers, *by_name.values())}
     order = dict.fromkeys((*layers, *by_id))
     graph = replace(converted.graph, layers=tuple(by_id[id_] for id_ in order))
     return converted.with_graph(graph)
 
 
-def _versions_used(own: set[ir.Node]) -> list[OperatorSchema]:
-    """Return the versions that were stated."""
-    named = {(node.op_type, node.version) for node in own if node.domain == _DOMAIN}
+def _find_used_versions(nodes: set[ir.Node]) -> list[OperatorSchema]:
+    """Return the schemas of the OpenVINO split operators among ``nodes``."""
+    named = {(node.op_type, node.version) for node in nodes if node.domain == _DOMAIN}
     return [
         schema
         for schema in SCHEMAS

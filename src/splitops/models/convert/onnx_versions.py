@@ -1,4 +1,4 @@
-"""What means the same in two versions of an ONNX operator."""
+"""Comparison of the meaning of a node in two versions of its ONNX operator."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from onnx import AttributeProto, NodeProto, helper
 from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, version_of
 
 
-def unchanged(
+def is_unchanged(
     node: NodeProto,
     inputs: Sequence[str | None],
     outputs: Sequence[str | None],
     old: int,
     new: int,
 ) -> bool:
-    """Return whether a node, with types as schemas write them, says the same at both opsets."""
+    """Return whether a node means the same at both opsets; types are strings such as ``"tensor(float)"``."""
     before, after = version_of(node.op_type, old), version_of(node.op_type, new)
     if before is None or after is None:
         return False
     if before.since == after.since:
         return True
     older, newer = sorted((before, after), key=lambda version: version.since)
-    if after.deprecated or _means_otherwise(node, older.since, newer.since):
+    if after.deprecated or _has_changed_meaning(node, older.since, newer.since):
         return False
-    return _attributes_agree(node, before, after, older, newer) and after.takes(inputs, outputs)
+    return _have_same_attributes(node, before, after, older, newer) and after.takes(inputs, outputs)
 
 
-def _attributes_agree(
+def _have_same_attributes(
     node: NodeProto, before: Version, after: Version, older: Version, newer: Version
 ) -> bool:
-    stated = {attribute.name: attribute for attribute in node.attribute}
-    for name in {*before.attributes, *after.attributes, *stated}:
+    present = {attribute.name: attribute for attribute in node.attribute}
+    for name in {*before.attributes, *after.attributes, *present}:
         was, becomes = before.attributes.get(name), after.attributes.get(name)
-        if name in stated:
+        if name in present:
             if becomes is None:
-                # What came later with a default that keeps the earlier behaviour can be left out again.
-                if not (name in newer.attributes and _is_default(stated[name], newer.attributes[name])):
+                # A newer attribute with the default that keeps the older behaviour can be removed again.
+                if not (name in newer.attributes and _is_default(present[name], newer.attributes[name])):
                     return False
             elif was is None or was.kind != becomes.kind:
                 return False
@@ -48,30 +48,30 @@ def _attributes_agree(
             if was.default != becomes.default:
                 return False
         elif name in older.attributes and older.attributes[name].default is not None:
-            return False  # its default was the meaning that a later version took away
+            return False  # its default is a meaning that the newer version has removed
     return True
 
 
-def _is_default(stated: AttributeProto, attribute: SchemaAttribute) -> bool:
-    if attribute.default is None or stated.ref_attr_name:
+def _is_default(attribute: AttributeProto, declared: SchemaAttribute) -> bool:
+    if declared.default is None or attribute.ref_attr_name:
         return False
-    return bool(helper.get_attribute_value(stated) == attribute.default)
+    return bool(helper.get_attribute_value(attribute) == declared.default)
 
 
 def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
-    """Leave out stated defaults of attributes that the version at the target does not have."""
+    """Remove attributes that are set to their default and that the version at ``target`` does not have."""
     before, after = version_of(node.op_type, opset), version_of(node.op_type, target)
     if before is None or after is None:
         return
     kept = [
-        stated
-        for stated in node.attribute
-        if stated.name in after.attributes
-        or stated.name not in before.attributes
-        or not _is_default(stated, before.attributes[stated.name])
+        attribute
+        for attribute in node.attribute
+        if attribute.name in after.attributes
+        or attribute.name not in before.attributes
+        or not _is_default(attribute, before.attributes[attribute.name])
     ]
     if len(kept) < len(node.attribute):
-        kept = [AttributeProto.FromString(stated.SerializeToString()) for stated in kept]
+        kept = [AttributeProto.FromString(attribute.SerializeToString()) for attribute in kept]
         del node.attribute[:]
         node.attribute.extend(kept)
 
@@ -79,8 +79,8 @@ def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
 # Changes of meaning
 
 
-def _means_otherwise(node: NodeProto, older: int, newer: int) -> bool:
-    """Return whether an equal form means something else on both sides of a change."""
+def _has_changed_meaning(node: NodeProto, older: int, newer: int) -> bool:
+    """Return whether a version after ``older`` and up to ``newer`` changed the meaning of the node."""
     changes = _MEANING_CHANGED.get(node.op_type, ())
     if sum(1 for name in node.output if name) > 1:
         changes += _OUTPUTS_CHANGED.get(node.op_type, ())
@@ -101,7 +101,7 @@ _MEANING_CHANGED: Final[Mapping[str, tuple[int, ...]]] = {
     "Attention": (24,),
     "Scan": (9,),
 }
-"""Versions that changed what an equal form of some nodes means, which their schemas do not show."""
+"""Versions that changed the meaning of the same inputs and attributes, which schemas do not show."""
 
 _OUTPUTS_CHANGED: Final[Mapping[str, tuple[int, ...]]] = {"BatchNormalization": (9, 14, 15)}
-"""Versions that changed the outputs behind the first one, which are those of training."""
+"""Versions that changed the outputs after the first one, which are used for training."""

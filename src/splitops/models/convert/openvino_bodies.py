@@ -1,7 +1,7 @@
-"""The layers with bodies, If, Loop and TensorIterator, as nodes with graphs inside.
+"""Conversion of the layers with bodies, If, Loop and TensorIterator, to ONNX nodes with subgraphs.
 
-A Parameter that takes the same value in every iteration becomes no input of the graph: its nodes read the
-value of the graph around them. A part of a value is taken in the body, by the number of the iteration.
+A Parameter with the same value in every iteration does not become an input of the subgraph, which uses the
+outer value instead. The body itself slices its part of a sliced input, by the iteration number.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
-from splitops.models.graph.op_builder import annotate_like, shape_like
-from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, rank_of, require
+from splitops.models.graph.op_builder import annotate_like, replace_sizes
+from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank, require
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _MAX_INITIAL: Final = 4096
-"""Elements of a value that no iteration reads, which only has the shape of what the last one gives."""
+"""Maximum elements of an unused initial value with the shape of the final one; larger ones get size 1."""
 
 
 class GraphWriter(Protocol):
-    """A graph that is being written, as the layers with bodies in it see it."""
+    """Writer of a graph, as the conversion of its layers with bodies uses it."""
 
     @property
     def graph(self) -> ir.Graph:
-        """The graph."""
+        """The ONNX graph that is written."""
 
-    def inner(self, layer: Layer, tag: str) -> GraphWriter:
-        """Return a new graph inside it, for the body of a tag."""
+    def make_body_writer(self, layer: Layer, tag: str) -> GraphWriter:
+        """Return the writer of a new subgraph for the body of a layer in the element ``tag``."""
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
-        """Return a builder for nodes of the graph."""
+        """Return a builder of nodes that replace ``node`` in the graph."""
 
-    def input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
-        """Add an input to the graph."""
+    def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
+        """Add an input of the type and shape ``what`` to the graph."""
 
     def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:
-        """Append the nodes of a builder; return what stands for some of its values at the target."""
+        """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
-        """Write the layers of a body, whose Parameters have these values; return that of each Result."""
+        """Write a body with the values ``given`` for its Parameters, and return the value of each Result."""
 
 
 def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
-    """Write a layer with bodies in a graph; return what stands for its outputs."""
+    """Write a layer with bodies in a graph, and return the values of its outputs."""
     if node.op_type == "If":
         return _write_if(node, sources, scope, where)
     return _Loop(node, sources, scope, where).write()
@@ -63,22 +63,22 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
     layer = node.layer
     branches = read_if(layer, where)
     _check_single(sources[0], "the condition", {BOOL}, where)
-    builder, graphs, given = scope.make_builder(node), {}, []
+    builder, graphs, tensors = scope.make_builder(node), {}, []
     for tag, branch in branches.items():
-        inner = scope.inner(layer, tag)
+        inner = scope.make_body_writer(layer, tag)
         results = inner.write(branch.body, {entry.inner: sources[entry.port] for entry in branch.inputs})
         values = [results[entry.inner] for entry in branch.outputs]
-        _give(inner, inner.make_builder(node), values, where)
+        _finish(inner, inner.make_builder(node), values, where)
         graphs[tag.replace("body", "branch")] = inner.graph
-        given.append([_tensor(value) for value in values])
-    if [one.type for one in given[0]] != [one.type for one in given[1]]:
-        raise ModelError(f"the bodies of {layer} give values of different types", where)
-    made: list[ir.Value] = []
+        tensors.append([_get_tensor(value) for value in values])
+    if [tensor.type for tensor in tensors[0]] != [tensor.type for tensor in tensors[1]]:
+        raise ModelError(f"the bodies of {layer} return different element types", where)
+    outputs: list[ir.Value] = []
     if layer.outputs:
-        made = builder.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
-        for value, one, other in zip(made, *given, strict=True):
-            annotate(value, _join(one, other))
-    return scope.place(builder, made, where)
+        outputs = builder.add_node("If", [sources[0]], graphs, outputs=len(layer.outputs))
+        for value, *either in zip(outputs, *tensors, strict=True):
+            annotate(value, _join(*either))
+    return scope.place(builder, outputs, where)
 
 
 class _Loop:
@@ -94,40 +94,40 @@ class _Loop:
         self.where = where
         self.ports: PortMap = read_loop(layer, where)
         self.builder = scope.make_builder(node)
-        self.inner = scope.inner(layer, "body")
-        self.iteration = self._input("iteration", AbstractTensor(INT64, ()))
-        self.going = self._input("going", AbstractTensor(BOOL, ()))
+        self.body_writer = scope.make_body_writer(layer, "body")
+        self.iteration = self._add_input("iteration", AbstractTensor(INT64, ()))
+        self.going = self._add_input("going", AbstractTensor(BOOL, ()))
 
     def write(self) -> Values:
         ports, where = self.ports, self.where
-        trips, going = self._bounds()
-        before = self.inner.make_builder(self.node)
+        trips, going = self._make_bounds()
+        before = self.body_writer.make_builder(self.node)
         given: dict[int, ir.Value] = {}
         for entry in ports.inputs:
             outer = self.sources[entry.port]
             if entry.inner in ports.carried:
                 parameter = ports.body.by_id[entry.inner]
-                given[entry.inner] = self._input(parameter.name, self._carried(parameter, outer))
+                given[entry.inner] = self._add_input(parameter.name, self._infer_carried(parameter, outer))
             else:
                 given[entry.inner] = (
-                    outer if entry.slicing is None else self._part(before, outer, entry.slicing, trips)
+                    outer if entry.slicing is None else self._take_part(before, outer, entry.slicing, trips)
                 )
         if ports.counter is not None:
-            given[ports.counter] = self._counter(before, ports.body.by_id[ports.counter])
-        placed = self.inner.place(before, list(given.values()), where)
+            given[ports.counter] = self._make_counter(before, ports.body.by_id[ports.counter])
+        placed = self.body_writer.place(before, list(given.values()), where)
         given = {key: value for key, value in zip(given, placed, strict=True) if value is not None}
-        results = self.inner.write(ports.body, given)
-        return self._joined(trips, going, given, results)
+        results = self.body_writer.write(ports.body, given)
+        return self._write_loop(trips, going, given, results)
 
-    def _joined(
+    def _write_loop(
         self,
         trips: ir.Value | None,
         going: ir.Value | None,
         given: Mapping[int, ir.Value],
         results: Mapping[int, ir.Value],
     ) -> Values:
-        """Write what the body gives, the Loop itself, and what makes the outputs of its values."""
-        ports, after = self.ports, self.inner.make_builder(self.node)
+        """Write the outputs of the body, the Loop, and the nodes that compute the outputs of the layer."""
+        ports, after = self.ports, self.body_writer.make_builder(self.node)
         initial = {entry.inner: self.sources[entry.port] for entry in ports.inputs}
         states = [(initial[target], source) for target, source in ports.carried.items()]
         for target, source in ports.carried.items():
@@ -135,142 +135,143 @@ class _Loop:
         of_last: set[int] = set()
         for entry in ports.outputs:
             if entry.slicing is None and all(entry.inner != source for _, source in states):
-                what = _tensor(results[entry.inner])
-                self._input("before", what)
-                states.append((self._unread(what), entry.inner))
+                what = _get_tensor(results[entry.inner])
+                self._add_input("before", what)
+                states.append((self._make_initial(what), entry.inner))
                 of_last.add(entry.inner)
-        asks = bool(of_last) and not self._iterates(trips, going)
-        if asks:
-            self._input("before", AbstractTensor(BOOL, ()))
+        needs_flag = bool(of_last) and not self._has_iteration(trips, going)
+        if needs_flag:
+            self._add_input("before", AbstractTensor(BOOL, ()))
         condition = self.going if ports.condition is None else results[ports.condition]
-        condition = self._condition(after, condition, "the condition of the body")
+        condition = self._make_condition(after, condition, "the condition of the body")
         scans = [
             (entry.slicing, results[entry.inner]) for entry in ports.outputs if entry.slicing is not None
         ]
-        parts = [self._scanned(after, slicing, part) for slicing, part in scans]
-        ran = [after.constant(np.array(True))] if asks else []
-        not_yet = [self.builder.constant(np.array(False))] if asks else []
+        parts = [self._make_scan_output(after, slicing, part) for slicing, part in scans]
+        ran = [after.add_constant(np.array(True))] if needs_flag else []
+        not_yet = [self.builder.add_constant(np.array(False))] if needs_flag else []
         values = [condition, *(results[source] for _, source in states), *ran, *parts]
-        _give(self.inner, after, values, self.where)
-        made = self.builder.multi(
+        _finish(self.body_writer, after, values, self.where)
+        loop_outputs = self.builder.add_node(
             "Loop",
             [trips, going, *(value for value, _ in states), *not_yet],
-            {"body": self.inner.graph},
+            {"body": self.body_writer.graph},
             outputs=len(values) - 1,
         )
-        for value, (before, source) in zip(made, states, strict=False):
-            annotate(value, _join(_tensor(before), _tensor(results[source])))
-        last = {source: value for (_, source), value in reversed(list(zip(states, made, strict=False)))}
-        if asks:
-            last |= {source: self._last(last[source], made[len(states)]) for source in of_last}
-        stacked = iter(made[len(states) + asks :])
-        found = [
+        for value, (before, source) in zip(loop_outputs, states, strict=False):
+            annotate(value, _join(_get_tensor(before), _get_tensor(results[source])))
+        final = list(zip(states, loop_outputs, strict=False))
+        last = {source: value for (_, source), value in reversed(final)}
+        if needs_flag:
+            last |= {source: self._gather_last(last[source], loop_outputs[len(states)]) for source in of_last}
+        stacked = iter(loop_outputs[len(states) + needs_flag :])
+        outputs = [
             last[entry.inner]
             if entry.slicing is None
-            else self._whole(next(stacked), results[entry.inner], entry.slicing)
+            else self._concatenate(next(stacked), results[entry.inner], entry.slicing)
             for entry in ports.outputs
         ]
-        return self.scope.place(self.builder, found, self.where)
+        return self.scope.place(self.builder, outputs, self.where)
 
-    def _last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
-        """Return what the last iteration gives; without an iteration, Gather fails."""
-        absent = self.builder.cast(self.builder.op("Not", [ran]), INT64)
-        found = self.builder.op("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
-        annotate(found, get_abstract_value(value))
-        return found
+    def _gather_last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
+        """Return the value after the last iteration, by a Gather that fails if there was none."""
+        absent = self.builder.cast(self.builder.add("Not", [ran]), INT64)
+        last = self.builder.add("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
+        annotate(last, get_abstract_value(value))
+        return last
 
-    def _input(self, hint: str, what: AbstractTensor) -> ir.Value:
-        return self.inner.input(self.builder.name(hint), what, self.where)
+    def _add_input(self, hint: str, what: AbstractTensor) -> ir.Value:
+        return self.body_writer.add_input(self.builder.make_name(hint), what, self.where)
 
-    # How often
+    # Trip count and condition
 
-    def _bounds(self) -> tuple[ir.Value | None, ir.Value | None]:
-        """Return the number of iterations and the first condition; None does not end the loop."""
+    def _make_bounds(self) -> tuple[ir.Value | None, ir.Value | None]:
+        """Return the trip count and the initial condition of the Loop; None for one that it does not have."""
         if self.layer.type == "TensorIterator":
             sliced = [
                 (self.sources[entry.port], entry.slicing)
                 for entry in self.ports.inputs
                 if entry.slicing is not None
             ]
-            counts = {found for value, slicing in sliced if (found := self._known_count(value, slicing))}
+            counts = {found for value, slicing in sliced if (found := self._infer_count(value, slicing))}
             if len(counts) > 1:
                 parts = sorted(counts)
                 raise ModelError(
                     f"the inputs are sliced into different numbers of parts: {parts}", self.where
                 )
-            return self._count(*sliced[0]), None
+            return self._make_count(*sliced[0]), None
         trips, going = self.sources[:2]
         _check_single(trips, "the trip count", SIZES, self.where)
-        going = self._condition(self.builder, going, "the condition")
-        stated = self.builder.read_constant(trips)
-        if stated is not None and stated.size == 1:
-            number = int(stated.item())
+        going = self._make_condition(self.builder, going, "the condition")
+        constant = self.builder.read_constant(trips)
+        if constant is not None and constant.size == 1:
+            number = int(constant.item())
             require(number >= -1, f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
-        zero, endless = (self.builder.constant(np.array(number)) for number in (0, _INT64_MAX))
-        return self.builder.op("Where", [self.builder.op("Less", [trips, zero]), endless, trips]), going
+        zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, _INT64_MAX))
+        return self.builder.add("Where", [self.builder.add("Less", [trips, zero]), endless, trips]), going
 
-    def _iterates(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
-        """Return whether there certainly is an iteration."""
+    def _has_iteration(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
+        """Return whether there always is an iteration."""
         limits = [value for value in (trips, going) if value is not None]
         return all(
             (found := self.builder.read_constant(value)) is not None and found.all() for value in limits
         )
 
-    def _condition(self, builder: LayerOpBuilder, value: ir.Value, what: str) -> ir.Value:
+    def _make_condition(self, builder: LayerOpBuilder, value: ir.Value, what: str) -> ir.Value:
         _check_single(value, what, {BOOL}, self.where)
-        return value if _tensor(value).shape == () else builder.op("Squeeze", [value])
+        return value if _get_tensor(value).shape == () else builder.add("Squeeze", [value])
 
-    def _known_count(self, value: ir.Value, slicing: Slicing) -> int | None:
-        shape = _tensor(value).shape
+    def _infer_count(self, value: ir.Value, slicing: Slicing) -> int | None:
+        shape = _get_tensor(value).shape
         size = None if shape is None else shape[axis_of(slicing.axis, len(shape), self.where)]
         return slicing.parts(size, self.where) if isinstance(size, int) else None
 
-    def _count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
-        """Return the number of parts of a value, of shape [1]."""
-        builder, stated = self.builder, self._known_count(value, slicing)
-        if stated is not None:
-            return builder.integers([stated])
-        size = builder.size(value, builder.integers([self._axis(value, slicing)]))
+    def _make_count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
+        """Return the number of parts of a sliced value, as a value of shape [1]."""
+        builder, count = self.builder, self._infer_count(value, slicing)
+        if count is not None:
+            return builder.add_ints([count])
+        size = builder.add_size(value, builder.add_ints([self._get_axis(value, slicing)]))
         if unused := slicing.low - 1 - slicing.high:
-            size = builder.op("Sub", [size, builder.integers([unused])])
-        return size if slicing.size == 1 else builder.op("Div", [size, builder.integers([slicing.size])])
+            size = builder.add("Sub", [size, builder.add_ints([unused])])
+        return size if slicing.size == 1 else builder.add("Div", [size, builder.add_ints([slicing.size])])
 
-    # What an iteration takes
+    # Inputs of an iteration
 
-    def _axis(self, value: ir.Value, slicing: Slicing) -> int:
+    def _get_axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
             return slicing.axis
-        return axis_of(slicing.axis, rank_of(self.builder, self.layer, value), self.where)
+        return axis_of(slicing.axis, get_rank(self.builder, self.layer, value), self.where)
 
-    def _part(
+    def _take_part(
         self, builder: LayerOpBuilder, value: ir.Value, slicing: Slicing, trips: ir.Value | None
     ) -> ir.Value:
-        """Return the part of a value for the iteration.
+        """Return the part of a value for the current iteration.
 
-        Gather fails in an iteration without a part. Reshape fails on an axis that does not consist of parts,
-        or in a TensorIterator not of as many as the first one.
+        Gather fails in an iteration without a part. Reshape fails if the axis is not a multiple of the part
+        size, or if the inputs of a TensorIterator have different numbers of parts.
         """
-        axis, outer = self._axis(value, slicing), self.builder
+        axis, outer = self._get_axis(value, slicing), self.builder
         parts, single = value, slicing.size == 1
         if slicing.low or slicing.high != -1:
-            parts = outer.part(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
-        same = self.layer.type == "Loop" or self._known_count(value, slicing) is not None
+            parts = outer.slice_axis(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
+        same = self.layer.type == "Loop" or self._infer_count(value, slicing) is not None
         if not (single and same) and trips is not None:
-            count = self._count(value, slicing) if same else trips
-            middle = [count] if single else [count, outer.integers([slicing.size])]
-            parts = _regroup(outer, parts, axis, axis + 1, middle)
+            count = self._make_count(value, slicing) if same else trips
+            middle = [count] if single else [count, outer.add_ints([slicing.size])]
+            parts = _reshape_axes(outer, parts, axis, axis + 1, middle)
         if slicing.reverse:
-            bounds = [outer.integers([number]) for number in (-1, _INT64_MIN, axis, -1)]
-            parts = outer.op("Slice", [parts, *bounds])
+            bounds = [outer.add_ints([number]) for number in (-1, _INT64_MIN, axis, -1)]
+            parts = outer.add("Slice", [parts, *bounds])
         at = builder.unsqueeze(self.iteration, 0) if single else self.iteration
-        part = builder.op("Gather", [parts, at], {"axis": axis})
+        part = builder.add("Gather", [parts, at], {"axis": axis})
         annotate_like(part, value, {axis: slicing.size})
         return part
 
-    def _counter(self, builder: LayerOpBuilder, parameter: Layer) -> ir.Value:
-        """Return the number of the iteration as a Parameter takes it."""
+    def _make_counter(self, builder: LayerOpBuilder, parameter: Layer) -> ir.Value:
+        """Return the iteration number with the element type and rank of a Parameter."""
         kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
@@ -281,33 +282,33 @@ class _Loop:
             value = builder.unsqueeze(value, 0)
         return value
 
-    def _carried(self, parameter: Layer, initial: ir.Value) -> AbstractTensor:
-        """Return what is known of what a Parameter takes in all iterations."""
-        first = _tensor(initial)
+    def _infer_carried(self, parameter: Layer, initial: ir.Value) -> AbstractTensor:
+        """Return the type and shape of a Parameter in all iterations, which must fit the initial value."""
+        first = _get_tensor(initial)
         kind = first.type if parameter.takes_any_type else parameter.element_type(self.where)
-        found = AbstractTensor(kind, parameter.shape(self.where))
-        if kind is not first.type or not may_be(first.shape, found.shape):
-            raise ModelError(f"{parameter} takes {found}, but the first value is {first}", self.where)
-        return found
+        declared = AbstractTensor(kind, parameter.shape(self.where))
+        if kind is not first.type or not may_be(first.shape, declared.shape):
+            raise ModelError(f"{parameter} declares {declared}, but the first value is {first}", self.where)
+        return declared
 
     def _check_back_edge(self, given: ir.Value, result: ir.Value, target: int) -> None:
-        taken, carried = _tensor(given), _tensor(result)
-        if taken.type is not carried.type or not may_be(carried.shape, taken.shape):
+        declared, carried = _get_tensor(given), _get_tensor(result)
+        if declared.type is not carried.type or not may_be(carried.shape, declared.shape):
             parameter = self.ports.body.by_id[target]
-            raise ModelError(f"{parameter} takes {taken}, but its back edge carries {carried}", self.where)
+            raise ModelError(f"{parameter} declares {declared}, but its back edge has {carried}", self.where)
 
-    # What the iterations give
+    # Outputs of iterations
 
-    def _unread(self, what: AbstractTensor) -> ir.Value:
-        """Return a first value for what every iteration gives and none reads."""
+    def _make_initial(self, what: AbstractTensor) -> ir.Value:
+        """Return an initial value for a state that every iteration sets and none reads."""
         assert what.type is not None
         shape = tuple(size if isinstance(size, int) else 1 for size in what.shape or ())
         shape = shape if np.prod(shape, dtype=float) <= _MAX_INITIAL else (1,) * len(shape)
-        return self.builder.constant(np.zeros(shape, what.type.numpy))
+        return self.builder.add_constant(np.zeros(shape, what.type.numpy))
 
-    def _scanned(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
-        """Return what an iteration gives of an output; of one element along the axis, without the axis."""
-        axis, shape = self._axis(part, slicing), _tensor(part).shape
+    def _make_scan_output(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
+        """Return the scan output for the parts of an output. Parts of size 1 do not have the axis."""
+        axis, shape = self._get_axis(part, slicing), _get_tensor(part).shape
         if slicing.size == 1:
             return builder.squeeze(part, axis)
         size = None if shape is None else shape[axis]
@@ -316,79 +317,81 @@ class _Loop:
         if isinstance(size, int):
             problem = f"{self.layer} joins parts of {size} on axis {axis}, not of {slicing.size}"
             raise ModelError(problem, self.where)
-        made = _regroup(builder, part, axis, axis + 1, [builder.integers([slicing.size])])
+        made = _reshape_axes(builder, part, axis, axis + 1, [builder.add_ints([slicing.size])])
         annotate_like(made, part, {axis: slicing.size})
         return made
 
-    def _whole(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
-        """Return an output of its parts, which lie along a new first axis."""
-        builder, axis = self.builder, self._axis(part, slicing)
-        what, single = _tensor(part), slicing.size == 1
-        shape = shape_like(part, {axis: None}) if single else what.shape
+    def _concatenate(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
+        """Return an output of the layer from its parts, which are stacked on a new first axis."""
+        builder, axis = self.builder, self._get_axis(part, slicing)
+        what, single = _get_tensor(part), slicing.size == 1
+        shape = replace_sizes(part, {axis: None}) if single else what.shape
         annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
-            bounds = [builder.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
-            stacked = builder.op("Slice", [stacked, *bounds])
+            bounds = [builder.add_ints([number]) for number in (-1, _INT64_MIN, 0, -1)]
+            stacked = builder.add("Slice", [stacked, *bounds])
             annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
-            count = rank_of(builder, self.layer, part) + (not single)
+            count = get_rank(builder, self.layer, part) + (not single)
             order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
-            stacked = builder.op("Transpose", [stacked], {"perm": order})
+            stacked = builder.add("Transpose", [stacked], {"perm": order})
         if single:
             return stacked
         if shape is not None and 0 not in shape:
             known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
             if all(isinstance(size, int) for size in known_sizes):
-                return builder.op("Reshape", [stacked, builder.constant(np.array(known_sizes, np.int64))])
-        sizes = builder.op("Shape", [stacked])
-        joined = builder.op(
-            "Mul", [builder.op("Gather", [sizes, builder.integers([at])]) for at in (axis, axis + 1)]
+                pattern = builder.add_constant(np.array(known_sizes, np.int64))
+                return builder.add("Reshape", [stacked, pattern])
+        sizes = builder.add("Shape", [stacked])
+        joined = builder.add(
+            "Mul", [builder.add("Gather", [sizes, builder.add_ints([at])]) for at in (axis, axis + 1)]
         )
-        return _regroup(builder, stacked, axis, axis + 2, [joined])
+        return _reshape_axes(builder, stacked, axis, axis + 2, [joined])
 
 
-def _regroup(
+def _reshape_axes(
     builder: LayerOpBuilder, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]
 ) -> ir.Value:
-    """Reshape a value to other sizes in the place of those of some axes."""
-    shape, known_shape = builder.op("Shape", [value]), _tensor(value).shape
-    before = [builder.part(shape, 0, 0, first)] if first else []
-    pattern = builder.op("Concat", [*before, *sizes, builder.part(shape, 0, end, _INT64_MAX)], {"axis": 0})
-    # A 0 in a pattern is the size at its own position, which is right unless an axis has moved.
+    """Reshape a value: ``sizes`` replace the sizes of the axes from ``first`` to before ``end``."""
+    shape, known_shape = builder.add("Shape", [value]), _get_tensor(value).shape
+    before = [builder.slice_axis(shape, 0, 0, first)] if first else []
+    after = builder.slice_axis(shape, 0, end, _INT64_MAX)
+    pattern = builder.add("Concat", [*before, *sizes, after], {"axis": 0})
+    # A 0 in a pattern copies the size at its own position, which is wrong if an axis has moved.
     keeps_positions = len(sizes) == end - first or (
         known_shape and all(isinstance(size, int) and size for size in known_shape[end:])
     )
-    return builder.op("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
+    return builder.add("Reshape", [value, pattern], {} if keeps_positions else {"allowzero": 1})
 
 
-def _give(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
-    """Make values the outputs of a graph: each is to be made by a node of it, and an output once."""
-    own = [value.producer() for value in values]
+def _finish(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
+    """Set the outputs of a graph. Outer and repeated values go through an Identity, as ONNX requires."""
+    producers = [value.producer() for value in values]
     values = [
         value
         if producer is not None
         and (producer.graph is inner.graph or producer in builder.nodes)
         and value not in values[:index]
-        else _same(builder, value)
-        for index, (value, producer) in enumerate(zip(values, own, strict=True))
+        else _make_copy(builder, value)
+        for index, (value, producer) in enumerate(zip(values, producers, strict=True))
     ]
     for value in inner.place(builder, values, where):
         assert value is not None
-        what = _tensor(value)
+        what = _get_tensor(value)
         if what.type is None or what.type.onnx_number is None:
-            raise ModelError(f"the element type of {value.name!r} is not known", where)
+            raise ModelError(f"the element type of {value.name!r} is unknown", where)
         _declare(value, what)
         inner.graph.outputs.append(value)
 
 
-def _same(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
-    made = builder.op("Identity", [value])
+def _make_copy(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
+    made = builder.add("Identity", [value])
     annotate(made, get_abstract_value(value))
     return made
 
 
 def _declare(value: ir.Value, what: AbstractTensor) -> None:
-    """Let a value declare what is known of it."""
+    """Set the type and shape of a value."""
     assert what.type is not None
     assert what.type.onnx_number is not None
     value.type = ir.TensorType(ir.DataType(what.type.onnx_number))
@@ -397,17 +400,17 @@ def _declare(value: ir.Value, what: AbstractTensor) -> None:
 
 
 def _join(one: AbstractTensor, other: AbstractTensor) -> AbstractTensor:
-    """Return what is known of a value that is one of two."""
+    """Return the smallest abstract tensor that contains both, which have the same element type."""
     return AbstractTensor(one.type, join_shapes([one.shape, other.shape]))
 
 
-def _tensor(value: ir.Value) -> AbstractTensor:
+def _get_tensor(value: ir.Value) -> AbstractTensor:
     found = get_abstract_value(value)
     return found if isinstance(found, AbstractTensor) else AbstractTensor()
 
 
 def _check_single(value: ir.Value, what: str, kinds: frozenset[object] | set[object], where: Where) -> None:
-    found = _tensor(value)
-    single = found.shape is None or (len(found.shape) <= 1 and may_be(found.shape, (1,) * len(found.shape)))
-    if found.type not in kinds or not single:
-        raise ModelError(f"{what} is {found}, not one {' or '.join(sorted(map(str, kinds)))}", where)
+    fact = _get_tensor(value)
+    single = fact.shape is None or (len(fact.shape) <= 1 and may_be(fact.shape, (1,) * len(fact.shape)))
+    if fact.type not in kinds or not single:
+        raise ModelError(f"{what} is {fact}, not one {' or '.join(sorted(map(str, kinds)))}", where)

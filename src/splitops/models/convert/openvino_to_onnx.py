@@ -1,7 +1,7 @@
-"""An OpenVINO model as an ONNX model.
+"""Conversion of an OpenVINO model to ONNX.
 
-Each split is rewritten for the target with what inference knows of its data; the other layers are written in
-one opset, and move to the target as the operators of any ONNX model do.
+Each split is written at the target opset, with the inferred type and shape of its data. The other layers are
+written at one opset, and then converted to the target like the operators of any ONNX model.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, meet_shapes
 from splitops.models.convert import layers
-from splitops.models.convert.folding import folded_array, folded_layer
+from splitops.models.convert.folding import fold_layer, fold_value
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.onnx_to_onnx import check_converted, status_of
+from splitops.models.convert.onnx_to_onnx import check_converted, get_status
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
@@ -45,20 +45,20 @@ from splitops.models.formats.openvino.port_maps import BODIES_SINCE
 from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
 from splitops.models.formats.walk import FreshNames, all_graphs, stem, subgraphs
 from splitops.models.graph.onnx import (
+    add_initializer,
     annotate,
-    attributes_of,
+    find_type,
     get_abstract_value,
-    initializer,
+    make_attributes,
+    make_fact,
     remove_if_unused,
-    type_of,
-    value_fact,
 )
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split, read_split_node
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ShapeInterpreter
-from splitops.models.ops.conversion import convert_layer, find_converter, opset_of
+from splitops.models.ops.conversion import convert_layer, find_converter, get_opset
 from splitops.models.ops.writing import ONNX_OPSET, Values
 from splitops.models.quirks import SplitKey, find_conflicting_splits
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
@@ -66,26 +66,26 @@ from splitops.models.split_nodes.ways import get_first_way
 from splitops.spec.elements.types import ElementType, from_onnx
 
 EVALUATOR_OPSET: Final = 21
-"""The opset in which the evaluator runs OpenVINO IR."""
+"""Opset of the ONNX models in which the evaluator runs OpenVINO IR."""
 
 
 def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: SplitStyle) -> Conversion:
     """Convert an OpenVINO model to an opset of ONNX."""
     model, nodes, where = source_of(source.nodes), source.nodes, source.where
     if target is None or target.domain:
-        raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
-    apart: frozenset[ir.Node] = frozenset()
+        raise ModelError("an OpenVINO model can only be converted to ONNX, for example to 'onnx:18'", where)
+    must_differ: frozenset[ir.Node] = frozenset()
     while True:
-        writer = _Writer(model, nodes, target, style, apart)
+        writer = _ModelWriter(model, nodes, target, style, must_differ)
         writer.write(model, where)
         changes = tuple(writer.changes)
-        if not writer.complete:
+        if not writer.is_complete:
             return Conversion(str(target), changes, None)
-        merged = writer.read_of(find_conflicting_splits(writer.model)) - apart
+        merged = writer.find_source_nodes(find_conflicting_splits(writer.model)) - must_differ
         if not merged:
             break
-        apart |= merged
-    proto = writer.proto()
+        must_differ |= merged
+    proto = writer.to_proto()
     try:
         check_converted(proto, where)
     except SplitError as error:
@@ -94,15 +94,15 @@ def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: Spl
 
 
 def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
-    """Return an OpenVINO model as ONNX for the evaluator alone: splits stay nodes of the domain ``openvino``.
+    """Convert an OpenVINO model for the evaluator, whose splits stay nodes of the domain ``openvino``.
 
-    Its inputs are called ``input0``, ``input1`` and so on.
+    Its inputs are named ``input0``, ``input1`` and so on, its outputs ``output0``, ``output1`` and so on.
 
     Raises:
-        RuleError: a split breaks a rule that does not depend on a run.
-        ModelError: only OpenVINO runs a layer.
+        RuleError: a split violates a rule for all possible inputs.
+        ModelError: only OpenVINO can run a layer.
     """
-    writer = _Writer(
+    writer = _ModelWriter(
         model, to_nodes(model), ConversionTarget("", EVALUATOR_OPSET), SplitStyle.SAME, frozenset()
     )
     writer.for_evaluator = True
@@ -111,100 +111,100 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
     if rejected is not None:
         error = rejected.error
         assert error is not None
-        needs = f"the reference cannot run the model: {error.message}; engine='openvino' may run it"
-        raise ModelError(needs, error.where if error.where.node else rejected.where)
-    return writer.proto()
+        message = f"the reference cannot run the model: {error.message}; engine='openvino' may run it"
+        raise ModelError(message, error.where if error.where.node else rejected.where)
+    return writer.to_proto()
 
 
-class _Writer:
-    """What the graphs of one model share while their layers are written as nodes."""
+class _ModelWriter:
+    """State that the writers of all graphs of one model share."""
 
     def __init__(
         self,
         source: OpenVINOModel,
-        read: ir.Model,
+        source_nodes: ir.Model,
         target: ConversionTarget,
         style: SplitStyle,
-        apart: frozenset[ir.Node],
+        must_differ: frozenset[ir.Node],
     ) -> None:
         assert target.opset is not None
-        self.read = read
-        """The nodes of the source."""
-        pairs = zip(source.graphs(), all_graphs(read), strict=True)
-        self.read_graphs = {
+        self.source_nodes = source_nodes
+        """The source, with its layers as nodes."""
+        pairs = zip(source.graphs(), all_graphs(source_nodes), strict=True)
+        self.source_graphs = {
             id(graph): nodes for (_, graph), (_, nodes) in pairs if isinstance(nodes, ir.Graph)
         }
         self.target = target
         self.opset = target.opset
         self.style = style
-        self.apart = apart
+        self.must_differ = must_differ
         self.changes: list[Change] = []
         graph = ir.Graph(
             [], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset, DOMAIN: 1}
         )
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = FreshNames(self.model)
-        self.mover = OpsetConverter(self.names)
+        self.converter = OpsetConverter(self.names)
         self.for_evaluator = False
-        """Whether only the evaluator reads the model."""
+        """Whether the model is for the evaluator only."""
         self.splits: dict[str, ir.Node] = {}
-        """The node that was read of each split, by the name of its first part."""
+        """Source node of each split, by the names of its parts."""
 
     @property
-    def complete(self) -> bool:
-        """Whether every layer could be written."""
+    def is_complete(self) -> bool:
+        """Whether every layer was written."""
         return not any(change.status is Status.REJECTED for change in self.changes)
 
-    def proto(self) -> ModelProto:
-        """Return the ONNX model."""
+    def to_proto(self) -> ModelProto:
+        """Return the ONNX model, with the IR version that it needs."""
         self.model.ir_version = max(self.model.ir_version, min_ir_version(self.model))
         return ir.serde.to_proto(self.model)
 
-    def read_of(self, sites: frozenset[SplitKey]) -> frozenset[ir.Node]:
-        """Return the nodes that some nodes of the ONNX model were made of."""
-        return frozenset(self.splits[name] for _, name in sites if name in self.splits)
+    def find_source_nodes(self, keys: frozenset[SplitKey]) -> frozenset[ir.Node]:
+        """Return the source nodes of splits of the ONNX model."""
+        return frozenset(self.splits[name] for _, name in keys if name in self.splits)
 
     def write(self, source: OpenVINOModel, where: Where) -> None:
-        """Write every layer that an output or the interface needs, in topological order."""
+        """Write all layers in topological order, and remove the nodes that no output needs."""
         inputs = dict(zip((layer.id for layer in source.inputs), input_names(source), strict=True))
         outputs = dict(zip((layer.id for layer in source.outputs), output_names(source), strict=True))
         if self.for_evaluator:  # names of inputs may repeat
             inputs = {id_: f"input{at}" for at, id_ in enumerate(inputs)}
             outputs = {id_: f"output{at}" for at, id_ in enumerate(outputs)}
-        # The names of the interface come first, whatever the layers in between are called.
+        # Inputs and outputs keep their names, even if layers between them have the same ones.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.fresh(name)
-        self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
-        RemoveUnusedNodesPass()(self.model)  # what only was read to write other nodes, too
+        self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
+        RemoveUnusedNodesPass()(self.model)  # and constants that were only read to write other nodes
         for graph in self.model.graphs():
-            for constant in list(graph.initializers.values()):  # the pass leaves those of bodies
+            for constant in list(graph.initializers.values()):  # the pass keeps those of bodies
                 remove_if_unused(constant)
         if not self.for_evaluator:
-            self._make_empty(where)
+            self._replace_empty_initializers(where)
 
-    def _make_empty(self, where: Where) -> None:
-        """Let nodes make empty data: OpenVINO reads an empty initializer as a scalar."""
+    def _replace_empty_initializers(self, where: Where) -> None:
+        """Replace empty initializers by nodes: OpenVINO reads an empty initializer as a scalar."""
         for graph in self.model.graphs():
             for value in list(graph.initializers.values()):
                 tensor = value.const_value
                 kind = None if tensor is None or tensor.size else from_onnx(tensor.dtype.value)
                 if tensor is None or kind is None or (tensor.shape.rank() == 1 and kind.integer):
-                    continue  # such as the axes of a reduction
+                    continue  # a shape or axes, which may be empty
                 editor, before = OnnxEditor(self.model, where), graph[0]
                 if editor.has_empty(kind, before):
-                    made = editor.fold(tensor.numpy(), kind, value, before)
-                    ir.convenience.replace_all_uses_with(value, made)
+                    empty = editor.fold(tensor.numpy(), kind, value, before)
+                    ir.convenience.replace_all_uses_with(value, empty)
                     remove_if_unused(value)
 
-    def scope(self, graph: ir.Graph, where: Where) -> _GraphWriter:
-        """Return what writes layers in a graph."""
+    def open_graph(self, graph: ir.Graph, where: Where) -> _GraphWriter:
+        """Return the writer of the layers of a graph."""
         return _GraphWriter(self, graph, where)
 
 
 class _GraphWriter:
     """Writes the layers of one graph."""
 
-    def __init__(self, writer: _Writer, graph: ir.Graph, where: Where) -> None:
+    def __init__(self, writer: _ModelWriter, graph: ir.Graph, where: Where) -> None:
         self.writer = writer
         self.graph = graph
         self.where = where
@@ -213,7 +213,7 @@ class _GraphWriter:
         self.source = Graph()
         self.known: Mapping[ir.Value, AbstractValue] = {}
         self.values: dict[ir.Value, ir.Value] = {}
-        """What stands for the value of each port."""
+        """ONNX value of each output port."""
         self.named: set[ir.Value] = set()
         self.folded: dict[ir.Value, ir.Value] = {}
 
@@ -224,57 +224,57 @@ class _GraphWriter:
         inputs: Mapping[int, str] = MappingProxyType({}),
         outputs: Mapping[int, str] = MappingProxyType({}),
     ) -> dict[int, ir.Value]:
-        """Write the layers of a graph that an output or the interface needs, in topological order.
+        """Write the layers of a graph in topological order.
 
         Args:
             source: the graph.
             given: the value of each Parameter of a body, by layer id.
-            inputs: the name of the input that each other Parameter becomes.
-            outputs: the name of the output that each Result becomes; those of a body become none.
+            inputs: the name of the new input for each other Parameter, by layer id.
+            outputs: the name of the new output for each Result, by layer id. Empty for a body.
 
         Returns:
             The value of each Result, by layer id.
         """
         self.source = source
-        read = self.writer.read_graphs[id(source)]
-        told: dict[ir.Value, AbstractValue] = {}
-        for node in read:
-            found = get_abstract_value(given[layer_of(node).id]) if layer_of(node).id in given else None
-            if isinstance(found, AbstractTensor):
-                told[node.outputs[0]] = found
+        nodes = self.writer.source_graphs[id(source)]
+        parameters: dict[ir.Value, AbstractValue] = {}
+        for node in nodes:
+            value = get_abstract_value(given[layer_of(node).id]) if layer_of(node).id in given else None
+            if isinstance(value, AbstractTensor):
+                parameters[node.outputs[0]] = value
         self.known = (
-            ShapeInterpreter(self.writer.read, self.where, lambda site: None)
-            .run_single_graph(read, told)
+            ShapeInterpreter(self.writer.source_nodes, self.where, lambda site: None)
+            .run_single_graph(nodes, parameters)
             .values
         )
         results: dict[int, ir.Value] = {}
-        for node in track(read, "convert"):
+        for node in track(nodes, "convert"):
             assert type(node) is LayerNode
             layer = node.layer
             where = replace(self.where, node=layer.name)
             try:
                 if layer.type == "Parameter":
-                    made = given.get(layer.id) or self._parameter(layer, inputs[layer.id], where)
+                    parameter = given.get(layer.id) or self._write_parameter(layer, inputs[layer.id], where)
                     if layer.id in given:
-                        _check_type(layer, made, where)
-                    self.values[node.outputs[0]] = made
+                        _check_type(layer, parameter, where)
+                    self.values[node.outputs[0]] = parameter
                 elif layer.type == "Result":
-                    (value,) = self._sources(node)
-                    results[layer.id] = self._result(value, outputs[layer.id]) if outputs else value
+                    (result,) = self._get_sources(node)
+                    results[layer.id] = self._write_result(result, outputs[layer.id]) if outputs else result
                 elif layer.constant is not None:
                     kind, array = layer.constant.element_type, layer.constant.array(where)
-                    self._const(node.outputs[0], kind, array, where)
+                    self._write_constant(node.outputs[0], kind, array, where)
                 elif is_split(node):
-                    self._split(node, where)
+                    self._write_split(node, where)
                 else:
-                    self._other(node, where)
+                    self._write_other(node, where)
             except SplitError as error:
                 self._reject(node, layer.type, where, error)
         self.graph.outputs.extend(results[id_] for id_ in outputs)
         return results
 
     def _reject(self, node: ir.Node, before: str, where: Where, error: SplitError) -> None:
-        """Report a layer, and give it outputs that nothing makes, so that what follows is reported too."""
+        """Report a rejected layer, and create undefined outputs, so that later layers are reported, too."""
         self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
         for port in node.outputs:
             self.values[port] = ir.Value(name=self.names.fresh("rejected"))
@@ -282,16 +282,16 @@ class _GraphWriter:
 
     # Parameter, Const, Result
 
-    def _parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
+    def _write_parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
         any_type = self.writer.for_evaluator and layer.takes_any_type
         kind = None if any_type else layer.element_type(where)
-        return self.input(name, AbstractTensor(kind, layer.shape(where)), where)
+        return self.add_input(name, AbstractTensor(kind, layer.shape(where)), where)
 
-    def input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
-        """Add an input to the graph; the names of a model's own are taken already."""
+    def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
+        """Add an input to the graph. Names of inputs of the model are reserved already."""
         value = ir.Value(name=name)
         if what.type is not None:
-            value.type = self._type(what.type, where)
+            value.type = self._make_type(what.type, where)
             if what.type.onnx_number is None:
                 annotate(value, what)
         if what.shape is not None:
@@ -299,9 +299,9 @@ class _GraphWriter:
         self.graph.inputs.append(value)
         return value
 
-    def _type(self, element_type: ElementType, where: Where) -> ir.TensorType:
+    def _make_type(self, element_type: ElementType, where: Where) -> ir.TensorType:
         if self.writer.for_evaluator and element_type.storage:
-            return ir.TensorType(ir.DataType.UINT8)  # its codes, which are only moved
+            return ir.TensorType(ir.DataType.UINT8)  # the evaluator only copies the codes
         if element_type.onnx_number is None:
             raise rule_error(
                 "ONNX",
@@ -313,22 +313,22 @@ class _GraphWriter:
             )
         return ir.TensorType(ir.DataType(element_type.onnx_number))
 
-    def _const(
+    def _write_constant(
         self, port: ir.Value, element_type: ElementType, array: npt.NDArray[Any], where: Where
     ) -> None:
-        kind = self._type(element_type, where)
+        kind = self._make_type(element_type, where)
         if element_type.bits == 0:
-            texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
-            if self.writer.for_evaluator and not all(map(_is_utf8, texts)):
-                raise ModelError("a constant has text that is not UTF-8, which ONNX does not have", where)
-            tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
+            strings = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
+            if self.writer.for_evaluator and not all(map(_is_utf8, strings)):
+                raise ModelError("a constant has a string that is not UTF-8, which ONNX requires", where)
+            tensor: Any = ir.StringTensor(strings, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        self.values[port] = initializer(self.graph, tensor, self.names.fresh(port.name or ""))
+        self.values[port] = add_initializer(self.graph, tensor, self.names.fresh(port.name or ""))
         if element_type.onnx_number is None:
             annotate(self.values[port], AbstractTensor(element_type, array.shape))
 
-    def _result(self, value: ir.Value, name: str) -> ir.Value:
+    def _write_result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
             return value  # an input that is an output too
         if value.producer() is None or value in self.named:
@@ -345,19 +345,18 @@ class _GraphWriter:
             value.shape = ir.serde.deserialize_type_proto_for_shape(kind)
         return value
 
-    def _sources(self, node: ir.Node) -> list[ir.Value]:
+    def _get_sources(self, node: ir.Node) -> list[ir.Value]:
         return [self.values[value] for value in node.inputs if value is not None]
 
     # Splits
 
-    def _split(self, read: LayerNode, where: Where) -> None:
+    def _write_split(self, read: LayerNode, where: Where) -> None:
         if self.writer.for_evaluator:
-            self._keep(read, where)
+            self._write_for_evaluator(read, where)
             return
-        data, *stated = self._sources(read)
-        stated = [self._folded(value, where) for value in stated]
-        sources = [data, *stated]
-        facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
+        data, *operands = self._get_sources(read)
+        sources = [data, *(self._fold(value, where) for value in operands)]
+        facts = [make_fact(value, read=index > 0) for index, value in enumerate(sources)]
         split_node = read_split_node(read, 0, where, facts=facts, conditional=where.graph is not None)
         if split_node.unread is not None:
             raise split_node.unread
@@ -372,12 +371,12 @@ class _GraphWriter:
                     where=replace(where, input="axis"),
                 )
             way = get_first_way(
-                split_node, self.writer.target, self.writer.style, apart=read in self.writer.apart
+                split_node, self.writer.target, self.writer.style, apart=read in self.writer.must_differ
             )
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
             self.graph.append(node)
-            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
+            parts = write_split(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -385,16 +384,16 @@ class _GraphWriter:
             assert part is not None
             self.values[port] = part
             self.writer.splits.setdefault(part.name or "", read)
-        self.writer.changes.append(Change(where, status_of(way), before, str(way)))
+        self.writer.changes.append(Change(where, get_status(way), before, str(way)))
 
-    def _keep(self, read: LayerNode, where: Where) -> None:
-        """Write a layer as a node that the evaluator runs as OpenVINO specifies it, with its place."""
-        layer, sources = read.layer, self._sources(read)
+    def _write_for_evaluator(self, read: LayerNode, where: Where) -> None:
+        """Write a layer as a node of domain ``openvino``, which the evaluator runs, with its location."""
+        layer, sources = read.layer, self._get_sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
             attributes["destination_type"] = layer.attribute("destination_type") or ""
-            kind = type_of(sources[0])
-            if kind is not None and kind.storage:  # arrays of its codes do not tell it
+            kind = find_type(sources[0])
+            if kind is not None and kind.storage:  # an array of its codes does not imply it
                 attributes["source_type"] = kind.openvino or ""
         elif layer.type == "Reshape":
             attributes["special_zero"] = int(layer.boolean("special_zero", default=False))
@@ -405,7 +404,7 @@ class _GraphWriter:
             DOMAIN,
             layer.type,
             sources,
-            attributes_of(attributes),
+            make_attributes(attributes),
             outputs=outputs,
             name=self.names.fresh(layer.name),
             doc_string=json.dumps([where.graph, layer.name]),
@@ -413,16 +412,16 @@ class _GraphWriter:
         self.graph.append(node)
         self.values.update(zip(read.outputs, outputs, strict=True))
 
-    def _folded(self, value: ir.Value, where: Where) -> ir.Value:
-        """Return an axis or lengths as a constant, where they follow from constants."""
-        if value_fact(value, read=True).value is not None and value.producer() is None:
+    def _fold(self, value: ir.Value, where: Where) -> ir.Value:
+        """Return the axis or lengths as an initializer if they follow from constants, else unchanged."""
+        if make_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
-            array = folded_array(value, self.opset, where)
+            array = fold_value(value, self.opset, where)
             if array is None:
                 return value
             name = self.names.fresh(value.name or "folded")
-            self.folded[value] = initializer(self.graph, ir.Tensor(array), name)
+            self.folded[value] = add_initializer(self.graph, ir.Tensor(array), name)
         return self.folded[value]
 
     def _new_value(self, port: ir.Value) -> ir.Value:
@@ -432,125 +431,125 @@ class _GraphWriter:
 
     # The other layers
 
-    def _other(self, node: LayerNode, where: Where) -> None:
+    def _write_other(self, node: LayerNode, where: Where) -> None:
         layer = node.layer
-        if self.writer.for_evaluator and _is_kept(layer):
-            self._keep(node, where)
+        if self.writer.for_evaluator and _is_evaluated(layer):
+            self._write_for_evaluator(node, where)
             return
         try:
             if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
-                made = write_bodies(node, self._sources(node), self, where)
+                results = write_bodies(node, self._get_sources(node), self, where)
             else:
-                made = self._by_row(node, where)
+                results = self._convert_layer(node, where)
         except SplitError:
-            constants = folded_layer(self.source, layer)
+            constants = fold_layer(self.source, layer)
             if constants is None:
                 raise
             for port in node.outputs:
                 constant = constants.get(Endpoint(layer.id, port_of(port).id))
                 if constant is not None:
-                    self._const(port, constant.element_type, constant.array(where), where)
+                    self._write_constant(port, constant.element_type, constant.array(where), where)
             return
-        for port, value in zip(node.outputs, made, strict=True):
+        for port, value in zip(node.outputs, results, strict=True):
             if value is None:
                 continue
-            found, told = get_abstract_value(value), self.known[port]
-            if layer.bodies and isinstance(found, AbstractTensor) and isinstance(told, AbstractTensor):
-                annotate(value, AbstractTensor(found.type, meet_shapes(found.shape, told.shape)))
+            own, inferred = get_abstract_value(value), self.known[port]
+            if layer.bodies and isinstance(own, AbstractTensor) and isinstance(inferred, AbstractTensor):
+                annotate(value, AbstractTensor(own.type, meet_shapes(own.shape, inferred.shape)))
             self.values[port] = value
 
-    def _by_row(self, node: LayerNode, where: Where) -> Values:
+    def _convert_layer(self, node: LayerNode, where: Where) -> Values:
         layer = node.layer
-        operator, form = find_converter(layer), layers.find_form(layer)
-        opset = opset_of(operator) if operator is not None else form.opset if form is not None else None
+        operator, converter = find_converter(layer), layers.find_layer_converter(layer)
+        opset = get_opset(operator) if operator else converter.opset if converter else None
         if layer.bodies or opset is None:
-            raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
+            raise ModelError(f"{layer} of {layer.version} cannot be converted to ONNX", where)
         builder = LayerOpBuilder(opset, self.names, self.graph, node)
-        made: Values
+        results: Values
         try:
             if operator is not None:
-                made = [convert_layer(builder, layer, self._sources(node))]
+                results = [convert_layer(builder, layer, self._get_sources(node))]
             else:
-                assert form is not None
-                made = form.to_onnx(builder, layer, self._sources(node))
+                assert converter is not None
+                results = converter.to_onnx(builder, layer, self._get_sources(node))
         except SplitError as error:
             error.where = where
             raise
         except (ArithmeticError, LookupError, ValueError) as error:
-            # Where it declares other numbers, or takes fewer inputs, than its text allows.
-            raise ModelError(f"{layer} is not what its text says: {error}", where) from error
-        if len(made) != len(node.outputs):
+            # It has values or a number of inputs that its specification does not allow.
+            raise ModelError(f"{layer} does not match its specification: {error}", where) from error
+        if len(results) != len(node.outputs):
             outputs = len(node.outputs)
-            raise ModelError(f"{layer} has {outputs} output ports, but it gives {len(made)}", where)
-        for port, value in zip(node.outputs, made, strict=True):
+            raise ModelError(f"{layer} has {outputs} output ports, but it returns {len(results)}", where)
+        for port, value in zip(node.outputs, results, strict=True):
             if value is not None:
                 annotate(value, self.known.get(port))
                 value.name = self.names.fresh(port.name or "")
-        return self.place(builder, made, where)
+        return self.place(builder, results, where)
 
-    # What layers with bodies need
+    # Methods for layers with bodies
 
-    def inner(self, layer: Layer, tag: str) -> _GraphWriter:
-        """Return a new graph inside this one, for the body of a tag."""
+    def make_body_writer(self, layer: Layer, tag: str) -> _GraphWriter:
+        """Return the writer of a new subgraph for the body of a layer in the element ``tag``."""
         path = f"{layer.name}/{tag}"
         where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")
         imports = {"": self.opset}
-        return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
+        return self.writer.open_graph(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
-        """Return a builder for nodes that stand for a layer with bodies."""
+        """Return a builder of nodes that replace a layer with bodies."""
         return LayerOpBuilder(ONNX_OPSET, self.names, self.graph, node)
 
     def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:
-        """Append the nodes of a builder, moved to the target; return what stands for some values then."""
+        """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
         nodes = list(builder.nodes)
-        # A node that moves has other outputs: what reads them now is what reads the value.
-        readers = [None if value is None else builder.op("Identity", [value]) for value in values]
-        for reader, value in zip(readers, values, strict=True):
-            if reader is not None and value is not None:
-                annotate(reader, get_abstract_value(value))
+        # A converted node has new outputs, which are found as the inputs of these temporary nodes.
+        identities = [None if value is None else builder.add("Identity", [value]) for value in values]
+        for identity, value in zip(identities, values, strict=True):
+            if identity is not None and value is not None:
+                annotate(identity, get_abstract_value(value))
         for node in builder.nodes:
             self.graph.append(node)
         for node in nodes:
             if next(subgraphs(node), None) is None:
-                self.writer.mover.convert_node(node, builder.opset, self.opset, where)
+                self.writer.converter.convert_node(node, builder.opset, self.opset, where)
             else:
                 self._check_types(node, where)
         placed: list[ir.Value | None] = []
-        for reader in readers:
-            identity = None if reader is None else reader.producer()
-            placed.append(reader if identity is None else identity.inputs[0])
-            if identity is not None:
-                self.graph.remove(identity, safe=True)
+        for identity in identities:
+            producer = None if identity is None else identity.producer()
+            placed.append(identity if producer is None else producer.inputs[0])
+            if producer is not None:
+                self.graph.remove(producer, safe=True)
         return placed
 
     def _check_types(self, node: ir.Node, where: Where) -> None:
-        """Reject a node with graphs whose values are of types that it does not take at the target."""
+        """Check that a node with subgraphs accepts the types of its values at the target opset."""
         version = version_of(node.op_type, self.opset)
         inputs, outputs = (
             [
-                None if value is None or (kind := type_of(value)) is None else kind.onnx_tensor
+                None if value is None or (kind := find_type(value)) is None else kind.onnx_tensor
                 for value in values
             ]
             for values in (node.inputs, node.outputs)
         )
         if version is None or not version.takes(inputs, outputs):
-            raise ModelError(f"{node.op_type} of opset {self.opset} takes no value of these types", where)
+            raise ModelError(f"{node.op_type} of opset {self.opset} does not accept these types", where)
 
 
-def _is_kept(layer: Layer) -> bool:
-    """Return whether the evaluator runs a layer as it is: ONNX rejects or rounds what OpenVINO does not."""
+def _is_evaluated(layer: Layer) -> bool:
+    """Return whether the evaluator runs a layer itself: ONNX rejects or rounds some of its inputs."""
     if layer.type in ("Convert", "Reshape"):
         return True
     return layer.type == "Gather" and layer.attribute("batch_dims") in (None, "0")
 
 
 def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:
-    """Check that a Parameter of a body gets a value of its element type."""
-    kind = type_of(value)
+    """Check that the value of a Parameter of a body has its element type."""
+    kind = find_type(value)
     if kind is not None and not parameter.takes_any_type and kind is not parameter.element_type(where):
-        takes = parameter.attribute("element_type")
-        raise ModelError(f"the body takes {takes}, but gets {kind}", where)
+        declared = parameter.attribute("element_type")
+        raise ModelError(f"the body declares {declared}, but receives {kind}", where)
 
 
 def _is_utf8(text: bytes) -> bool:

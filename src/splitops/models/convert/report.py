@@ -1,4 +1,4 @@
-"""What a conversion did at every split node, and the model that came of it."""
+"""Report of a conversion: the result of every split node, and the converted model."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """The result of a node."""
+    """Result of the conversion of a node."""
 
     KEPT = "kept"
-    """It means the same in the target and is unchanged."""
+    """The node means the same at the target and is unchanged."""
     CONVERTED = "converted"
-    """It is one node, stated in another way."""
+    """The node is still one node, with other inputs or attributes."""
     REWRITTEN = "rewritten"
-    """Several nodes give the same values."""
+    """Several nodes compute the same values."""
     REJECTED = "rejected"
-    """Nothing is known to give the same values."""
+    """splitops has no nodes that compute the same values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One node: every split, and of the other nodes those that changed or were rejected.
+    """Result of one node: a split, or another node that changed or was rejected.
 
     Attributes:
-        where: its place in the model that was given.
-        status: the result of it.
-        before: what it declares, for example ``"Split-11(axis=0, split=[2, 3])"``.
-        after: what it declares in the target; None where it is rejected.
-        error: why it is rejected.
+        where: location of the node in the source model.
+        status: result of the conversion.
+        before: operator and attributes in the source, for example ``"Split-11(axis=0, split=[2, 3])"``.
+        after: operator and attributes at the target, or None if the node is rejected.
+        error: reason of the rejection, or None.
     """
 
     where: Where
@@ -57,7 +57,7 @@ class Change:
 
     @property
     def rule(self) -> Rule | None:
-        """The rule code of a rejection, where a rule of the family prevents it."""
+        """Rule code of the rejection, or None if no rule of the split family causes it."""
         return self.error.rule if isinstance(self.error, RuleError) else None
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Change:
         return f"{place}{self.before} -> {self.after} ({self.status})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
+        """Return the change as a JSON object."""
         return {
             "status": self.status.value,
             "before": self.before,
@@ -84,14 +84,14 @@ class Change:
 
 
 class Conversion(ModelReport):
-    """The report of :func:`~splitops.models.convert.convert`, and the model where it is complete.
+    """Report of :func:`~splitops.models.convert.convert_with_report`, with the converted model.
 
-    It is made of the report first, so that one call tells of *every* site that prevents a conversion,
-    and :attr:`model` raises the first of them: a model that is not whole cannot be had by accident.
+    The report has *every* node that prevents the conversion. :attr:`model` raises the first of these errors,
+    so that an incomplete model cannot be used by accident.
 
     Attributes:
-        target: what was converted to, for example ``"onnx:11"``.
-        changes: every split of the model in its order, and the other nodes that changed.
+        target: target of the conversion, for example ``"onnx:11"``.
+        changes: results of all splits in the order of the model, and of other nodes that changed.
     """
 
     def __init__(
@@ -108,26 +108,26 @@ class Conversion(ModelReport):
 
     @property
     def rejections(self) -> tuple[Change, ...]:
-        """The nodes that cannot be converted."""
+        """Nodes that cannot be converted."""
         return tuple(change for change in self.changes if change.status is Status.REJECTED)
 
     @property
     def problem(self) -> SplitError | None:
-        """The first error that prevents the conversion; None where the model is complete."""
+        """First error that prevents the conversion, or None if the model is complete."""
         return next((change.error for change in self.rejections if change.error), self._problem)
 
     @property
     def complete(self) -> bool:
-        """Whether there is a model."""
+        """Whether every node was converted, so that there is a model."""
         return self.problem is None
 
     @property
     def model(self) -> Any:
-        """The converted model: an ``onnx.ModelProto``, or an ``OpenVINOModel`` where that is the target.
+        """Converted model: an ``onnx.ModelProto``, or an ``OpenVINOModel`` if the target is OpenVINO.
 
         Raises:
-            RuleError: a split is rejected; the first one.
-            ModelError: another node is, or the model cannot be written for another reason.
+            RuleError: a split is rejected, and is the first rejection.
+            ModelError: another node is rejected first, or the model cannot be written for another reason.
         """
         if self.problem is not None:
             raise self.problem

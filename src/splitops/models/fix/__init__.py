@@ -67,9 +67,9 @@ def fix(
 
     A split that breaks a rule is repaired if its meaning is clear: a missing ``num_outputs``, or attributes
     of another version of the operator. A split that meets a limit of a runtime, as in :func:`splitops.check`,
-    is rewritten to the first form that the runtime executes correctly: lengths instead of a number of parts,
+    is rewritten in the first way that the runtime executes correctly: lengths instead of a number of parts,
     all outputs declared, a Slice for each part and so on. This includes limits that depend on the sizes or
-    values of a run; if no form avoids such a limit, the split is unchanged and the report lists the limit as
+    values of a run; if no rewrite avoids such a limit, the split is unchanged and the report lists it as
     ``possible``. All other splits are unchanged. Wrong declared types and shapes of parts are corrected.
 
     If the model returns a result, the fixed model returns the same one. Slices and Gathers also accept sizes
@@ -88,15 +88,15 @@ def fix(
             ``"even"``: equal parts, if the lengths are equal; ``"rest=1"``: part 1 is the rest of the axis;
             ``"chunk"``: chunks of the size of the first part, as in ``torch.split``. The size at export keeps
             its lengths. None leaves such splits unchanged.
-        partial: return the model even if errors are left; the report lists them.
+        partial: whether to return the model even if errors are left; the report lists them.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
-        keep_data: of the path of an ONNX model, leave data that is in other files where it is: the fixed
-            model names it, and only new tensors are in it. The report writes it into the same folder with
-            ``save``, the model alone is written with ``splitops.save(model, path, keep_data=True)``.
+        keep_data: whether to keep the external data of an ONNX model at a path in its files. The fixed model
+            refers to them and contains only new tensors. Write it into the same folder: with the ``save`` of
+            the report, or the model alone with ``splitops.save(model, path, keep_data=True)``.
 
     Returns:
-        The fixed model, of the kind that was given; of a path, what :func:`splitops.load` returns.
+        The fixed model, of the same type as ``model``; for a path, as :func:`splitops.load` returns it.
 
     Raises:
         ModelError: the model is not well formed; a split is unfixable, or a check finds another error in the
@@ -150,7 +150,7 @@ def fix_with_report(
         keep_data: as in :func:`fix`.
 
     Returns:
-        What happened to each split, why, and what it costs; its ``model`` is the fixed model.
+        The report with the result, the reasons and the cost for each split, and the fixed ``model``.
 
     Examples:
         >>> import onnx.parser

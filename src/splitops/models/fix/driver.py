@@ -28,7 +28,7 @@ ValueName = tuple[str | None, str]
 
 
 class NotApplicableError(Exception):
-    """A form does not apply to a split node. The message is the reason."""
+    """A rewrite does not apply to a split node. The message is the reason."""
 
 
 class RewriteResult(NamedTuple):
@@ -41,17 +41,17 @@ class RewriteResult(NamedTuple):
 
 
 class RewriteWriter(Protocol):
-    """Writes forms into a model of one format."""
+    """Applies rewrites to a model of one format."""
 
     @property
     def editor(self) -> Editor:
         """The editor of the model, annotated with inferred types and shapes."""
 
-    def write(self, form: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Rewrite a split node to a form.
+    def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+        """Rewrite a split node.
 
         Raises:
-            NotApplicableError: the form does not apply; the outputs of the split node are unchanged.
+            NotApplicableError: ``rewrite`` does not apply; the outputs of the split node are unchanged.
         """
 
 
@@ -63,11 +63,11 @@ class ModelSnapshot:
     """The splits by node: one for each call of the function around it."""
     context: ModelContext
     """The facts about the model that conditions of limits need."""
-    forms: RewriteWriter
-    gives: Callable[[ir.Node, str | None], Mapping[ValueName, AbstractValue]]
+    writer: RewriteWriter
+    get_kept_values: Callable[[ir.Node, str | None], Mapping[ValueName, AbstractValue]]
     """Returns the abstract values that a rewrite must keep, from a node and the path of its graph."""
-    known: Callable[[], Mapping[ValueName, AbstractValue]]
-    to_open: Callable[[SplitNode], str | None] | None = None
+    get_values: Callable[[], Mapping[ValueName, AbstractValue]]
+    describe_baked: Callable[[SplitNode], str | None] | None = None
     """Returns the message for baked lengths, if the user has chosen how to open them."""
 
 
@@ -139,27 +139,27 @@ class _FixDriver:
             found = self._find_issues(calls, now, record)
             if found:
                 changed |= self._rewrite(node, calls[0], record, found, now)
-        return changed or self._cure_all(now)
+        return changed or self._rewrite_quirks(now)
 
-    def _cure_all(self, now: ModelSnapshot) -> bool:
-        """Rewrite the matches of quirks. Return whether anything was rewritten."""
-        editor, changed = now.forms.editor, False
+    def _rewrite_quirks(self, now: ModelSnapshot) -> bool:
+        """Rewrite the matches of all quirks. Return whether anything was rewritten."""
+        editor, changed = now.writer.editor, False
         for limit, match in find_quirks(editor, self.targets):
             if any(node.graph is None for node in match.path):
                 continue  # this pass has already removed one of its nodes
             record = self._records.get(match.node)
             if record is None:
-                record = _Record(editor.where(match.node), editor.describe(match.node))
+                record = _Record(editor.locate(match.node), editor.describe(match.node))
                 self._records[match.node] = record
                 self.order.append(record)
             if not record.left:
-                changed |= self._cure(limit, match, record, now)
+                changed |= self._rewrite_quirk(limit, match, record, now)
         return changed
 
-    def _cure(self, limit: Limit, match: Match, record: _Record, now: ModelSnapshot) -> bool:
-        editor, data = now.forms.editor, match.node.inputs[0]
+    def _rewrite_quirk(self, limit: Limit, match: Match, record: _Record, now: ModelSnapshot) -> bool:
+        editor, data = now.writer.editor, match.node.inputs[0]
         reason = Reason(limit.code, describe_match(limit, match))
-        before = now.gives(match.last, editor.where(match.last).graph)
+        before = now.get_kept_values(match.last, editor.locate(match.last).graph)
         after = None if (record, match.quirk) in self._cured else match.rewrite(editor)
         if after is None:
             record.left = (reason,)
@@ -173,24 +173,24 @@ class _FixDriver:
         return True
 
     def give_up(self, now: ModelSnapshot) -> None:
-        """Mark splits that still meet a limit as unfixable: forms for one runtime meet another's limit."""
+        """Mark splits that still meet a limit as unfixable: each fix for a runtime meets another's limit."""
         for node, calls in now.calls.items():
             record = self._get_record(node, calls[0])
             found = self._find_issues(calls, now, record)
             if found:
-                record.left = tuple(obstacle.reason for obstacle in found)
+                record.left = tuple(issue.reason for issue in found)
 
     def _find_issues(self, calls: Sequence[SplitNode], now: ModelSnapshot, record: _Record) -> list[Issue]:
-        """Return the obstacles of a split. Record those that no form avoids for some inputs as possible."""
+        """Return the issues of a split. Record those that no rewrite avoids for some inputs as possible."""
         found = find_issues(
-            calls, now.context, self.targets, self.unbind, repair=self.repair, to_open=now.to_open
+            calls, now.context, self.targets, self.unbind, repair=self.repair, to_open=now.describe_baked
         )
-        record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
+        record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.rewrites)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
     def _check_outputs(self, now: ModelSnapshot) -> None:
         """Check that rewritten outputs have the same inferred types and shapes as before."""
-        found = now.known() if self._promised else {}
+        found = now.get_values() if self._promised else {}
         for name, (record, before) in self._promised.items():
             after = found.get(name)
             if name in found and not _may_agree(before, after):
@@ -212,23 +212,23 @@ class _FixDriver:
         node: ir.Node,
         split_node: SplitNode,
         record: _Record,
-        found: Sequence[Issue],
+        issues: Sequence[Issue],
         now: ModelSnapshot,
     ) -> bool:
-        """Rewrite a split node for its first obstacle, to the first form that applies."""
-        first, data = found[0], node.inputs[0] if node.inputs else None
-        before = now.gives(node, split_node.where.graph)
+        """Apply the first rewrite that is possible for the first issue of a split node."""
+        first, data = issues[0], node.inputs[0] if node.inputs else None
+        before = now.get_kept_values(node, split_node.where.graph)
         against: list[str] = []
-        for form in first.forms:
+        for rewrite in first.rewrites:
             try:
-                written = now.forms.write(form, node, split_node)
+                written = now.writer.write(rewrite, node, split_node)
             except NotApplicableError as error:
                 against.append(str(error))
                 continue
             # A choice of the user may change the outputs, and those of an invalid split are not inferred.
-            if form not in CHOICES and split_node.error is None:
+            if rewrite not in CHOICES and split_node.error is None:
                 self._promised |= {name: (record, known) for name, known in before.items()}
-            record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
+            record.met |= {issue.reason.code: issue.reason for issue in issues}
             record.after = f"{record.after}, {written.text}" if node in self._of_tree else written.text
             self._of_tree.update(written.splits)
             self._records |= dict.fromkeys(written.splits, record)
@@ -237,10 +237,10 @@ class _FixDriver:
                 self._of_data[data] = record
             return True
         words = "; ".join(dict.fromkeys([first.reason.text, *against]))
-        if not first.certain and Repair.UNBIND not in first.forms:
+        if not first.certain and Repair.UNBIND not in first.rewrites:
             record.possible[first.reason.code] = Reason(first.reason.code, words)
-            return True  # the next pass tries the other obstacles
-        others = [obstacle.reason for obstacle in found[1:] if obstacle.certain]
+            return True  # the next pass tries the other issues
+        others = [issue.reason for issue in issues[1:] if issue.certain]
         record.left = (Reason(first.reason.code, words), *others)
         return False
 
@@ -252,10 +252,8 @@ def _may_agree(before: AbstractValue, now: AbstractValue) -> bool:
             return before.element.type is now.element.type
         before, now = before.element, now.element
     if not isinstance(before, AbstractTensor) or not isinstance(now, AbstractTensor):
-        return isinstance(before, AbstractSequence) is isinstance(now, AbstractSequence) or None in (
-            before,
-            now,
-        )
+        is_same_kind = isinstance(before, AbstractSequence) is isinstance(now, AbstractSequence)
+        return is_same_kind or None in (before, now)
     if None not in (before.type, now.type) and before.type is not now.type:
         return False
     return may_be(before.shape, now.shape)

@@ -21,8 +21,8 @@ from splitops.models.split_nodes.styles import SplitStyle
 _Place = tuple[str | None, str | None]
 
 
-class MovedFunctions:
-    """An editable copy of a model, with such functions converted to the model's opset.
+class ConvertedFunctions:
+    """An editable copy of a model. Functions that select another version of a split have the model's opset.
 
     A function with a node that cannot be converted is unchanged.
     """
@@ -77,6 +77,6 @@ def _convert(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> 
     converting = ModelConversion(edited, model.where)
     for path, owner in owners_of(edited):
         if path in paths:
-            converting.convert_node(owner, opset_imports(owner)[""], opset, SplitStyle.SAME)
+            converting.convert_graph(owner, opset_imports(owner)[""], opset, SplitStyle.SAME)
             owner.opset_imports[""] = opset
     return converting.changes

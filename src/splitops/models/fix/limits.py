@@ -1,4 +1,4 @@
-"""Find the limits of runtimes that a split meets, and the forms that avoid them."""
+"""Find the limits of runtimes that a split meets, and the rewrites that avoid them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import Kind
 
 CHOICES: Final = (Repair.UNBIND, Repair.OPEN)
-"""The forms that need a choice of the user: the rewritten split may return other values."""
+"""The rewrites that need a choice of the user: the rewritten split may return other values."""
 _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())}
 
 
 class Issue(NamedTuple):
-    """A broken rule or met limit of a split node, and the forms that avoid it, in the order to try them."""
+    """A broken rule or met limit of a split node, and the rewrites that avoid it, in order of preference."""
 
     reason: Reason
-    forms: tuple[Fix, ...]
+    rewrites: tuple[Fix, ...]
     certain: bool = True
     """Whether it is met in every run, not only for some inputs."""
 
     @property
     def rewrite_order(self) -> int:
-        """Rank of the first form: a larger rewrite has a larger rank, and may avoid more limits."""
-        return _STRENGTH[self.forms[0]] if self.forms else -1
+        """Rank of the first rewrite: a larger rewrite has a larger rank, and may avoid more limits."""
+        return _STRENGTH[self.rewrites[0]] if self.rewrites else -1
 
     @property
     def needs_user_choice(self) -> bool:
         """Whether the user has to choose the meaning of the split node."""
-        return len(self.forms) == 1 and self.forms[0] in CHOICES
+        return len(self.rewrites) == 1 and self.rewrites[0] in CHOICES
 
 
 def find_issues(
@@ -49,33 +49,33 @@ def find_issues(
     repair: bool = True,
     to_open: Callable[[SplitNode], str | None] | None = None,
 ) -> list[Issue]:
-    """Return the obstacles of a split node over all of its calls, in the order in which to fix them.
+    """Return the issues of a split node over all of its calls, in the order in which to fix them.
 
-    Obstacles without a form come first, then those that need a choice of the user, then the others, the
+    Issues without a rewrite come first, then those that need a choice of the user, then the others, the
     largest rewrite first. ``to_open`` returns the message for baked lengths, if the user opens them.
     """
-    found: dict[str, Issue] = {}
+    issues: dict[str, Issue] = {}
     for split_node in split_nodes:
-        for obstacle in _iter_obstacles(split_node, model, targets, unbind, repair):
-            before = found.setdefault(obstacle.reason.code, obstacle)
-            if before.forms and not obstacle.forms:  # a repair must be one in every call
-                found[obstacle.reason.code] = obstacle
+        for issue in _iter_issues(split_node, model, targets, unbind, repair):
+            before = issues.setdefault(issue.reason.code, issue)
+            if before.rewrites and not issue.rewrites:  # a repair must apply to every call
+                issues[issue.reason.code] = issue
         told = None if to_open is None else to_open(split_node)
         if told is not None:
-            found.setdefault(baked.CODE, Issue(Reason(baked.CODE, told), (Repair.OPEN,)))
+            issues.setdefault(baked.CODE, Issue(Reason(baked.CODE, told), (Repair.OPEN,)))
     return sorted(
-        found.values(),
-        key=lambda obstacle: (bool(obstacle.forms), not obstacle.needs_user_choice, -obstacle.rewrite_order),
+        issues.values(),
+        key=lambda issue: (bool(issue.rewrites), not issue.needs_user_choice, -issue.rewrite_order),
     )
 
 
-def max_outputs(targets: Iterable[Target]) -> int | None:
+def find_max_outputs(targets: Iterable[Target]) -> int | None:
     """Return the maximum number of outputs of a Split for all targets, or None if there is no limit."""
     found = (limit.max_outputs for target in targets for limit in target.limits)
     return min((most for most in found if most is not None), default=None)
 
 
-def _iter_obstacles(
+def _iter_issues(
     split_node: SplitNode, model: ModelContext, targets: Sequence[Target], unbind: Unbind | None, repair: bool
 ) -> Iterator[Issue]:
     misread = (
@@ -109,10 +109,10 @@ def _format_hint(limit: Limit, split_node: SplitNode, targets: Iterable[Target])
     file = next((target.file for target in targets if target.name == limit.runtime), "")
     if limit.rewrites or not file:
         return ""
-    form = Kind.PARTS if split_node.schema.gives_sequence else Kind.SLICES
+    rewrite = Kind.PARTS if split_node.schema.gives_sequence else Kind.SLICES
     return (
         f"; the limit has no rewrites: add those that the runtime executes correctly in "
-        f'{shown_path(file)}, such as rewrites = ["{form}"]'
+        f'{shown_path(file)}, such as rewrites = ["{rewrite}"]'
     )
 
 

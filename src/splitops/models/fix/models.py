@@ -15,11 +15,11 @@ from splitops.models.check.checking import Walked, examine_nodes, walk_model
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
+from splitops.models.fix.cleared_sizes import declare_cleared
 from splitops.models.fix.declared import Declarations, Repair
 from splitops.models.fix.driver import ModelSnapshot, ValueName, fix_splits
-from splitops.models.fix.functions import MovedFunctions
-from splitops.models.fix.limits import max_outputs
-from splitops.models.fix.loosened import declare_loosened
+from splitops.models.fix.functions import ConvertedFunctions
+from splitops.models.fix.limits import find_max_outputs
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.writing import FixWriter
@@ -50,7 +50,7 @@ def fix_model(
     declarations = Declarations()
     edited, splits, last = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
-        declare_loosened(edited, model.where)
+        declare_cleared(edited, model.where)
     walked = walk_model(edited, model.where)
     declarations.repair(walked)
     splits = _add_repairs(splits, declarations.repairs)
@@ -58,13 +58,13 @@ def fix_model(
     runtimes = tuple(target.label for target in targets)
     if changed:
         record_fix(edited, runtimes)
-    made = model.write(edited, changed=changed)
+    fixed = model.write(edited, changed=changed)
     # Check the result like any other model, so that the report lists all errors that are left.
     found = examine_nodes(edited, model.where, walked, targets, last.context)
     splits = _add_baked(splits, [one for one in found if one.code == baked.CODE])
     left = _drop_reported(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
-    return FixReport(runtimes, made, splits, left, untested, keep_data)
+    return FixReport(runtimes, fixed, splits, left, untested, keep_data)
 
 
 def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
@@ -129,7 +129,7 @@ def fix_nodes(
     Returns:
         The fixed nodes, the reports of the splits, and the last snapshot.
     """
-    functions = MovedFunctions(model)
+    functions = ConvertedFunctions(model)
     edited = functions.edited
     look = partial(take_snapshot, edited, model.where, targets, unbind, opening, on_look)
     splits, last = fix_splits(look, targets, unbind, repair=repair)
@@ -145,15 +145,15 @@ def take_snapshot(
     on_look: Callable[[Walked], None] | None = None,
 ) -> ModelSnapshot:
     """Infer a model and return the snapshot for one pass. Annotates values with types and shapes."""
-    limit = max_outputs(targets)
+    limit = find_max_outputs(targets)
     calls: dict[ir.Node, list[SplitNode]] = {}
 
-    def on_site(split_node: SplitNode) -> None:
+    def on_split(split_node: SplitNode) -> None:
         calls.setdefault(split_node.node, []).append(split_node)
 
     # Forward inference: the size that a split implies for its own input may be wrong before it has run.
     sizes = None if opening is None else baked.OpenSizes.from_model(model)
-    found = ForwardInterpreter(model, where, on_site, given=None if sizes is None else sizes.given).run()
+    found = ForwardInterpreter(model, where, on_split, given=None if sizes is None else sizes.given).run()
     if on_look is not None:
         on_look(Walked(found, [split_node for split_nodes in calls.values() for split_node in split_nodes]))
     found.annotate()
@@ -161,13 +161,13 @@ def take_snapshot(
     context = ModelContext.from_model(model)
     if not has_layers(model):
         onnx = FixWriter(OnnxEditor(model, where), unbind, limit, opening)
-        return ModelSnapshot(calls, context, onnx, _get_outputs, found.by_name, to_open)
+        return ModelSnapshot(calls, context, onnx, _get_outputs, found.index_by_name, to_open)
     # Names of inner values may change, so only the outputs are compared.
     results: dict[ValueName, AbstractValue] = {
         (None, name): get_abstract_value(value) for name, value in output_values(model).items()
     }
-    forms = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
-    return ModelSnapshot(calls, context, forms, lambda node, path: results, lambda: results, to_open)
+    writer = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
+    return ModelSnapshot(calls, context, writer, lambda node, path: results, lambda: results, to_open)
 
 
 def _get_outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:

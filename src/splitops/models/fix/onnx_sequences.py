@@ -7,7 +7,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.fix.driver import NotApplicableError
-from splitops.models.graph.onnx import type_of
+from splitops.models.graph.onnx import find_type
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import find_consumers
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -31,7 +31,7 @@ def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
         NotApplicableError: there is no such type, or the whole sequence is read.
     """
     data, sequence = node.inputs[0], node.outputs[0]
-    kind = None if data is None else type_of(data)
+    kind = None if data is None else find_type(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
         raise NotApplicableError(f"no element type of sequences can hold {kind}")
@@ -42,13 +42,13 @@ def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
         raise NotApplicableError(f"the number of its parts is known only at run time, and {who} reads them")
     builder = editor.make_builder(node)
     inputs = [builder.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
-    carried = builder.op(node.op_type, inputs, node.attributes, hint="carried")
+    carried = builder.add(node.op_type, inputs, node.attributes, hint="carried")
     sequence.replace_all_uses_with(carried)
     builder.replace(node, [None])
     for reader in readers:
         if is_operator(reader, *_ELEMENTS):
             builder = editor.make_builder(reader)
-            read = builder.op(reader.op_type, list(reader.inputs), reader.attributes)
+            read = builder.add(reader.op_type, list(reader.inputs), reader.attributes)
             builder.replace(reader, [builder.cast(read, kind)])
     return ELEMENT_TYPES[carrier]
 

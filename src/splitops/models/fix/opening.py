@@ -39,7 +39,7 @@ class Opening:
     rule: OpenRule
     index: int = 0
 
-    def division(self, lengths: tuple[int, ...]) -> Division:
+    def make_division(self, lengths: tuple[int, ...]) -> Division:
         """Return the division for all sizes that gives ``lengths`` at the size at export.
 
         With CHUNK, ``count`` is the number of parts: those that begin past the end of the axis are empty.

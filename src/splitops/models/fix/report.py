@@ -25,9 +25,9 @@ class FixStatus(StrEnum):
     UNCHANGED = "unchanged"
     """The runtimes execute the split correctly without a change."""
     REWRITTEN = "rewritten"
-    """The split was rewritten to a form that the runtimes execute correctly."""
+    """The split was rewritten so that the runtimes execute it correctly."""
     UNFIXABLE = "unfixable"
-    """No form is known that the runtimes execute correctly. Rules that it broke may still be repaired."""
+    """No rewrite that the runtimes execute correctly is known. Broken rules may still be repaired."""
 
 
 class Unbind(StrEnum):
@@ -62,11 +62,11 @@ class SplitReport:
     Attributes:
         where: its location in the source model.
         status: result of the fix.
-        before: its form in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
-        after: its form in the fixed model.
+        before: its description in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
+        after: its description in the fixed model.
         reasons: the limits that it met; for an unfixable split, those that are left.
         cost: additional cost at run time, or empty.
-        possible: limits that it still meets for some inputs, as no form avoids them.
+        possible: limits that it still meets for some inputs, as no rewrite avoids them.
     """
 
     where: Where
@@ -150,7 +150,7 @@ class FixReport(ModelReport):
 
     @property
     def possible(self) -> tuple[SplitReport, ...]:
-        """The splits that a runtime rejects or gets wrong for some inputs in every form."""
+        """The splits that a runtime rejects or computes wrongly for some inputs, whatever the rewrite."""
         return tuple(split for split in self.splits if split.possible)
 
     def __str__(self) -> str:

@@ -25,11 +25,11 @@ def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
     """Try to fix a model for ``targets``, or for all runtimes whose met limits can be fixed."""
-    named = targets or load_targets(_fixable_runtimes(findings) or installed_runtimes(model))
+    named = targets or load_targets(_find_fixable_runtimes(findings) or installed_runtimes(model))
     try:
         report = fix_with_report(model, named, partial=True, allow_links=allow_links)
         if not targets and report.unfixable:
-            # A runtime without a correct form must not prevent the fixes for the others.
+            # A runtime without a correct rewrite must not prevent the fixes for the others.
             blamed = {reason.code.partition(".")[0] for split in report.unfixable for reason in split.reasons}
             rest = [target for target in named if target.name not in blamed]
             named = load_targets(rest or installed_runtimes(model))
@@ -47,8 +47,8 @@ def suggest(
     return Suggestion(len(fixed), tuple(map(str, kept)), report.error is not None)
 
 
-def _fixable_runtimes(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the runtimes for which every met limit has a form."""
+def _find_fixable_runtimes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the runtimes for which every met limit has a rewrite."""
     with_forms = {limit.code for target in select_targets(()) for limit in target.limits if limit.is_fixable}
     found: dict[str, bool] = {}
     for finding in findings:

@@ -14,20 +14,20 @@ from splitops.errors import ModelError, RuleError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.check.baked import find_baked_lengths
 from splitops.models.check.limits import Cure, Fix, Repair
+from splitops.models.fix.cleared_sizes import clear_sizes_after
 from splitops.models.fix.driver import NotApplicableError, RewriteResult
-from splitops.models.fix.loosened import loosen_after
 from splitops.models.fix.onnx_sequences import cast_sequence
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
 from splitops.models.formats.walk import stem
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.meant import FLOATS, find_intended_split_node, find_intended_way
-from splitops.models.graph.onnx import annotate, has_consumers, shape_of, type_of
+from splitops.models.graph.intended import FLOATS, find_intended_split_node, find_intended_way
+from splitops.models.graph.onnx import annotate, find_shape, find_type, has_consumers
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import INT64, slice_elements
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.split_writer import write_split
 from splitops.models.simplify.constants import fold_constants
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
@@ -75,21 +75,21 @@ class FixWriter:
         self.max_outputs = max_outputs
         self.opening = opening
 
-    def write(self, form: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
+    def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
         # The facts of all calls: the argument has those of the first call.
         split_node = self.editor.read_split_node(node)
-        if split_node.schema.domain and form in _OF_ONNX:
-            raise NotApplicableError(f"OpenVINO IR has no form {str(form)!r}")
-        if form in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
+        if split_node.schema.domain and rewrite in _OF_ONNX:
+            raise NotApplicableError(f"OpenVINO IR has no rewrite {str(rewrite)!r}")
+        if rewrite in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
             raise NotApplicableError(f"{split_node.operator} does not return a sequence")
         try:
-            return self._get_writer(form)(node, split_node)
+            return self._get_writer(rewrite)(node, split_node)
         except RuleError as error:
             raise NotApplicableError(error.message) from error
 
-    def _get_writer(self, form: Fix) -> _Writer:
-        match form:
+    def _get_writer(self, rewrite: Fix) -> _Writer:
+        match rewrite:
             case Repair.AXIS:
                 return self._write_axis
             case Repair.EXPLICIT_OUTPUTS:
@@ -120,7 +120,7 @@ class FixWriter:
                 return self._write_constants
             case Cure.EMPTY_TENSOR:
                 return self._write_empty_tensor
-        assert_never(form)
+        assert_never(rewrite)
 
     def _describe(self, node: ir.Node) -> str:
         return str(self.editor.read_split_node(node))
@@ -170,7 +170,7 @@ class FixWriter:
     def _write_version(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         read = replace(split_node, schema=split_node.as_written or split_node.schema)
         way = get_first_way(read, self._make_target(node))
-        write(node, read, way, self.editor.make_builder(node))
+        write_split(node, read, way, self.editor.make_builder(node))
         return RewriteResult(str(way))
 
     def _write_num_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
@@ -203,14 +203,14 @@ class FixWriter:
             raise NotApplicableError("each call of the function may have other lengths")
         if self.editor.has_fixed_outputs(node):
             raise NotApplicableError(_NAMED_PORTS)
-        division, is_computed = self.opening.division(lengths), True
+        division, is_computed = self.opening.make_division(lengths), True
         if op_schema.domain:
             is_computed = division.rule is not SizeRule.EVEN
             op_schema = schema("VariadicSplit" if is_computed else "Split", domain=op_schema.domain)
         elif op_schema.gives_sequence:
             # The number of chunks depends on the size, too.
             is_computed, count = division.rule is not SizeRule.CHUNK, 1
-        elif self.editor.opset(node) < _LENGTHS_AS_INPUT:
+        elif self.editor.get_opset(node) < _LENGTHS_AS_INPUT:
             if division.rule is not SizeRule.EVEN:
                 cure = f"splitops convert MODEL --to onnx:{_LENGTHS_AS_INPUT} -o FILE makes them an input"
                 raise NotApplicableError(
@@ -222,17 +222,17 @@ class FixWriter:
             Kind.NODE, op_schema, bound.axis, division, count, is_computed=is_computed, lengths_type=INT64
         )
         way = replace(way, squeeze=bound.squeeze)
-        parts = write(node, split_node, way, self.editor.make_builder(node))
+        parts = write_split(node, split_node, way, self.editor.make_builder(node))
         split = next(part.producer() for part in parts if part is not None)
         assert split is not None
-        loosen_after(self.editor.model, split)
+        clear_sizes_after(self.editor.model, split)
         computed = "a few layers that compute the lengths" if op_schema.domain else _COMPUTED_LENGTHS
         return RewriteResult(str(way), computed if is_computed else "")
 
     # Other ways to write a split
 
     def _make_target(self, node: ir.Node) -> ConversionTarget:
-        return ConversionTarget(self.editor.domain, self.editor.opset(node))
+        return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
         """Return the first way of a kind that sets the lengths of a split, or None."""
@@ -242,7 +242,7 @@ class FixWriter:
                 return way
         return None
 
-    def _get_cut(self, node: ir.Node) -> SplitFacts:
+    def _get_facts(self, node: ir.Node) -> SplitFacts:
         """Return the facts of a split whose outputs can be replaced.
 
         Raises:
@@ -256,60 +256,60 @@ class FixWriter:
         return cut
 
     def _write_node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        meant, editor = find_intended_split_node(split_node), self.editor
-        if meant is not None:
-            return self._write_meant_lengths(node, split_node, meant)
+        intended, editor = find_intended_split_node(split_node), self.editor
+        if intended is not None:
+            return self._write_intended(node, split_node, intended)
         if editor.domain:
-            raise NotApplicableError(f"OpenVINO IR has no form {str(Kind.NODE)!r}")
+            raise NotApplicableError(f"OpenVINO IR has no rewrite {str(Kind.NODE)!r}")
         if split_node.error is not None:
             raise NotApplicableError("the calls of its function have different lengths")
         way = self._find_way(node, split_node, Kind.NODE)
         if way is None:
             raise NotApplicableError(f"{split_node.operator} cannot set these lengths")
-        write(node, split_node, way, editor.make_builder(node))
+        write_split(node, split_node, way, editor.make_builder(node))
         self._name_outputs(node)
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
 
-    def _write_meant_lengths(self, node: ir.Node, split_node: SplitNode, meant: SplitNode) -> RewriteResult:
+    def _write_intended(self, node: ir.Node, split_node: SplitNode, intended: SplitNode) -> RewriteResult:
         """Write the intended axis and lengths as the version of the split requires."""
         builder = self.editor.make_builder(node)
         if not isinstance(builder, OnnxOpBuilder):
             inputs = list(node.inputs)
-            for index, (before, after) in enumerate(zip(split_node.facts, meant.facts, strict=True)):
+            for index, (before, after) in enumerate(zip(split_node.facts, intended.facts, strict=True)):
                 value = inputs[index]
                 if index == 0 or value is None or after is None:
                     continue
                 if before == after and after.type not in FLOATS:
                     continue
                 if after.value is not None:
-                    inputs[index] = builder.constant(np.array(after.value).astype(np.int64), "lengths")
+                    inputs[index] = builder.add_constant(np.array(after.value).astype(np.int64), "lengths")
                 else:
                     inputs[index] = builder.reshape(value, [-1] if after.shape else [], after.shape)
             self.editor.set_inputs(node, inputs)
             return RewriteResult(self._describe(node))
-        way = find_intended_way(meant, self.editor.opset(node))
+        way = find_intended_way(intended, self.editor.get_opset(node))
         if isinstance(way, str):
             raise NotApplicableError(way)
-        is_known = meant.bind().division is not None
-        for index, (before, after) in enumerate(zip(split_node.facts, meant.facts, strict=True)):
+        is_known = intended.bind().division is not None
+        for index, (before, after) in enumerate(zip(split_node.facts, intended.facts, strict=True)):
             value = node.inputs[index]
             if before == after or is_known or value is None or after is None:
                 continue
-            listed = builder.op("Reshape", [value, builder.integers([-1])], hint="lengths")
+            listed = builder.add("Reshape", [value, builder.add_ints([-1])], hint="lengths")
             annotate(listed, AbstractTensor(after.type, after.shape))
             node.replace_input_with(index, listed)
-        write(node, meant, way, builder)
+        write_split(node, intended, way, builder)
         self._name_outputs(node)
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
     def _write_tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        cut, data = self._get_cut(node), node.inputs[0]
+        cut, data = self._get_facts(node), node.inputs[0]
         if self.max_outputs is None or self.max_outputs < 2:
             raise NotApplicableError("a Split with one output has no parts")
         before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=cut.sizes or ())
         way = Way(Kind.TREE, None, cut.axis, lengths, self.max_outputs)
         splits: dict[ir.Node, None] = {}
-        for part in write(node, split_node, way, self.editor.make_builder(node)):
+        for part in write_split(node, split_node, way, self.editor.make_builder(node)):
             while part is not data and part is not None and (split := part.producer()) is not None:
                 splits[split] = None
                 part = split.inputs[0]
@@ -319,10 +319,10 @@ class FixWriter:
     def _write_slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         data, size = node.inputs[0], _find_axis_size(split_node)
         if split_node.schema.domain:
-            cut = self._get_cut(node)
+            cut = self._get_facts(node)
             if data is not None and not self.editor.can_slice(data):
-                raise NotApplicableError(f"Slice does not support {type_of(data)}")
-            return RewriteResult(self._take(node, split_node, cut, Kind.SLICES))
+                raise NotApplicableError(f"Slice does not support {find_type(data)}")
+            return RewriteResult(self._write_positions(node, split_node, cut, Kind.SLICES))
         if split_node.schema.gives_sequence:
             try:
                 count = slice_elements(node, split_node, self._onnx)
@@ -334,27 +334,28 @@ class FixWriter:
         way = self._find_way(node, split_node, Kind.SLICES)
         if way is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
-        if isinstance(size, int) and size > _INT32_MAX and self.editor.opset(node) >= _BOUNDS_AS_INPUTS:
+        if isinstance(size, int) and size > _INT32_MAX and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS:
             self._slice_two_axes(node, way, size)
         else:
-            write(node, split_node, way, self.editor.make_builder(node))
+            write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), "" if way.bounds else _COMPUTED_BOUNDS)
 
     def _write_gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         if split_node.schema.domain:
-            return RewriteResult(self._take(node, split_node, self._get_cut(node), Kind.GATHERS), _POSITIONS)
-        if self.editor.opset(node) < COMPUTED_POSITIONS:
+            facts = self._get_facts(node)
+            return RewriteResult(self._write_positions(node, split_node, facts, Kind.GATHERS), _POSITIONS)
+        if self.editor.get_opset(node) < COMPUTED_POSITIONS:
             raise NotApplicableError(f"positions can be computed only in opset {COMPUTED_POSITIONS} or later")
         way = self._find_way(node, split_node, Kind.GATHERS)
         if way is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
-        write(node, split_node, way, self.editor.make_builder(node))
+        write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
 
-    def _take(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
+    def _write_positions(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
         """Write Slices or Gathers with constant positions, and describe them."""
         bounds = tuple(pairwise([0, *accumulate(cut.sizes or ())]))
-        write(
+        write_split(
             node,
             split_node,
             Way(kind, None, cut.axis, None, len(bounds), bounds=bounds),
@@ -369,19 +370,19 @@ class FixWriter:
         interprets an end of 2^31 - 1 as the end of the axis.
         """
         data = node.inputs[0]
-        shape = None if data is None else shape_of(data)
+        shape = None if data is None else find_shape(data)
         if not way.bounds or way.axis is None or data is None or shape is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
         builder, flat = self._onnx.make_builder(node), len(shape) == 1
         if flat:
             data = builder.unsqueeze(data, 1)
-        axes = builder.integers([way.axis, 0 if way.axis % len(shape) else 1])
+        axes = builder.add_ints([way.axis, 0 if way.axis % len(shape) else 1])
         parts: list[ir.Value | None] = []
         for output, (begin, end) in zip(node.outputs, way.bounds, strict=True):
             if end == _INT32_MAX:
                 end -= size
-            stops = builder.integers([INT64_MAX if end is None else end, INT64_MAX])
-            part = builder.op("Slice", [data, builder.integers([begin or 0, 0]), stops, axes], hint="part")
+            stops = builder.add_ints([INT64_MAX if end is None else end, INT64_MAX])
+            part = builder.add("Slice", [data, builder.add_ints([begin or 0, 0]), stops, axes], hint="part")
             parts.append((builder.squeeze(part, 1) if flat else part) if output.name else None)
         builder.replace(node, parts)
 
@@ -400,15 +401,15 @@ class FixWriter:
         sizes = None if cut is None else cut.elements
         if cut is None or sizes is None or data is None:
             raise NotApplicableError("the number of its parts is known only at run time")
-        kind = type_of(data)
-        if kind not in get_onnx_types("SequenceConstruct", editor.opset(node)):
+        kind = find_type(data)
+        if kind not in get_onnx_types("SequenceConstruct", editor.get_opset(node)):
             raise NotApplicableError(f"SequenceConstruct does not support {kind}")
         if len(sizes) > _MAX_OUTPUTS:
             raise NotApplicableError(f"it has {len(sizes)} parts, more than {_MAX_OUTPUTS}")
         way = Way(
             Kind.SEQUENCE, None, cut.axis, Division(SizeRule.EXPLICIT, lengths=sizes), 1, squeeze=cut.squeeze
         )
-        (sequence,) = write(node, split_node, way, editor.make_builder(node))
+        (sequence,) = write_split(node, split_node, way, editor.make_builder(node))
         made = None if sequence is None else sequence.producer()
         if not sizes or made is None:
             return RewriteResult("SequenceEmpty")
@@ -458,7 +459,7 @@ def _find_axis_size(split_node: SplitNode) -> Dim | None:
 
 def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
     """Replace the Transpose of an empty part by an empty tensor of the output shape."""
-    kind, shape = type_of(part), shape_of(part)
+    kind, shape = find_type(part), find_shape(part)
     if kind is None or shape is None:
         raise NotApplicableError("the element type of the empty part is not known")
     if builder.opset < 9 or kind not in get_onnx_types("ConstantOfShape", builder.opset, "T2"):
@@ -467,19 +468,19 @@ def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder
     if order is not None and order.is_ref():
         raise NotApplicableError("the order of the Transpose depends on the caller of the function")
     axes = range(len(shape))[::-1] if order is None else order.value
-    moved = builder.op(
-        "Gather", [builder.op("Shape", [part]), builder.integers(axes)], {"axis": 0}, hint="shape"
+    moved = builder.add(
+        "Gather", [builder.add("Shape", [part]), builder.add_ints(axes)], {"axis": 0}, hint="shape"
     )
     nothing = ir.tensor(np.zeros(1, kind.numpy))
-    builder.replace(transpose, [builder.op("ConstantOfShape", [moved], {"value": nothing})])
+    builder.replace(transpose, [builder.add("ConstantOfShape", [moved], {"value": nothing})])
 
 
 def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBuilder) -> None:
     """Replace the Transpose of an empty part by an empty tensor of the output shape."""
-    order, kind, shape = transpose.inputs[1], type_of(part), shape_of(part)
+    order, kind, shape = transpose.inputs[1], find_type(part), find_shape(part)
     if kind is None or not kind.bits or shape is None:
         raise NotApplicableError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
-    inputs = [builder.sizes(part), order, builder.constant(np.array(0), "axis")]
-    moved = builder.annotate_outputs(builder.multi("Gather", inputs), INT64, (len(shape),))[0]
-    nothing = builder.constant(np.zeros((), kind.numpy), "nothing", kind)
+    inputs = [builder.add_shape(part), order, builder.add_constant(np.array(0), "axis")]
+    moved = builder.annotate_outputs(builder.add_node("Gather", inputs), INT64, (len(shape),))[0]
+    nothing = builder.add_constant(np.zeros((), kind.numpy), "nothing", kind)
     builder.replace(transpose, [builder.fill(nothing, moved, None)])

@@ -1,1 +1,1 @@
-"""Models as graphs of onnx-ir nodes, whatever file they came from: walked, edited, written back."""
+"""Read, annotate, edit and write models as graphs of onnx-ir nodes, for both formats."""

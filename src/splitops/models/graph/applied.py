@@ -1,4 +1,4 @@
-"""One rewrite of a graph, for reports."""
+"""The record of an applied rewrite, for reports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from splitops.errors import Where
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One rewrite at one place.
+    """An applied rewrite.
 
     Attributes:
-        rewrite: the name of the rewrite, for example ``"split-concat"``.
-        where: the place of its node in the model that was given.
-        before: what was there, for example ``"Split-13(axis=0, split=[2, 3])"``.
-        after: what is there now.
-        reason: why it is the same.
+        rewrite: name of the rewrite, for example ``"split-concat"``.
+        where: location of its node in the original model.
+        before: description of the replaced node, for example ``"Split-13(axis=0, split=[2, 3])"``.
+        after: description of the replacement.
+        reason: why both are equal.
     """
 
     rewrite: str
@@ -35,5 +35,5 @@ class Applied:
         return f"{place}{self.before} -> {self.after} [{self.rewrite}]: {self.reason}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
+        """Return the record as values for JSON."""
         return to_json_values(self)

@@ -1,6 +1,6 @@
-"""Lengths that a graph computes when it runs.
+"""Compute lengths of splits in ONNX graphs.
 
-These are the size rules as arithmetic of 1-D int64 tensors. The tests hold what such a graph computes against
+The size rules are written as arithmetic of 1-D int64 tensors. Tests compare the results with
 :mod:`splitops.spec.sizes.arithmetic` for every size of an interval.
 """
 
@@ -16,54 +16,56 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
 
-def lengths_of_size(division: Division, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
     """Compute all lengths of a division, of shape [n], from the size of the axis, of shape [1]."""
-    count, integers = division.count, builder.integers
+    count, integers = division.count, builder.add_ints
     match division.rule:
         case SizeRule.CEIL:
-            chunk = _ceil_chunk(count, size, builder)
-            starts = builder.op("Mul", [chunk, integers(range(count))])
-            left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
-            return builder.op("Min", [left, chunk])
+            chunk = _compute_ceil_chunk(count, size, builder)
+            starts = builder.add("Mul", [chunk, integers(range(count))])
+            remaining = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
+            return builder.add("Min", [remaining, chunk])
         case SizeRule.EVEN:
-            # Where count does not divide the size, the lengths do not add up: still an error.
-            part = builder.op("Div", [size, integers([count])])
-            return builder.op("Mul", [part, integers([1] * count)])
+            # If count does not divide the size, the lengths do not add up, which is an error, too.
+            part = builder.add("Div", [size, integers([count])])
+            return builder.add("Mul", [part, integers([1] * count)])
         case SizeRule.REMAINDER:
             given = [max(length, 0) for length in division.lengths]
             marks = integers([int(length < 0) for length in division.lengths])
-            rest = builder.op("Sub", [size, integers([sum(given)])])
-            return builder.op("Add", [integers(given), builder.op("Mul", [marks, rest])])
+            rest = builder.add("Sub", [size, integers([sum(given)])])
+            return builder.add("Add", [integers(given), builder.add("Mul", [marks, rest])])
         case SizeRule.CHUNK:
-            # Of so many chunks; where the axis is longer, the lengths do not add up.
+            # If the axis is longer than count chunks, the lengths do not add up.
             starts = integers([index * division.chunk for index in range(count)])
-            left = builder.op("Max", [builder.op("Sub", [size, starts]), integers([0])])
-            return builder.op("Min", [left, integers([division.chunk])])
+            remaining = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
+            return builder.add("Min", [remaining, integers([division.chunk])])
         case SizeRule.EXPLICIT:
             raise NotImplementedError("explicit lengths are set")
         case _:
             assert_never(division.rule)
 
 
-def resolved_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
-    """Compute lengths in which a -1, if there is one, is what the others leave of the size."""
-    marks = builder.op("Cast", [builder.op("Equal", [lengths, builder.integers([-1])])], {"to": _INT64})
-    # With one -1, the sum of the others is the sum of all + 1.
-    rest = builder.op("Sub", [size, builder.op("ReduceSum", [lengths], {"keepdims": 1})])
-    return builder.op("Add", [lengths, builder.op("Mul", [marks, rest])])
+def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+    """Replace a -1 in lengths, if there is one, by the rest of ``size``."""
+    marks = builder.add("Cast", [builder.add("Equal", [lengths, builder.add_ints([-1])])], {"to": _INT64})
+    # With one -1, the sum of the other lengths is the sum of all lengths + 1.
+    rest = builder.add("Sub", [size, builder.add("ReduceSum", [lengths], {"keepdims": 1})])
+    return builder.add("Add", [lengths, builder.add("Mul", [marks, rest])])
 
 
-def uniform_bounds(
+def compute_uniform_bounds(
     count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Compute begin and end of the first parts of the EVEN and CEIL rules; they may lie behind the end."""
-    chunk = _ceil_chunk(count, size, builder)
-    return list(pairwise(builder.op("Mul", [chunk, builder.integers([index])]) for index in range(parts + 1)))
+    """Compute begin and end of the first ``parts`` of ``count`` uniform parts; they may be past the end."""
+    chunk = _compute_ceil_chunk(count, size, builder)
+    return list(
+        pairwise(builder.add("Mul", [chunk, builder.add_ints([index])]) for index in range(parts + 1))
+    )
 
 
-def _ceil_chunk(count: int, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
-    return builder.op(
-        "Div", [builder.op("Add", [size, builder.integers([count - 1])]), builder.integers([count])]
+def _compute_ceil_chunk(count: int, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
+    return builder.add(
+        "Div", [builder.add("Add", [size, builder.add_ints([count - 1])]), builder.add_ints([count])]
     )
 
 

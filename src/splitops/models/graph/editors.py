@@ -1,4 +1,4 @@
-"""The editor for the nodes of a model, of either format."""
+"""Make the editor for a model of either format."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from splitops.models.graph.openvino_editor import OpenVINOEditor
 
 
 def make_editor(nodes: ir.Model, where: Where = NOWHERE) -> Editor:
-    """Return the editor for the nodes of a model; what is known of their values is noted there."""
+    """Return the editor for the nodes of a model, whose values are annotated."""
     return OpenVINOEditor(nodes, where) if has_layers(nodes) else OnnxEditor(nodes, where)

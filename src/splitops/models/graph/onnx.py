@@ -1,4 +1,4 @@
-"""Small tools for rewriting onnx-ir graphs: names, constants, what is known of a value, replacing."""
+"""Read, annotate and edit values and nodes of onnx-ir graphs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.formats.openvino.nodes import LayerNode, PortValue
-from splitops.models.formats.walk import (
-    canonical,
-)
+from splitops.models.formats.walk import canonical
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
@@ -24,7 +22,7 @@ from splitops.splitting.binding import Fact
 BY_CHANCE: Final = frozenset(
     ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
-"""Operators that give other values in every run."""
+"""Operators that return random values."""
 PLAIN: Final = frozenset(
     {
         ir.AttributeType.INT,
@@ -38,39 +36,39 @@ PLAIN: Final = frozenset(
 """Types of attributes whose values can be compared."""
 _KNOWN: Final = "splitops.known"
 _OUTPUTS: Final = "splitops.outputs"
-"""Where graphs keep the positions of their outputs; one that is no longer true is looked up again."""
+"""Key of the metadata of a graph: the index of each output. A stale entry is computed again."""
 _MAX_CONSTANT: Final = 1 << 20
-"""Larger constants are not lengths, and are not read."""
+"""Default maximum number of elements of constants that are read: larger ones are not lengths."""
 
 
-def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
-    """Return attributes of some values; onnx-ir asks slowly what they are, and nearly all are integers."""
-    made: list[ir.Attr] = []
-    for name, value in stated.items():
-        if type(value) is ir.Attr:  # isinstance() asks its protocol, which is slow
-            made.append(value)
+def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
+    """Convert values by name to attributes. Integers are converted here, as onnx-ir is slow."""
+    attributes: list[ir.Attr] = []
+    for name, value in values.items():
+        if type(value) is ir.Attr:  # isinstance() is slow, as it checks a protocol
+            attributes.append(value)
         elif type(value) is int:
-            made.append(ir.AttrInt64(name, value))
+            attributes.append(ir.AttrInt64(name, value))
         elif type(value) in (list, tuple) and value and all(type(item) is int for item in value):
-            made.append(ir.AttrInt64s(name, value))
+            attributes.append(ir.AttrInt64s(name, value))
         else:
-            made += ir.convenience.convert_attributes({name: value})
-    return made
+            attributes += ir.convenience.convert_attributes({name: value})
+    return attributes
 
 
 def get_abstract_value(value: ir.Value) -> AbstractValue:
-    """Return what is known of a value: by inference, else what it declares itself."""
-    return value.meta[_KNOWN] if _KNOWN in value.meta else declared(value)
+    """Return the abstract value that inference has annotated, else the declared one."""
+    return value.meta[_KNOWN] if _KNOWN in value.meta else get_declared(value)
 
 
-def declared(value: ir.Value) -> AbstractValue:
-    """Return what a model declares of a value."""
+def get_declared(value: ir.Value) -> AbstractValue:
+    """Return the declared type and shape of a value as an abstract value; None if there is neither."""
     if type(value) is PortValue:
         return value.port.declared
     kind, shape = value.type, value.shape
     if kind is None and shape is None:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None
-    sizes = None if shape is None else tuple(map(_size, shape.dims))
+    sizes = None if shape is None else tuple(map(_convert_dim, shape.dims))
     if kind is None or isinstance(kind, ir.TensorType):
         return AbstractTensor(None if kind is None else from_onnx(kind.dtype.value), sizes)
     if isinstance(kind, ir.SequenceType) and isinstance(kind.elem_type, ir.TensorType):
@@ -78,37 +76,37 @@ def declared(value: ir.Value) -> AbstractValue:
     return from_type(ir.serde.serialize_value(value).type)
 
 
-def _size(size: int | ir.SymbolicDim) -> Dim:
+def _convert_dim(size: int | ir.SymbolicDim) -> Dim:
     if isinstance(size, int):
         return size if size >= 0 else UNKNOWN
     name: object = size.value
     return Range(name=name) if isinstance(name, str) and name else UNKNOWN
 
 
-def annotate(value: ir.Value, what: AbstractValue) -> None:
-    """Note what is known of a value, which is not written with the model."""
-    value.meta[_KNOWN] = what
+def annotate(value: ir.Value, inferred: AbstractValue) -> None:
+    """Store the abstract value of a value in its metadata, which is not saved with the model."""
+    value.meta[_KNOWN] = inferred
 
 
-def type_of(value: ir.Value) -> ElementType | None:
-    """Return the element type of a tensor; None is unknown."""
+def find_type(value: ir.Value) -> ElementType | None:
+    """Return the inferred element type of a tensor, or None if it is unknown."""
     found = get_abstract_value(value)
     return found.type if isinstance(found, AbstractTensor) else None
 
 
-def shape_of(value: ir.Value) -> Shape | None:
-    """Return what is known of the shape of a tensor; None is an unknown rank."""
+def find_shape(value: ir.Value) -> Shape | None:
+    """Return the inferred shape of a tensor, or None if its rank is unknown."""
     found = get_abstract_value(value)
     return found.shape if isinstance(found, AbstractTensor) else None
 
 
 def is_external(tensor: ir.TensorProtocol | None) -> bool:
     """Return whether the data of a tensor is in another file."""
-    return type(tensor) is ir.ExternalTensor  # isinstance() asks its protocol, which is slow
+    return type(tensor) is ir.ExternalTensor  # isinstance() is slow, as it checks a protocol
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Return whether a value is a constant that the model holds, of any size, and that no caller replaces."""
+    """Return whether a value is a constant of the model, of any size, that callers cannot replace."""
     if value is None or value.is_graph_input():
         return False
     producer = value.producer()
@@ -119,16 +117,17 @@ def is_constant(value: ir.Value | None) -> bool:
     return producer.op_type == "Constant" and canonical(producer.domain) == ""
 
 
-def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the value of an initializer or Constant node; None where it is none, or not at hand.
+def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
+    """Return the elements of an initializer or Constant node, or None if they are not available.
 
-    Initializers that the caller can replace, and data in files whose folder is not known, are not at hand.
+    They are not available if the value is computed, if callers can replace it, if it has more than ``limit``
+    elements, or if it is in another file of an unknown folder.
     """
     if value.is_graph_input():
         return None
     try:
         tensor = ir.convenience.get_const_tensor(value)
-    except (ValueError, TypeError):  # a Constant of a damaged file declares no value, or of no type
+    except (ValueError, TypeError):  # a Constant of a damaged file has no value, or one without a type
         return None
     if tensor is None or tensor.size > limit:
         return None
@@ -138,102 +137,102 @@ def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArra
     return tensor.numpy()
 
 
-def fixed_array(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the numbers that a value has in every run: of a constant, or as they follow from shapes."""
+def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
+    """Return the elements that a value has in every run, constant or inferred, or None."""
     if value is None:
         return None
-    array = constant_array(value, limit=limit)
+    array = read_constant(value, limit=limit)
     found = get_abstract_value(value) if array is None else None
     if not isinstance(found, AbstractTensor) or found.elements is None or not found.is_complete:
         return array
     return found.elements if found.type is None else found.elements.astype(found.type.numpy, copy=False)
 
 
-def fixed_integers(value: ir.Value | None) -> list[int] | None:
-    """Return the integers that a 1-D tensor has in every run; None where they are not known."""
-    array = fixed_array(value)
+def find_integers(value: ir.Value | None) -> list[int] | None:
+    """Return the integers that a 1-D tensor has in every run, or None if they are unknown."""
+    array = find_elements(value)
     if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
         return None
     return [int(number) for number in array.tolist()]
 
 
-def initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+def add_initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir.Value:
     """Add a tensor to a graph as an initializer, and return its value."""
     tensor.name = name
-    type_, shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
+    type_, shape = ir.TensorType(tensor.dtype), make_shape(tensor)
     value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
     graph.register_initializer(value)
     return value
 
 
-def fixed_shape(tensor: ir.TensorProtocol) -> ir.Shape:
-    """Return the shape of a tensor, as values state it."""
+def make_shape(tensor: ir.TensorProtocol) -> ir.Shape:
+    """Convert the shape of a tensor to the shape of a value."""
     return ir.Shape([int(size) for size in tensor.shape.numpy()])
 
 
-def value_fact(value: ir.Value, *, read: bool) -> Fact:
-    """Return what is known of a value, its numbers included where asked and known."""
+def make_fact(value: ir.Value, *, read: bool) -> Fact:
+    """Return the inferred type and shape of a value. With ``read``, include known elements."""
     found = get_abstract_value(value)
-    array = constant_array(value) if read else None
+    array = read_constant(value) if read else None
     if array is not None:
         found = AbstractTensor(element_type_of(array.dtype), array.shape, array)
     return to_fact(found, value=read) if isinstance(found, AbstractTensor) else Fact()
 
 
 def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:
-    """Put new values in the places of others: readers, names, types, what is known and metadata go over."""
+    """Replace values by new ones, which take over their uses, names, types, annotations and metadata."""
     replace_all_uses(values)
     for old, new in values.items():
-        take_over(new, old)
+        merge_value_info(new, old)
         name, old.name = old.name, None
         new.name = name or new.name
 
 
-def describe_like(made: ir.Node, node: ir.Node) -> None:
-    """Give a node in the place of another one its metadata and documentation."""
+def copy_description(made: ir.Node, node: ir.Node) -> None:
+    """Copy the metadata and the documentation of a node to the node that replaces it."""
     made.metadata_props.update(node.metadata_props)
     made.doc_string = node.doc_string or made.doc_string
 
 
-def take_over(new: ir.Value, old: ir.Value) -> None:
-    """Give a value what another one declares, and what is known of either."""
+def merge_value_info(new: ir.Value, old: ir.Value) -> None:
+    """Copy the declarations and metadata of ``old`` to ``new``, and annotate both inferences."""
     both = meet(get_abstract_value(new), get_abstract_value(old))
     new.type = new.type if old.type is None else old.type
-    new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
+    new.shape = new.shape if old.shape is None else old.shape  # the shape of a scalar is false
     new.metadata_props.update(old.metadata_props)
     new.meta.update(old.meta)
     annotate(new, both)
     new.doc_string = old.doc_string or new.doc_string
 
 
-def replace_all_uses(exchanged: Mapping[ir.Value, ir.Value]) -> None:
-    """Let all that reads some values read others, outputs of graphs too."""
-    readers: dict[ir.Node, dict[int, ir.Value]] = {}
-    for old, new in exchanged.items():
+def replace_all_uses(replaced: Mapping[ir.Value, ir.Value]) -> None:
+    """Replace all uses of values by others, including graph outputs."""
+    consumers: dict[ir.Node, dict[int, ir.Value]] = {}
+    for old, new in replaced.items():
         while old.is_graph_output():
             graph = old.graph
             assert graph is not None
-            index = _output_index(graph, old)
+            index = _get_output_index(graph, old)
             graph.outputs[index] = new
             graph.meta[_OUTPUTS][new] = index
         for use in old.uses():
-            readers.setdefault(use.node, {})[use.idx] = new
-    for node, changed in readers.items():
+            consumers.setdefault(use.node, {})[use.idx] = new
+    for node, changed in consumers.items():
         values = list(node.inputs)
         for index, new in changed.items():
             values[index] = new
-        _read(node, values, changed)
+        _set_inputs_at(node, values, changed)
 
 
 def set_inputs(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-    """Let a node read other values."""
-    _read(node, values, range(max(len(node.inputs), len(values))))
+    """Set the inputs of a node."""
+    _set_inputs_at(node, values, range(max(len(node.inputs), len(values))))
 
 
-def _read(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
-    """Let a node read some values, of which those at some positions are others than before.
+def _set_inputs_at(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
+    """Set the inputs of a node, which differ from its present inputs at the positions ``changed`` only.
 
-    onnx-ir runs through all inputs for each one that changes: of a Concat of 200,000 parts it would not end.
+    onnx-ir visits all inputs for each changed one: with a Concat of 200,000 parts, it would not finish.
     """
     old, node._inputs = node.inputs, tuple(values)
     for index in changed:
@@ -249,9 +248,9 @@ def _read(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[in
 
 
 def remove_node(node: ir.Node) -> None:
-    """Remove a node that reads nothing and that nothing reads from its graph.
+    """Remove a node without inputs and consumers from its graph.
 
-    onnx-ir reads all outputs of the graph each time, of which there may be thousands.
+    onnx-ir visits all outputs of the graph for each removed node, which may be thousands.
     """
     graph = node.graph
     if isinstance(graph, ir.Graph):
@@ -261,8 +260,8 @@ def remove_node(node: ir.Node) -> None:
         graph.remove(node)
 
 
-def _output_index(graph: ir.Graph, value: ir.Value) -> int:
-    """Return where a value is among the outputs of a graph, of which there may be thousands."""
+def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
+    """Return the position of a value in the outputs of a graph, which may be thousands."""
     known: dict[ir.Value, int] = graph.meta.setdefault(_OUTPUTS, {})
     index = known.get(value)
     if index is None or index >= len(graph.outputs) or graph.outputs[index] is not value:
@@ -271,23 +270,23 @@ def _output_index(graph: ir.Graph, value: ir.Value) -> int:
     return known[value]
 
 
-def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
-    """Put an initializer of a graph in the place of one of its Constant nodes."""
+def replace_constant_node(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
+    """Replace a Constant node by an initializer of ``graph``."""
     old = node.outputs[0]
     name, old.name = old.name, None
-    made = initializer(graph, tensor, name or "")
+    made = add_initializer(graph, tensor, name or "")
     made.meta.update(old.meta)
     old.replace_all_uses_with(made, replace_graph_outputs=True)
     graph.remove(node, safe=True)
 
 
 def has_consumers(value: ir.Value) -> bool:
-    """Return whether anything reads a value."""
+    """Return whether a node or a graph output uses a value."""
     return bool(value.uses()) or value.is_graph_output()
 
 
 def remove_if_unused(value: ir.Value) -> None:
-    """Remove the Constant node or the initializer that made a value which nobody reads any more."""
+    """Remove the Constant node or the initializer of a value, if the value is unused."""
     if has_consumers(value) or value.is_graph_input():
         return
     producer = value.producer()

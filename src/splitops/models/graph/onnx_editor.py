@@ -1,4 +1,4 @@
-"""The editor of ONNX models."""
+"""Edit ONNX models."""
 
 from __future__ import annotations
 
@@ -21,19 +21,14 @@ from splitops.models.formats.walk import (
     owners_of,
     stem,
 )
-from splitops.models.graph.editor import (
-    Editor,
-    GraphScope,
-    Role,
-    roles_of,
-)
+from splitops.models.graph.editor import Editor, GraphScope, Role, get_roles
 from splitops.models.graph.onnx import (
-    constant_array,
-    fixed_shape,
+    add_initializer,
     get_abstract_value,
     has_consumers,
-    initializer,
-    take_over,
+    make_shape,
+    merge_value_info,
+    read_constant,
 )
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import read_split_node
@@ -45,19 +40,19 @@ from splitops.models.split_nodes.ways import get_onnx_types
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
-_ROLES: Final = roles_of("")
+_ROLES: Final = get_roles("")
 _CONSTANT_OF_SHAPE: Final = 9
-"""The opset that brought it."""
+"""The first opset with ConstantOfShape."""
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 
 
 def is_operator(node: ir.Node, *names: str) -> bool:
-    """Return whether a node is one of some operators of ONNX."""
+    """Return whether a node is one of the ONNX operators ``names``."""
     return node.domain in _ONNX and node.op_type in names
 
 
-def _is_formed(node: ir.Node, opset: int) -> bool:
-    """Return whether a node has the inputs, outputs and attributes that its operator may have."""
+def _has_valid_signature(node: ir.Node, opset: int) -> bool:
+    """Return whether a node has valid numbers of inputs and outputs and valid attribute types."""
     version = version_of(node.op_type, opset)
     if version is None or not version.inputs.has(len(node.inputs)):
         return False
@@ -68,16 +63,16 @@ def _is_formed(node: ir.Node, opset: int) -> bool:
 
 
 class OnnxEditor(Editor):
-    """An ONNX model that is being rewritten."""
+    """Edits an ONNX model."""
 
     domain = ""
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
-        self._read_last: dict[ir.Node, int] = {}  # of nodes, the position of an output
+        self._read_last: dict[ir.Node, int] = {}  # index of the last used output that was found
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphScope, Any]]:
+    def _iter_graphs(self) -> Iterator[tuple[GraphScope, Any]]:
         imported = opset_imports(self.model.graph, self.model).get("", 0)
         for start, owner in owners_of(self.model):
             for path, graph in graphs_of(owner, start):
@@ -86,41 +81,43 @@ class OnnxEditor(Editor):
                     graph,
                 )
 
-    def role(self, node: ir.Node) -> Role | None:
-        """Return what a node is to the rewrites; None is nothing."""
+    def find_role(self, node: ir.Node) -> Role | None:
+        """Return the role of a node with a valid signature in rewrites, or None if it has none."""
         role = _ROLES.get(node.op_type) if node.domain in _ONNX else None
-        removed = node.graph is None
-        return role if role is not None and (removed or _is_formed(node, self.opset(node))) else None
+        if role is None or node.graph is None or _has_valid_signature(node, self.get_opset(node)):
+            return role
+        return None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
-        """Read a split."""
-        return read_split_node(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
+        """Read a split node with its abstract inputs."""
+        opset, where = self.get_opset(node), self.locate(node)
+        return read_split_node(node, opset, where, defaults=has_defaults(self.model))
 
-    def attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute of a node."""
+    def read_attribute(self, node: ir.Node, name: str) -> Any:
+        """Return the value of an attribute, or None if it is not set. Raises LookupError for a reference."""
         found = node.attributes.get(name)
         if found is not None and found.is_ref():
             raise LookupError(name)
         return None if found is None else found.value
 
-    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return how the operator of a node is spelled, and its attributes."""
-        found = find_node_spelling(node.op_type, self.opset(node)) if node.domain in _ONNX else None
-        if found is None or any(one.is_ref() for one in node.attributes.values()):
+    def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+        """Return the spelling of the operator of a node and its attributes, or None if one is unknown."""
+        found = find_node_spelling(node.op_type, self.get_opset(node)) if node.domain in _ONNX else None
+        if found is None or any(attribute.is_ref() for attribute in node.attributes.values()):
             return None
-        return found[1], {name: one.value for name, one in node.attributes.items()}
+        return found[1], {name: attribute.value for name, attribute in node.attributes.items()}
 
     def is_live(self, node: ir.Node) -> bool:
-        """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
-        if node.domain not in _ONNX or self._has_readers(node):
+        """Return whether a node must stay: an output is used, or the node can fail at run time."""
+        if node.domain not in _ONNX or self._has_consumers(node):
             return True
         if node.op_type in _NEVER_FAIL:
             return False
         facts = [get_abstract_value(value) for value in node.outputs]
         return not all(isinstance(found, AbstractTensor) and found.is_complete for found in facts)
 
-    def _has_readers(self, node: ir.Node) -> bool:
-        """Return whether an output is read: first the one that was read last time, of thousands."""
+    def _has_consumers(self, node: ir.Node) -> bool:
+        """Return whether an output of a node is used. Of thousands, the one found last is checked first."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
             if has_consumers(node.outputs[index]):
@@ -133,16 +130,16 @@ class OnnxEditor(Editor):
         return element_type.onnx_number is not None
 
     def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
-        """Return whether ConstantOfShape makes an element type.
+        """Return whether ConstantOfShape at ``node`` can create an empty tensor of ``element_type``.
 
-        OpenVINO reads an empty initializer or Constant as a scalar.
+        An empty initializer or Constant is not used, as OpenVINO reads it as a scalar.
         """
-        opset = self.opset(node)
+        opset = self.get_opset(node)
         return opset >= _CONSTANT_OF_SHAPE and element_type in get_onnx_types("ConstantOfShape", opset, "T2")
 
-    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the value and type of an initializer or Constant node."""
-        array = constant_array(value, limit=limit)
+    def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return the array and the element type of an initializer or Constant node, or None."""
+        array = read_constant(value, limit=limit)
         if array is None:
             return None
         tensor = ir.convenience.get_const_tensor(value)
@@ -151,7 +148,7 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Divide an initializer that one node reads."""
+        """Split an initializer with a single consumer; None for other values and for empty parts."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None
@@ -168,19 +165,19 @@ class OnnxEditor(Editor):
         return made
 
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Register a part of an initializer beside the whole."""
+        """Register a part of an initializer as an initializer of the same graph."""
         assert isinstance(whole.graph, ir.Graph)
         assert part.const_value is not None
         part.const_value.name = part.name
         whole.graph.register_initializer(part)
 
-    # Changes
+    # Edits
 
     def make_builder(self, before: ir.Node) -> OnnxOpBuilder:
-        """Return what writes nodes in front of one, which share the constants of the model."""
+        """Return a builder that inserts nodes before ``before``. Its constants are shared in the model."""
         return _OpBuilder(self, before)
 
-    def constant(
+    def add_constant(
         self,
         content: npt.NDArray[Any] | ir.TensorProtocol,
         before: ir.Node,
@@ -188,9 +185,9 @@ class OnnxEditor(Editor):
         shared: bool = True,
         name: str | None = None,
     ) -> ir.Value:
-        """Return a constant that a node can read: an initializer of the main graph where it sees it.
+        """Add a constant that a node can read, as an initializer of the main graph if possible.
 
-        Equal ones may be ``shared``.
+        With ``shared``, return an equal constant if there is one.
         """
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         in_function = self._scopes[before.graph].in_function
@@ -202,75 +199,75 @@ class OnnxEditor(Editor):
                 return found
         tensor = ir.tensor(content) if isinstance(content, np.ndarray) else content
         if by_node:
-            made = self.constant_node(tensor, before)
+            made = self.add_constant_node(tensor, before)
             made.name = name or made.name
             return made
-        value = initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
+        value = add_initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
         if key is not None:
             self._constants[key] = value
         return value
 
-    def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
-        """Add a Constant node in front of another node."""
-        value = self.make_builder(before).op("Constant", [], {"value": tensor})
-        value.type, value.shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
+    def add_constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
+        """Insert a Constant node before another node, and return its output."""
+        value = self.make_builder(before).add("Constant", [], {"value": tensor})
+        value.type, value.shape = ir.TensorType(tensor.dtype), make_shape(tensor)
         return value
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant for the place of a value, with its name where both are in the main graph.
+        """Return a constant that replaces ``old``. It gets the name of ``old`` if both are in the main graph.
 
-        An empty one is a ConstantOfShape: see :meth:`has_empty`.
+        An empty constant is a ConstantOfShape, see :meth:`has_empty`.
         """
         if not array.size:
-            shape = self.constant(np.array(array.shape, np.int64), before)
-            zero = _tensor(np.zeros(1, element_type.numpy), element_type)
-            made = self.make_builder(before).op("ConstantOfShape", [shape], {"value": zero})
+            shape = self.add_constant(np.array(array.shape, np.int64), before)
+            zero = _make_tensor(np.zeros(1, element_type.numpy), element_type)
+            made = self.make_builder(before).add("ConstantOfShape", [shape], {"value": zero})
             made.type, made.shape = ir.TensorType(zero.dtype), ir.Shape(array.shape)
             return made
-        tensor = _tensor(array, element_type)
+        tensor = _make_tensor(array, element_type)
         if old.is_graph_output():
-            return self.constant_node(tensor, before)
+            return self.add_constant_node(tensor, before)
         if before.graph is not self.model.graph:
-            return self.constant(tensor, before, shared=False)
-        return self.constant(tensor, before, shared=False, name=self.take_name(old))
+            return self.add_constant(tensor, before, shared=False)
+        return self.add_constant(tensor, before, shared=False, name=self.take_name(old))
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
-        """Let all that reads a value read another one, which is equal; a graph output keeps its name."""
+        """Replace all uses of a value by an equal one. A graph output keeps its name."""
         if not old.is_graph_output():
             super().replace(old, new)
             return
         producer, origin = old.producer(), new.producer()
         assert producer is not None
         if origin is None or origin.graph is not producer.graph or new.is_graph_output():
-            new = self.make_builder(producer).op("Identity", [new])
-        take_over(new, old)
+            new = self.make_builder(producer).add("Identity", [new])
+        merge_value_info(new, old)
         name = self.take_name(old)
         super().replace(old, new)
         new.name = name
 
 
 class _OpBuilder(OnnxOpBuilder):
-    """Writes nodes in front of one of a model that is being rewritten."""
+    """Inserts nodes before a node of an edited model."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
-        super().__init__(editor.opset(before), editor.names, stem(before))
+        super().__init__(editor.get_opset(before), editor.names, stem(before))
         self._editor = editor
         self._before = before
 
-    def put(self, node: ir.Node) -> None:
-        super().put(node)
+    def append_node(self, node: ir.Node) -> None:
+        super().append_node(node)
         self._editor.insert(self._before, node)
 
-    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
-        return self._editor.constant(array, self._before)
+    def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+        return self._editor.add_constant(array, self._before)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         self._editor.substitute(node, outputs)
 
 
-def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:
+def _make_tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:
     assert element_type.onnx_number is not None
     dtype = ir.DataType(element_type.onnx_number)
     if dtype == ir.DataType.STRING:
@@ -279,15 +276,15 @@ def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any
 
 
 def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
-    """Return the parts of a tensor; those of one in another file stay in it where they can."""
+    """Return the parts of a tensor, which stay in the file of external data if they are contiguous."""
     element = from_onnx(tensor.dtype.value)
     if element is None:
         return None
     if not isinstance(tensor, ir.ExternalTensor):
-        return [_tensor(piece, element) for piece in split_array(tensor.numpy(), axis, sizes)]
+        return [_make_tensor(piece, element) for piece in split_array(tensor.numpy(), axis, sizes)]
     shape = tuple(int(size) for size in tensor.shape.numpy())
-    found = find_byte_ranges(shape, axis, sizes, element)
-    return found and [
+    ranges = find_byte_ranges(shape, axis, sizes, element)
+    return ranges and [
         ir.ExternalTensor(
             tensor.location,
             (tensor.offset or 0) + offset,
@@ -297,5 +294,5 @@ def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) ->
             name=tensor.name or "",
             base_dir=tensor.base_dir,
         )
-        for part, offset, length in found
+        for part, offset, length in ranges
     ]

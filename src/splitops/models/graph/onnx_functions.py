@@ -1,4 +1,4 @@
-"""The attributes of model-local functions, as their calls give them."""
+"""Resolve the attributes of model-local functions for one call."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import onnx_ir as ir
 from splitops.splitting.binding import Fact
 
 Attributes: TypeAlias = Mapping[str, ir.Attr]
-"""Attributes by name. One that refers to an attribute of its function is not known."""
+"""Attributes by name. A reference to an attribute of the function is unknown."""
 
 
-def resolved(node: ir.Node, linked: Attributes | None) -> Attributes:
-    """Return the attributes of a node of a function as its caller gives them."""
-    stated: Attributes = node.attributes.data
-    if linked is None or not any(attribute.is_ref() for attribute in stated.values()):
-        return stated
+def resolve_attributes(node: ir.Node, linked: Attributes | None) -> Attributes:
+    """Return the attributes of a node with references replaced by ``linked``, the call's attributes."""
+    declared: Attributes = node.attributes.data
+    if linked is None or not any(attribute.is_ref() for attribute in declared.values()):
+        return declared
     found: dict[str, ir.Attr] = {}
-    for name, attribute in stated.items():
+    for name, attribute in declared.items():
         given = linked.get(attribute.ref_attr_name or "") if attribute.is_ref() else attribute
         if given is not None:
             found[name] = attribute if given.is_ref() else ir.Attr(name, given.type, given.value)
     return found
 
 
-def call_attributes(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
-    """Return a function's attributes as one call gives them; what a call leaves out is absent."""
-    given = resolved(node, linked)
+def resolve_call(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
+    """Return the attributes of a function for one call, without those that neither sets."""
+    given = resolve_attributes(node, linked)
     found = {name: given.get(name, default) for name, default in function.attributes.items()}
-    return {name: one for name, one in found.items() if one.is_ref() or one.value is not None}
+    return {name: at for name, at in found.items() if at.is_ref() or at.value is not None}
 
 
-def unknown_attributes(function: ir.Function) -> Attributes:
-    """Return the attributes of a function of which no caller is known."""
+def make_references(function: ir.Function) -> Attributes:
+    """Return the attributes of a function without a known call, as references."""
     return {name: ir.RefAttr(name, name, default.type) for name, default in function.attributes.items()}
 
 
-def number_of(attribute: ir.Attr) -> Any:
-    """Return the number or numbers of an attribute; a :class:`Fact` of one that is not known."""
+def read_number(attribute: ir.Attr) -> Any:
+    """Return the number or numbers of an attribute, a :class:`Fact` for a reference; or raise TypeError."""
     if attribute.is_ref():
         return Fact()
     match attribute.type:
@@ -47,4 +47,4 @@ def number_of(attribute: ir.Attr) -> Any:
             return attribute.value
         case ir.AttributeType.INTS | ir.AttributeType.FLOATS:
             return tuple(attribute.value)
-    raise TypeError(f"attribute {attribute.name!r} has no numbers")
+    raise TypeError(f"attribute {attribute.name!r} is not numeric")

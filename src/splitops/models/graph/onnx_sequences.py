@@ -1,4 +1,4 @@
-"""What reads a sequence of an ONNX graph, and how it reads the elements instead."""
+"""Replace uses of a sequence in an ONNX graph by uses of its elements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.graph.onnx import fixed_array, type_of
+from splitops.models.graph.onnx import find_elements, find_type
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
@@ -18,20 +18,20 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def find_consumers(sequence: ir.Value) -> list[ir.Node]:
-    """Return the nodes that read a sequence, each once."""
+    """Return the nodes that use a sequence, each once."""
     return list(dict.fromkeys(use.node for use in sequence.uses()))
 
 
-def position_of(reader: ir.Node) -> int | None:
-    """Return the position that a SequenceAt reads; None of other nodes, and where only a run knows it."""
+def find_position(reader: ir.Node) -> int | None:
+    """Return the constant position of a SequenceAt, or None for computed positions and other nodes."""
     if not is_operator(reader, "SequenceAt") or len(reader.inputs) < 2:
         return None
-    array = fixed_array(reader.inputs[1])
+    array = find_elements(reader.inputs[1])
     return int(array.reshape(())) if array is not None and array.size == 1 else None
 
 
-def stacks(reader: ir.Node) -> bool | None:
-    """Return whether a ConcatFromSequence gives its elements a new axis; None where that is not known."""
+def read_new_axis(reader: ir.Node) -> bool | None:
+    """Return whether a ConcatFromSequence stacks its elements, or None if that is unknown or invalid."""
     attribute = reader.attributes.get("new_axis")
     if attribute is None:
         return False
@@ -39,58 +39,58 @@ def stacks(reader: ir.Node) -> bool | None:
 
 
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
-    """Let a reader of a sequence read its elements instead: one, their number, or all joined."""
+    """Replace a consumer of a sequence by one of its elements, their number, or their concatenation."""
     if is_operator(reader, "SequenceAt"):
-        position = position_of(reader)
+        position = find_position(reader)
         assert position is not None
         editor.replace(reader.outputs[0], elements[position])
         editor.remove(reader)
         return
     if is_operator(reader, "SequenceLength"):
-        made = editor.constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
+        result = editor.add_constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
     else:
         axis, builder = int(reader.attributes["axis"].value), editor.make_builder(reader)
-        if stacks(reader):
+        if read_new_axis(reader):
             elements = [builder.unsqueeze(element, axis) for element in elements]
-        made = builder.concat(elements, axis)
-    editor.substitute(reader, [made])
+        result = builder.concatenate(elements, axis)
+    editor.substitute(reader, [result])
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace each SequenceAt at a constant position by a Slice of the data; return how many nodes read it.
+    """Replace each SequenceAt at a constant position by a Slice of the data. Return the number of consumers.
 
-    SequenceLength becomes the number of parts. A position outside of the sequence gives an empty part, not
-    an error.
+    SequenceLength becomes the number of parts. A position outside of the sequence returns an empty part
+    instead of an error.
 
     Raises:
-        ModelError: more is read of the sequence, and nothing has changed.
+        ModelError: the sequence has other consumers; nothing has changed.
     """
     if split_node.may_be_unbind:
         raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     axis = None if split_node.binding is None else split_node.binding.axis
-    given, readers = split_node.lengths, find_consumers(node.outputs[0])
-    if axis is None or data is None or lengths is None or given is None or given.shape is None:
-        raise ModelError("how it is divided is not known before the model runs")
-    positions = {reader: position_of(reader) for reader in readers}
-    others = [one for one in readers if positions[one] is None and not is_operator(one, "SequenceLength")]
+    fact, readers = split_node.lengths, find_consumers(node.outputs[0])
+    if axis is None or data is None or lengths is None or fact is None or fact.shape is None:
+        raise ModelError("its axis or the rank of its lengths is known only at run time")
+    positions = {reader: find_position(reader) for reader in readers}
+    others = [n for n, at in positions.items() if at is None and not is_operator(n, "SequenceLength")]
     if node.outputs[0].is_graph_output() or others:
-        raise ModelError("more reads its sequence than constant positions and its length")
+        raise ModelError("its sequence is used other than by constant positions and SequenceLength")
     for reader, at in positions.items():
         parts = _Parts(data, axis, lengths, split_node, editor.make_builder(reader))
         builder = parts.builder
         if at is None:
             builder.replace(
-                reader, [builder.op("Reshape", [parts.number(), builder.integers([])], hint="number")]
+                reader, [builder.add("Reshape", [parts.count(), builder.add_ints([])], hint="number")]
             )
         else:
-            builder.replace(reader, [builder.part(data, axis, *parts.bounds(at))])
+            builder.replace(reader, [builder.slice_axis(data, axis, *parts.compute_bounds(at))])
     editor.remove(node)
     return len(readers)
 
 
 class _Parts:
-    """The parts of a SplitToSequence, whose numbers a graph computes: values of shape [1]."""
+    """Computes number and bounds of the parts of a SplitToSequence in the graph, as values of shape [1]."""
 
     def __init__(
         self, data: ir.Value, axis: int, lengths: ir.Value, split_node: SplitNode, builder: OnnxOpBuilder
@@ -102,63 +102,65 @@ class _Parts:
         self._is_list = split_node.lengths is None or split_node.lengths.shape != ()
         self._lengths = lengths
 
-    def _numbers(self) -> ir.Value:
+    def _cast_lengths(self) -> ir.Value:
         """Return the lengths as int64."""
         lengths = self._lengths
-        return lengths if type_of(lengths) is INT64 else self.builder.cast(lengths, INT64, "lengths")
+        return lengths if find_type(lengths) is INT64 else self.builder.cast(lengths, INT64, "lengths")
 
-    def _size_of_chunks(self) -> ir.Value:
+    def _get_chunk_size(self) -> ir.Value:
         builder = self.builder
         if self._chunk is not None:
-            return builder.integers([self._chunk])
-        return builder.op("Reshape", [self._numbers(), builder.integers([1])], hint="chunk")
+            return builder.add_ints([self._chunk])
+        return builder.add("Reshape", [self._cast_lengths(), builder.add_ints([1])], hint="chunk")
 
-    def number(self) -> ir.Value:
+    def count(self) -> ir.Value:
         """Return the number of parts."""
         builder = self.builder
         if self._is_list:
-            return builder.op("Shape", [self._lengths], hint="number")
-        chunk = self._size_of_chunks()
-        last = builder.op(
-            "Sub", [builder.size(self._data, builder.integers([self._axis])), builder.integers([1])]
+            return builder.add("Shape", [self._lengths], hint="number")
+        chunk = self._get_chunk_size()
+        last = builder.add(
+            "Sub", [builder.add_size(self._data, builder.add_ints([self._axis])), builder.add_ints([1])]
         )
-        return builder.op("Div", [builder.op("Add", [last, chunk]), chunk], hint="number")
+        return builder.add("Div", [builder.add("Add", [last, chunk]), chunk], hint="number")
 
-    def bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
-        """Return begin and end of the part at a position."""
+    def compute_bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
+        """Return begin and end of the part with index ``at``."""
         builder = self.builder
         if self._is_list:
-            lengths = self._numbers()
-            position = self._position(at)
-            before = builder.op("Slice", [lengths, builder.integers([0]), position], hint="before")
-            length = builder.op("Gather", [lengths, position], {"axis": 0}, hint="length")
-            begin = builder.op("ReduceSum", [before], {"keepdims": 1})
-            return begin, builder.op("Add", [begin, length])
+            lengths = self._cast_lengths()
+            position = self._compute_position(at)
+            before = builder.add("Slice", [lengths, builder.add_ints([0]), position], hint="before")
+            length = builder.add("Gather", [lengths, position], {"axis": 0}, hint="length")
+            begin = builder.add("ReduceSum", [before], {"keepdims": 1})
+            return begin, builder.add("Add", [begin, length])
         if at >= 0 and self._chunk is not None:
             return at * self._chunk, (at + 1) * self._chunk
-        chunk = self._size_of_chunks()
+        chunk = self._get_chunk_size()
         if at >= 0:
-            begin = builder.op("Mul", [chunk, builder.integers([at])])
-            return begin, builder.op("Add", [begin, chunk])
-        begin = builder.op("Mul", [builder.op("Add", [self.number(), builder.integers([at])]), chunk])
-        return self._clamped(begin), self._clamped(builder.op("Add", [begin, chunk]))
+            begin = builder.add("Mul", [chunk, builder.add_ints([at])])
+            return begin, builder.add("Add", [begin, chunk])
+        begin = builder.add("Mul", [builder.add("Add", [self.count(), builder.add_ints([at])]), chunk])
+        return self._clamp(begin), self._clamp(builder.add("Add", [begin, chunk]))
 
-    def _position(self, at: int) -> ir.Value:
-        """Return the position of a length from the front, as every opset takes it.
+    def _compute_position(self, at: int) -> ir.Value:
+        """Return the non-negative position of a length, as older opsets require.
 
-        In the place of one before the first length is one behind the last: a Gather of it fails too.
+        A position before the first length becomes one past the last, so that a Gather of it fails, too.
         """
         builder = self.builder
         if at >= 0:
-            return builder.integers([at])
-        number = self.number()
-        position = builder.op("Add", [number, builder.integers([at])])
-        return builder.op("Where", [builder.op("Less", [position, builder.integers([0])]), number, position])
+            return builder.add_ints([at])
+        number = self.count()
+        position = builder.add("Add", [number, builder.add_ints([at])])
+        return builder.add(
+            "Where", [builder.add("Less", [position, builder.add_ints([0])]), number, position]
+        )
 
-    def _clamped(self, bound: ir.Value) -> ir.Value:
-        """Return a bound that is not counted from the end: one before the data is its begin."""
-        zero = self.builder.integers([0])
-        return self.builder.op("Where", [self.builder.op("Less", [bound, zero]), zero, bound])
+    def _clamp(self, bound: ir.Value) -> ir.Value:
+        """Return a bound that is at least 0: a negative one would count from the end."""
+        zero = self.builder.add_ints([0])
+        return self.builder.add("Where", [self.builder.add("Less", [bound, zero]), zero, bound])
 
 
 INT64: Final = ELEMENT_TYPES["int64"]

@@ -1,4 +1,4 @@
-"""The editor of OpenVINO models."""
+"""Edit OpenVINO models."""
 
 from __future__ import annotations
 
@@ -18,13 +18,8 @@ from splitops.models.formats.openvino.model import Layer, Port
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, set_layer
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.formats.walk import AnyGraph, all_graphs
-from splitops.models.graph.editor import (
-    Editor,
-    GraphScope,
-    Role,
-    roles_of,
-)
-from splitops.models.graph.onnx import annotate, type_of
+from splitops.models.graph.editor import Editor, GraphScope, Role, get_roles
+from splitops.models.graph.onnx import annotate, find_type
 from splitops.models.graph.op_builder import OpBuilder
 from splitops.models.graph.split_nodes import read_split_node
 from splitops.models.ops import BY_LAYER, BY_NODE, find_layer_spelling
@@ -41,15 +36,15 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Shape
 from splitops.spec.sizes.rules import SizeRule
 
-_ROLES: Final = roles_of(DOMAIN)
+_ROLES: Final = get_roles(DOMAIN)
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
-"""The IR version that came with Slice; older readers may lack it."""
+"""The first IR version with Slice; readers of older versions may lack it."""
 _INT32_MAX: Final = (1 << 31) - 1
 
 
 class OpenVINOEditor(Editor):
-    """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.formats.openvino.nodes` has it."""
+    """Edits an OpenVINO model in the nodes of :mod:`~splitops.models.formats.openvino.nodes`."""
 
     domain = DOMAIN
 
@@ -57,26 +52,26 @@ class OpenVINOEditor(Editor):
         self._next: dict[AnyGraph | None, int] = {}
         super().__init__(model, where)
 
-    def _graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
+    def _iter_graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
         graphs = list(all_graphs(self.model))
-        # Who reads the model knows the newest operation set of its layers, and so all that came before.
+        # A runtime that reads the model supports the newest operation set of its layers and all older ones.
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
             self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
             yield GraphScope(path, opset), graph
 
-    def role(self, node: ir.Node) -> Role | None:
-        """Return what a layer is to the rewrites; None is nothing."""
+    def find_role(self, node: ir.Node) -> Role | None:
+        """Return the role of a layer in rewrites, or None if it has none."""
         role = _ROLES.get(node.op_type)
         return role if role in (Role.SPLIT, Role.SUM) or find_converter(layer_of(node)) else None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
-        """Read a split."""
-        return read_split_node(node, 0, self.where(node))
+        """Read a split node with its abstract inputs."""
+        return read_split_node(node, 0, self.locate(node))
 
-    def attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute of a layer: integers where it is nothing else."""
+    def read_attribute(self, node: ir.Node, name: str) -> Any:
+        """Return an attribute of a layer as integers or a bool if it is one, else as text; None if absent."""
         text = layer_of(node).attribute(name)
         words = [word.strip() for word in (text or "").split(",")]
         if not all(
@@ -85,41 +80,41 @@ class OpenVINOEditor(Editor):
             return {"true": True, "false": False}.get(words[0].lower(), text)
         return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
-    def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return how the operator of a layer is spelled, and its attributes."""
+    def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
+        """Return the spelling of the operator of a layer and its attributes, or None if it is unknown."""
         layer = layer_of(node)
         found = find_layer_spelling(layer.type, layer.version)
         return None if found is None else (found[1], layer.data or {})
 
     def is_live(self, node: ir.Node) -> bool:
-        """Return whether a layer is read, or may do something else than to be read."""
+        """Return whether a layer must stay: an output is used, or it is not a Const."""
         return node.op_type != "Const" or any(value.uses() for value in node.outputs)
 
     def has_fixed_name(self, value: ir.Value) -> bool:
-        """Return whether a value is an output: its layer and tensor names are the output's."""
+        """Return whether a value is an output of the model, whose layer and tensor names must stay."""
         return any(use.node.op_type == "Result" for use in value.uses())
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
-        """Return whether the ports of a layer name outputs of the model, as they do before IR version 11."""
+        """Return whether the ports of a layer determine names of model outputs: before IR version 11."""
         return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.has_fixed_name, node.outputs))
 
     def has_type(self, element_type: ElementType) -> bool:
-        """Return whether a constant of numbers has the element type."""
+        """Return whether a Const can have the element type; strings cannot."""
         return element_type.openvino is not None and element_type.bits > 0
 
-    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the value and type of a Const."""
+    def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return the array and the element type of a Const, or None."""
         producer = value.producer()
         constant = None if producer is None else layer_of(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
             return None
         try:
-            return constant.array(self.where(producer)), constant.element_type
+            return constant.array(self.locate(producer)), constant.element_type
         except SplitError:
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Divide a Const that one layer reads; parts that lie in one piece share its bytes."""
+        """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
         producer = value.producer()
         constant = None if producer is None else layer_of(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
@@ -128,75 +123,75 @@ class OpenVINOEditor(Editor):
         found = find_byte_ranges(shape, axis, sizes, kind)
         if found is not None:
             weights, start = constant.weights, constant.offset
-            made = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
+            parts = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
         else:
             try:
-                array = constant.array(self.where(producer))
+                array = constant.array(self.locate(producer))
             except SplitError:
                 return None
-            made = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
+            parts = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
         layer = layer_of(producer)
         return [
-            self._const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
-            for index, part in enumerate(made)
+            self._make_const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
+            for index, part in enumerate(parts)
         ]
 
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Put a part of a Const in front of a layer."""
+        """Insert a part of a Const before a layer."""
         producer = part.producer()
         assert producer is not None
         self.insert(before, producer)
 
-    # Changes
+    # Edits
 
     def make_builder(self, before: ir.Node) -> OpenVINOOpBuilder:
-        """Return what writes layers in front of one."""
+        """Return a builder that inserts layers before ``before``."""
         return OpenVINOOpBuilder(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
-        kind = type_of(data)
+        """Return whether Slice supports the element type (not strings, nor types smaller than a byte)."""
+        kind = find_type(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant for the place of a value, with its tensor names."""
+        """Return a constant that replaces ``old``, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self.constant(array, element_type, name or "", before, port_of(old).names)
+        return self.add_constant(array, element_type, name or "", before, port_of(old).names)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Put new values in the places of others; their layers have the ports that they take over."""
+        """Replace values by new ones. The layers of the new values take over the ports of the old ones."""
         super().transfer_values(values)
-        taken: dict[ir.Node | None, dict[int, Port]] = {}
+        replaced: dict[ir.Node | None, dict[int, Port]] = {}
         for old, new in values.items():
-            taken.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
-        for made, ports in taken.items():
-            assert made is not None
-            layer = layer_of(made)
-            own = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
-            set_layer(made, replace(layer, outputs=own))
+            replaced.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
+        for node, ports in replaced.items():
+            assert node is not None
+            layer = layer_of(node)
+            outputs = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
+            set_layer(node, replace(layer, outputs=outputs))
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
-        """Let a layer in the place of another one have its name and runtime information."""
+        """Name a layer like the layer that it replaces, and copy its runtime information."""
         old = layer_of(node)
         set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
-    def next_id(self, graph: AnyGraph | None) -> int:
+    def make_id(self, graph: AnyGraph | None) -> int:
         """Return a free id for a layer of a graph."""
         self._next[graph] += 1
         return self._next[graph] - 1
 
-    def _const(
+    def _make_const(
         self, constant: Constant, name: str, graph: AnyGraph | None, names: tuple[str, ...] = ()
     ) -> ir.Node:
-        node = LayerNode(make_const(self.next_id(graph), name, constant, names), [], [name])
+        node = LayerNode(make_const(self.make_id(graph), name, constant, names), [], [name])
         annotate(node.outputs[0], AbstractTensor(constant.element_type, constant.shape))
         return node
 
-    def constant(
+    def add_constant(
         self,
         array: npt.NDArray[Any],
         element_type: ElementType,
@@ -204,8 +199,8 @@ class OpenVINOEditor(Editor):
         before: ir.Node,
         names: tuple[str, ...] = (),
     ) -> ir.Value:
-        """Add a Const of a name, with tensor names, in front of another layer."""
-        node = self._const(Constant.of(array, element_type), name, before.graph, names)
+        """Insert a Const with the layer name ``name`` and tensor names ``names`` before another layer."""
+        node = self._make_const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
             annotate(value, AbstractTensor(element_type, array.shape, array))
@@ -213,20 +208,20 @@ class OpenVINOEditor(Editor):
 
 
 class OpenVINOOpBuilder(OpBuilder):
-    """Writes layers in front of one."""
+    """Inserts layers before a layer of an edited model."""
 
     domain = DOMAIN
 
     def __init__(self, editor: OpenVINOEditor, before: ir.Node) -> None:
-        super().__init__(editor.opset(before))
+        super().__init__(editor.get_opset(before))
         self._editor = editor
         self._before = before
 
-    def spelling(self, operator: Operator) -> Spelling:
-        """Return how an operator is spelled in its newest operation set: a reader of it can be assumed."""
+    def get_spelling(self, operator: Operator) -> Spelling:
+        """Return the newest spelling of an operator: every reader of the model can be assumed to know it."""
         return operator.openvino[0]
 
-    def multi(
+    def add_node(
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
@@ -235,46 +230,46 @@ class OpenVINOOpBuilder(OpBuilder):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a layer."""
+        """Add a layer, a split or an operator at its newest version, and return its outputs."""
         read, known = [value for value in inputs if value is not None], BY_LAYER.get(operator)
         if known is None:  # a split
-            since = next((schema.since_version for schema in self.rows if schema.name == operator), 1)
-            return self._add(operator, f"opset{since}", read, attributes or {}, outputs)
+            since = next((schema.since_version for schema in self.schemas if schema.name == operator), 1)
+            return self._add_layer(operator, f"opset{since}", read, attributes or {}, outputs)
         spelling = known.openvino[0]
         data = {**spelling.demands, **(attributes or {})}
-        return self._add(operator, f"opset{spelling.since}", read, data, outputs)
+        return self._add_layer(operator, f"opset{spelling.since}", read, data, outputs)
 
-    def _add(
+    def _add_layer(
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
     ) -> list[ir.Value]:
-        """Add a layer, whose outputs are of the element type of the first input."""
+        """Add a layer whose outputs have the element type of the first input."""
         sources = [port_of(value) for value in inputs]
         name = self._editor.names.fresh(f"{self._before.name}/{operator}")
-        empty = Layer(self._editor.next_id(self._before.graph), name, operator, version)
+        empty = Layer(self._editor.make_id(self._before.graph), name, operator, version)
         layer = make_layer(empty, sources, [Port(0, sources[0].precision)] * outputs, data)
         node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in layer.outputs])
         for value in node.outputs:
-            annotate(value, AbstractTensor(type_of(inputs[0])))
+            annotate(value, AbstractTensor(find_type(inputs[0])))
         return self._editor.insert(self._before, node)
 
     def annotate_outputs(
-        self, made: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
+        self, outputs: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
     ) -> list[ir.Value]:
-        """Note element type and shapes of the outputs of a layer, which its ports declare."""
-        node = made[0].producer()
+        """Store the inferred element type and shapes of the outputs of a layer, also in its ports."""
+        node = outputs[0].producer()
         assert node is not None
         layer = layer_of(node)
         precision = None if kind is None else kind.precision
         pairs = zip(layer.outputs, shapes, strict=True)
         ports = [make_port(precision or port.precision, shape) for port, shape in pairs]
         set_layer(node, make_layer(layer, layer.inputs, ports, layer.data))
-        return super().annotate_outputs(made, kind, *shapes)
+        return super().annotate_outputs(outputs, kind, *shapes)
 
-    def constant(
+    def add_constant(
         self, array: npt.NDArray[Any], hint: str = "const", element_type: ElementType = _INT64
     ) -> ir.Value:
-        """Add a Const."""
-        return self._editor.constant(array, element_type, f"{self._before.name}/{hint}", self._before)
+        """Add a Const of ``element_type``."""
+        return self._editor.add_constant(array, element_type, f"{self._before.name}/{hint}", self._before)
 
     def repeat(
         self,
@@ -283,34 +278,34 @@ class OpenVINOOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a layer like another one."""
+        """Add a layer with one output like ``node``, with other inputs, shape and some other attributes."""
         layer, read = layer_of(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
-        made = self._add(layer.type, version, read, data, 1)
-        return self.annotate_outputs(made, type_of(node.outputs[0]), shape)[0]
+        made = self._add_layer(layer.type, version, read, data, 1)
+        return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
-    def sizes(self, data: ir.Value) -> ir.Value:
+    def add_shape(self, data: ir.Value) -> ir.Value:
         """Add a ShapeOf."""
         return self.write(SHAPE, data=data, type=_INT64)
 
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
-        """Add a tensor of some sizes, each element of which is a value."""
+        """Add a tensor with the shape ``sizes``, with ``value`` for each element; infer its ``shape``."""
         made = self.write(EXPAND, data=value, shape=sizes, mode="numpy")
-        return self.annotate_outputs([made], type_of(value), shape)[0]
+        return self.annotate_outputs([made], find_type(value), shape)[0]
 
-    def clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
-        """Add layers that compute lengths of CHUNK or REMAINDER from the size of an axis, none below 0."""
-        before, bounds = _clamps(division)
-        size = self.write(GATHER, data=self.sizes(data), indices=[axis], axis=0)
-        lengths = self._arithmetic("Sub", size, self.constant(np.array(before)))
+    def compute_clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
+        """Add layers that compute the lengths of a CHUNK or REMAINDER division, at least 0."""
+        before, bounds = _compute_clamps(division)
+        size = self.write(GATHER, data=self.add_shape(data), indices=[axis], axis=0)
+        lengths = self._add_arithmetic("Sub", size, self.add_constant(np.array(before)))
         for operator, limits in zip(("Max", "Min"), np.array(bounds).T, strict=True):
-            lengths = self._arithmetic(operator, lengths, self.constant(limits, operator.lower()))
+            lengths = self._add_arithmetic(operator, lengths, self.add_constant(limits, operator.lower()))
         return lengths
 
-    def _arithmetic(self, operator: str, *values: ir.Value, **operands: Any) -> ir.Value:
+    def _add_arithmetic(self, operator: str, *values: ir.Value, **operands: Any) -> ir.Value:
         return self.write(BY_NODE[operator], values=list(values), broadcast="numpy", **operands)
 
-    def computed_split(
+    def add_computed_split(
         self,
         schema: OperatorSchema,
         lengths: Division,
@@ -318,36 +313,36 @@ class OpenVINOOpBuilder(OpBuilder):
         axis: int,
         shapes: Sequence[Shape | None],
     ) -> list[ir.Value]:
-        """Add a split of the data of another one, whose lengths layers compute from the size of the axis.
+        """Add a split of the data of ``node``. Layers compute its lengths from the size of the axis.
 
-        If the size does not fit a division, the lengths do not add up, which OpenVINO rejects.
+        If the size does not fit ``lengths``, the lengths do not add up, and OpenVINO rejects them.
         """
         data, at = node.inputs[:2]
         assert data is not None
         assert at is not None
         if lengths.rule is SizeRule.EVEN:
-            at = self.constant(np.array(axis), "axis")
-            size = self.write(GATHER, data=self.sizes(data), indices=at, axis=0)
-            parts = self.constant(np.array(lengths.count), "parts")
-            length = self._arithmetic("Div", size, parts, floors=True)
-            count = self.constant(np.array([lengths.count]), "count")
+            at = self.add_constant(np.array(axis), "axis")
+            size = self.write(GATHER, data=self.add_shape(data), indices=at, axis=0)
+            parts = self.add_constant(np.array(lengths.count), "parts")
+            length = self._add_arithmetic("Div", size, parts, floors=True)
+            count = self.add_constant(np.array([lengths.count]), "count")
             computed = self.fill(length, count, (lengths.count,))
         else:
-            computed = self.clamped_lengths(data, axis, lengths)
-        made = self.multi(schema.name, [data, at, computed], outputs=len(shapes))
-        return self.annotate_outputs(made, type_of(data), *shapes)
+            computed = self.compute_clamped_lengths(data, axis, lengths)
+        made = self.add_node(schema.name, [data, at, computed], outputs=len(shapes))
+        return self.annotate_outputs(made, find_type(data), *shapes)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Put values in the place of the outputs of a layer."""
+        """Replace the outputs of a layer, and remove it."""
         self._editor.substitute(node, outputs)
 
 
-def _clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the number to subtract from the size of an axis for each length, and the bounds of it."""
+def _compute_clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the subtrahends for the axis size that leave the lengths, and the bounds of each length."""
     if lengths.rule is SizeRule.CHUNK:
         chunk, count = lengths.chunk, lengths.count
         return [index * chunk for index in range(count)], [(0, chunk)] * count
-    # Of a -1, OpenVINO does not check that anything is left.
+    # For a -1, OpenVINO does not check that the rest is not negative.
     others = sum(length for length in lengths.lengths if length >= 0)
     bounds = [(0, _INT32_MAX) if length < 0 else (length, length) for length in lengths.lengths]
     return [others if length < 0 else 0 for length in lengths.lengths], bounds

@@ -1,4 +1,4 @@
-"""The runtimes that a model was fixed for, as its own metadata lists them."""
+"""Read and write the metadata that lists the runtimes that a model was fixed for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from splitops.models.formats.openvino.nodes import SOURCE, source_of
 from splitops.models.formats.walk import has_layers
 
 _KEY: Final = "splitops_fixed_for"
-"""In ``metadata_props`` of ONNX, and in the ``rt_info`` of IR."""
+"""Key in ``metadata_props`` of ONNX and in ``rt_info`` of IR."""
 
 
-def runtimes_fixed_for(model: ir.Model) -> tuple[str, ...]:
-    """Return the runtimes that a model was fixed for."""
+def read_fixed_runtimes(model: ir.Model) -> tuple[str, ...]:
+    """Return the names of the runtimes that a model was fixed for."""
     found = [model.metadata_props.get(_KEY, "")]
     if has_layers(model):
         infos = (info for info in source_of(model).graph.children if info.tag == "rt_info")
@@ -26,8 +26,8 @@ def runtimes_fixed_for(model: ir.Model) -> tuple[str, ...]:
 
 
 def record_fix(model: ir.Model, runtimes: Iterable[str]) -> None:
-    """Add the runtimes that a model was fixed for to its metadata."""
-    names = ", ".join(dict.fromkeys([*runtimes_fixed_for(model), *runtimes]))
+    """Add names of runtimes to the metadata of a model."""
+    names = ", ".join(dict.fromkeys([*read_fixed_runtimes(model), *runtimes]))
     if not names:
         return
     if not has_layers(model):

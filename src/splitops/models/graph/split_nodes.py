@@ -1,4 +1,4 @@
-"""The split nodes of models, as every model tool sees them."""
+"""Find and read the split nodes of models."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from splitops.errors import NOWHERE, ModelError, SplitError, Where
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode
 from splitops.models.formats.openvino.splits import family_schema, split_attributes
 from splitops.models.formats.walk import canonical, has_defaults, label, located_nodes
-from splitops.models.graph.onnx import is_constant, value_fact
-from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
+from splitops.models.graph.onnx import is_constant, make_fact
+from splitops.models.graph.onnx_functions import Attributes, read_number, resolve_attributes
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.spec.operators import FAMILY, history, schema
 from splitops.splitting.binding import Fact
@@ -26,21 +26,21 @@ def is_split(node: ir.Node) -> bool:
 
 
 def iter_split_nodes(model: ir.Model, where: Where = NOWHERE) -> Iterator[SplitNode]:
-    """Yield every split node: of the main graph, of subgraphs and of model-local functions.
+    """Yield every split node of the main graph, of subgraphs and of model-local functions.
 
     Args:
         model: a well-formed model.
-        where: the place of the model; its ``model``.
+        where: the location of the model; only its ``model`` is used.
 
-    Yields: The split nodes in the order of the model: main graph first, subgraphs after the node that
-        they belong to, then functions, each with what the model declares of its inputs.
-        ``node.where.graph`` is None for the main graph, ``"choose.then_branch"`` for a branch of the node
-        named choose, ``"function my.domain.halve"`` for a function, and a path of these steps joined by
-        ``/`` for what is nested.
+    Yields:
+        The split nodes with the annotated or declared types and shapes of their inputs: first the main graph,
+            with subgraphs after their node, then the functions. ``node.where.graph`` is None for the main
+            graph, ``"choose.then_branch"`` for a branch of the node named choose, ``"function
+            my.domain.halve"`` for a function, and a path of these steps, joined by ``/``, for nested graphs.
 
     Raises:
-        OperatorError: ``op.version`` where the imported opset does not have the operator yet.
-        ModelError: an attribute has no numbers, or the version of a layer is not an operation set.
+        OperatorError: ``op.version`` if the imported opset does not have the operator yet.
+        ModelError: an attribute is not numeric, or the version of a layer is not an operation set.
 
     Examples:
         >>> model = ir.from_onnx_text('''
@@ -68,10 +68,10 @@ def read_split_node(
     defaults: bool = True,
     conditional: bool = False,
 ) -> SplitNode:
-    """Read a split node at the opset that its graph or function imports; layers have a version of their own.
+    """Read a split node at the opset of its graph or function. Layers have their own version.
 
-    Without ``facts`` about its inputs, it is what their values carry. Attributes of a function are
-    ``linked`` where a call gives them. With ``defaults``, callers can replace constants that are inputs too.
+    ``facts`` of the inputs default to those of their values. ``linked`` are the attributes of the function
+    for one call. ``defaults`` is whether callers can replace initializers that are inputs, too.
     """
     layer = node.layer if type(node) is LayerNode else None
     op_schema, attributes, unread = None, {}, None
@@ -81,13 +81,13 @@ def read_split_node(
             attributes = split_attributes(layer, op_schema, where)
         else:
             op_schema = schema(node.op_type, opset, "")
-            attributes = _numbers(node, linked)
+            attributes = _read_numbers(node, linked)
     except SplitError as error:
         error.where = where
         unread = error
     if facts is None:
         facts = [
-            None if value is None or value.name == "" else value_fact(value, read=index > 0)
+            None if value is None or value.name == "" else make_fact(value, read=index > 0)
             for index, value in enumerate(node.inputs)
         ]
     return SplitNode(
@@ -97,28 +97,26 @@ def read_split_node(
         inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
         outputs=tuple([value.name or "" if layer is None or value.uses() else "" for value in node.outputs]),
         where=where,
-        references={
-            one.name: one.ref_attr_name or "" for one in node.attributes.data.values() if one.is_ref()
-        },
-        origins=tuple(_origin(value, defaults) for value in node.inputs),
+        references={name: at.ref_attr_name or "" for name, at in node.attributes.data.items() if at.is_ref()},
+        origins=tuple(_get_origin(value, defaults) for value in node.inputs),
         conditional=conditional,
         unread=unread,
         node=node,
     )
 
 
-def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, attribute in resolved(node, linked).items():
+def _read_numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
+    numbers: dict[str, Any] = {}
+    for name, attribute in resolve_attributes(node, linked).items():
         try:
-            found[name] = number_of(attribute)
+            numbers[name] = read_number(attribute)
         except TypeError:
-            if not node.attributes[name].is_ref():  # what is not a number no split refers to
-                raise ModelError(f"attribute {name!r} of {node.op_type} has no numbers") from None
-    return found
+            if not node.attributes[name].is_ref():  # a split only refers to numeric attributes
+                raise ModelError(f"attribute {name!r} of {node.op_type} is not numeric") from None
+    return numbers
 
 
-def _origin(value: ir.Value | None, defaults: bool) -> Origin:
+def _get_origin(value: ir.Value | None, defaults: bool) -> Origin:
     if value is not None and value.is_initializer() and value.is_graph_input():
         return Origin.DEFAULT if defaults else Origin.MODEL
     return Origin.MODEL if is_constant(value) else Origin.RUN

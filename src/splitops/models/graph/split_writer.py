@@ -1,4 +1,4 @@
-"""Writes splits: in every way, in both formats."""
+"""Write split nodes in every way in both formats."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.graph.arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
+from splitops.models.graph.arithmetic import compute_lengths, compute_uniform_bounds, resolve_lengths
 from splitops.models.graph.onnx import (
     annotate,
-    attributes_of,
+    find_shape,
+    find_type,
     has_consumers,
+    make_attributes,
+    make_fact,
     remove_if_unused,
     set_inputs,
-    shape_of,
-    type_of,
-    value_fact,
 )
-from splitops.models.graph.op_builder import OnnxOpBuilder, OpBuilder, shape_like
+from splitops.models.graph.op_builder import OnnxOpBuilder, OpBuilder, replace_sizes
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.operands import make_operands
@@ -33,13 +33,13 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_POSITIONS: Final = 1 << 12
-"""Longer parts are gathered at positions that the graph computes."""
+"""Maximum length of a part that is gathered at constant positions."""
 
 
-def write(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
-    """Write a split node in one way in its place, and return the new value of each output that is used.
+def write_split(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
+    """Replace a split node by ``way``, and return the new value of each output, None if it is unused.
 
-    A node of ONNX may be written as a node of domain ``openvino``, as OpenVINO has it.
+    With the domain ``openvino``, a node of an ONNX model becomes a node of an OpenVINO operator.
     """
     if way.kind is Kind.TREE:
         return _write_tree(node, way, builder)
@@ -53,13 +53,13 @@ def write(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) ->
             return list(node.outputs)
         case Kind.NODE:
             count = len(node.outputs)
-            return writer.in_place()[:count]
+            return writer.rewrite_in_place()[:count]
         case Kind.CASTS:
-            return writer.casts()
+            return writer.write_casts()
         case Kind.SEQUENCE:
-            return writer.sequence()
+            return writer.write_sequence()
         case _:
-            return writer.slices()
+            return writer.write_slices()
 
 
 def _write_tree(node: ir.Node, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
@@ -83,7 +83,7 @@ def _write_tree(node: ir.Node, way: Way, builder: OpBuilder) -> list[ir.Value | 
 
 
 def group_lengths(lengths: Sequence[int], count: int) -> list[Sequence[int]]:
-    """Divide lengths into at most ``count`` groups, of the same number of lengths if that is possible.
+    """Divide lengths into at most ``count`` groups, with equal numbers of lengths if possible.
 
     Examples:
         >>> group_lengths([2, 2, 2, 2, 2, 2], 4), group_lengths([1, 2, 3, 4, 5], 4)
@@ -96,7 +96,6 @@ def group_lengths(lengths: Sequence[int], count: int) -> list[Sequence[int]]:
 
 
 def _write_layers(node: ir.Node, way: Way, builder: OpenVINOOpBuilder) -> list[ir.Value | None]:
-    """Write layers of OpenVINO."""
     data, axis, lengths, outputs = node.inputs[0], way.axis, way.lengths, node.outputs
     assert data is not None
     assert axis is not None
@@ -112,8 +111,8 @@ def _write_layers(node: ir.Node, way: Way, builder: OpenVINOOpBuilder) -> list[i
                 parts.append(builder.gather(data, range(begin or 0, end or 0), axis))
     elif way.is_computed:
         even = lengths.rule is SizeRule.EVEN
-        shapes = [shape_of(output) if even else shape_like(data, {axis: UNKNOWN}) for output in outputs]
-        parts = [*builder.computed_split(way.schema, lengths, node, axis, shapes)]
+        shapes = [find_shape(output) if even else replace_sizes(data, {axis: UNKNOWN}) for output in outputs]
+        parts = [*builder.add_computed_split(way.schema, lengths, node, axis, shapes)]
     else:
         sizes = lengths.lengths or [UNKNOWN] * len(outputs)
         parts = [*builder.split_as(way.schema, lengths, data, axis, sizes)]
@@ -122,7 +121,7 @@ def _write_layers(node: ir.Node, way: Way, builder: OpenVINOOpBuilder) -> list[i
 
 
 def _trim(node: ir.Node) -> None:
-    """Drop absent inputs at the end, which older versions do not declare."""
+    """Remove absent inputs at the end, which older versions do not declare."""
     count = len(node.inputs)
     while count and (node.inputs[count - 1] is None):
         count -= 1
@@ -139,39 +138,39 @@ class _OnnxWriter:
         self.data = data
         self.builder = builder
 
-    def in_place(self) -> list[ir.Value | None]:
-        """Change the node itself: its name, outputs and metadata stay."""
+    def rewrite_in_place(self) -> list[ir.Value | None]:
+        """Change the node itself, which keeps its name, outputs and metadata."""
         node, way = self.node, self.way
         schema = way.schema
         assert schema is not None
-        attributes, inputs = self._operands(schema)
+        attributes, inputs = self._make_operands(schema)
         before = [value for value in node.inputs[1:] if value is not None]
-        # A node of the other dialect becomes one of the row's.
+        # A node of the other dialect becomes a node of the schema's dialect.
         node.op_type, node.domain = schema.name, schema.domain
         node.version = schema.since_version if schema.domain else None
         node.attributes.clear()
-        for attribute in attributes_of(attributes):
+        for attribute in make_attributes(attributes):
             node.attributes[attribute.name] = attribute
         assert node.graph is not None
         node.graph.insert_before(node, [made for made in self.builder.nodes if made.graph is None])
         set_inputs(node, inputs)
-        # A node with fewer outputs than parts gets outputs that nobody reads.
+        # A node with fewer outputs than parts gets unused outputs.
         missing = way.outputs - len(node.outputs)
         if missing > 0 and not schema.gives_sequence:
             node.resize_outputs(way.outputs)
             for value in node.outputs[-missing:]:
-                value.name = self.builder.name("unused")
+                value.name = self.builder.make_name("unused")
         for value in before:
             remove_if_unused(value)
         return list(node.outputs)
 
-    def _operands(self, schema: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
-        """Return attributes and inputs of the one node, and let the builder write what makes them."""
+    def _make_operands(self, schema: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
+        """Return attributes and inputs of a single node, and build the nodes that compute the inputs."""
         way, split_node = self.way, self.split_node
         computed = way.is_computed or way.lengths is None
         lengths = None if computed else way.lengths
         attributes, inputs = make_operands(
-            schema, way.axis or 0, lengths, self.data, self.builder.constant, squeeze=way.squeeze
+            schema, way.axis or 0, lengths, self.data, self.builder.add_constant, squeeze=way.squeeze
         )
         reference = split_node.references.get(split_node.schema.axis.name)
         if reference is not None:
@@ -181,35 +180,35 @@ class _OnnxWriter:
             source = next(source for source in schema.lengths if source.kind is SourceKind.INPUT)
             index = schema.input_index(source.name)
             inputs.extend([None] * (index + 1 - len(inputs)))
-            inputs[index] = self._lengths()
+            inputs[index] = self._make_lengths()
         return attributes, inputs
 
-    def _lengths(self) -> ir.Value:
-        """Return the lengths as the row takes them, known when the model runs."""
+    def _make_lengths(self) -> ir.Value:
+        """Return the lengths, computed at run time, in the form that the schema requires."""
         way, builder = self.way, self.builder
         if way.lengths is not None:
-            return lengths_of_size(way.lengths, builder.size(self.data, self._axis()), builder)
-        lengths = self._given_lengths()
+            return compute_lengths(way.lengths, builder.add_size(self.data, self._make_axis()), builder)
+        lengths = self._get_lengths()
         kind = way.lengths_type
-        given = value_fact(lengths, read=False).type
+        given = make_fact(lengths, read=False).type
         is_unknown = given is None and not way.is_computed
         if kind is not None and given is not kind and not is_unknown:
             lengths = builder.cast(lengths, kind, "lengths")
         if self.split_node.schema.lengths_rule is SizeRule.REMAINDER and way.is_computed:
-            lengths = resolved_lengths(lengths, builder.size(self.data, self._axis()), builder)
+            lengths = resolve_lengths(lengths, builder.add_size(self.data, self._make_axis()), builder)
         return lengths
 
-    def _axis(self) -> ir.Value:
-        """Return the axis, of shape [1], as a value: one may be what the caller of a function gives."""
+    def _make_axis(self) -> ir.Value:
+        """Return the axis as a value of shape [1]: a constant, or the attribute of the function."""
         builder, axis = self.builder, self.way.axis
         if axis is not None:
-            return builder.integers([axis])
+            return builder.add_ints([axis])
         reference = self.split_node.references[self.split_node.schema.axis.name]
-        given = builder.reference("value_int", ir.AttributeType.INT, reference, "axis")
-        return builder.op("Reshape", [given, builder.integers([1])], hint="axis")
+        given = builder.add_reference("value_int", ir.AttributeType.INT, reference, "axis")
+        return builder.add("Reshape", [given, builder.add_ints([1])], hint="axis")
 
-    def _given_lengths(self) -> ir.Value:
-        """Return the lengths, as a value of the builder if the caller of a function sets them."""
+    def _get_lengths(self) -> ir.Value:
+        """Return the input with the lengths, or a new value if they are an attribute of the function."""
         split_node, builder = self.split_node, self.builder
         for source in split_node.schema.lengths:
             if source.kind is SourceKind.INPUT:
@@ -218,13 +217,13 @@ class _OnnxWriter:
                 return value
             if source.name in split_node.references:
                 kind, reference = ir.AttributeType.INTS, split_node.references[source.name]
-                made = builder.reference("value_ints", kind, reference, "lengths")
+                made = builder.add_reference("value_ints", kind, reference, "lengths")
                 annotate(made, AbstractTensor(ELEMENT_TYPES["int64"]))
                 return made
         raise NotImplementedError("a split without lengths")
 
-    def slices(self) -> list[ir.Value | None]:
-        """Write a Slice or a Gather for each part that is used, with bounds as they are set or computed."""
+    def write_slices(self) -> list[ir.Value | None]:
+        """Write a Slice or a Gather for each used part. The bounds are constant or computed."""
         builder, way, outputs = self.builder, self.way, self.node.outputs
         assert way.axis is not None
         bounds: Sequence[tuple[int | ir.Value, int | ir.Value]]
@@ -232,11 +231,11 @@ class _OnnxWriter:
             marks = [[INT64_MAX if mark is None else mark for mark in span] for span in way.bounds]
             bounds = [(begin, end) for begin, end in marks]
         elif way.lengths is not None:
-            size = builder.size(self.data, self._axis())
-            bounds = uniform_bounds(way.lengths.count, len(outputs), size, builder)
+            size = builder.add_size(self.data, self._make_axis())
+            bounds = compute_uniform_bounds(way.lengths.count, len(outputs), size, builder)
         else:
-            bounds = self._running_bounds(len(outputs))
-        take = self._gather if way.kind is Kind.GATHERS else builder.part
+            bounds = self._compute_bounds(len(outputs))
+        take = self._gather if way.kind is Kind.GATHERS else builder.slice_axis
         parts: list[ir.Value | None] = [
             take(self.data, way.axis, begin, end) if output.name else None
             for output, (begin, end) in zip(outputs, bounds, strict=True)
@@ -245,70 +244,70 @@ class _OnnxWriter:
         return parts
 
     def _gather(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
-        """Write a Gather of the positions between bounds."""
+        """Write a Gather of the positions from ``begin`` to ``end``."""
         builder = self.builder
-        # OpenVINO reads a constant without entries as one position.
+        # OpenVINO interprets an empty constant as one position.
         if isinstance(begin, int) and isinstance(end, int) and 0 < end - begin <= _MAX_POSITIONS:
-            positions = builder.integers(range(begin, end))
+            positions = builder.add_ints(range(begin, end))
         else:
             begin, end = (
-                builder.integers([mark]) if isinstance(mark, int) else mark for mark in (begin, end)
+                builder.add_ints([mark]) if isinstance(mark, int) else mark for mark in (begin, end)
             )
             if not self.way.bounds:
-                end = builder.op(
-                    "Min", [end, builder.size(data, builder.integers([axis]))]
+                end = builder.add(
+                    "Min", [end, builder.add_size(data, builder.add_ints([axis]))]
                 )  # it may be past the end
-            first, last = (builder.op("Squeeze", [bound]) for bound in (begin, end))
-            positions = builder.op(
-                "Range", [first, last, builder.constant(np.array(1, np.int64))], hint="positions"
+            first, last = (builder.add("Squeeze", [bound]) for bound in (begin, end))
+            positions = builder.add(
+                "Range", [first, last, builder.add_constant(np.array(1, np.int64))], hint="positions"
             )
-        return builder.op("Gather", [data, positions], {"axis": axis}, hint="part")
+        return builder.add("Gather", [data, positions], {"axis": axis}, hint="part")
 
-    def sequence(self) -> list[ir.Value | None]:
-        """Write a Split, and a SequenceConstruct of its parts."""
+    def write_sequence(self) -> list[ir.Value | None]:
+        """Write a Split and a SequenceConstruct of its parts."""
         builder, way = self.builder, self.way
-        kind, lengths, axis = type_of(self.data), way.lengths, way.axis
+        kind, lengths, axis = find_type(self.data), way.lengths, way.axis
         assert kind is not None
         assert lengths is not None
         assert axis is not None
         if not lengths.lengths:
-            made = builder.op("SequenceEmpty", [], {"dtype": kind.onnx_number})
+            sequence = builder.add("SequenceEmpty", [], {"dtype": kind.onnx_number})
         else:
-            shape = shape_of(self.data)
+            shape = find_shape(self.data)
             parts = builder.split(self.data, axis, UNKNOWN if shape is None else shape[axis], lengths.lengths)
             parts = [builder.squeeze(part, axis) if way.squeeze else part for part in parts]
-            made = builder.op("SequenceConstruct", parts)
-        builder.replace(self.node, [made])
-        return [made]
+            sequence = builder.add("SequenceConstruct", parts)
+        builder.replace(self.node, [sequence])
+        return [sequence]
 
-    def _running_bounds(self, count: int) -> list[tuple[ir.Value, ir.Value]]:
+    def _compute_bounds(self, count: int) -> list[tuple[ir.Value, ir.Value]]:
         builder = self.builder
-        lengths = self._given_lengths()
-        if value_fact(lengths, read=False).type is not ELEMENT_TYPES["int64"]:
+        lengths = self._get_lengths()
+        if make_fact(lengths, read=False).type is not ELEMENT_TYPES["int64"]:
             lengths = builder.cast(lengths, ELEMENT_TYPES["int64"], "lengths")
         bounds: list[tuple[ir.Value, ir.Value]] = []
-        begin = builder.integers([0])
+        begin = builder.add_ints([0])
         for index in range(count):
-            length = builder.op("Gather", [lengths, builder.integers([index])], {"axis": 0}, hint="length")
-            end = builder.op("Add", [begin, length])
+            length = builder.add("Gather", [lengths, builder.add_ints([index])], {"axis": 0}, hint="length")
+            end = builder.add("Add", [begin, length])
             bounds.append((begin, end))
             begin = end
         return bounds
 
-    def casts(self) -> list[ir.Value | None]:
-        """Write the split on an element type that holds every value exactly."""
+    def write_casts(self) -> list[ir.Value | None]:
+        """Write the split with Casts to and from a type that represents every value exactly."""
         builder, way = self.builder, self.way
         schema, cast_type = way.schema, way.cast_type
-        own = value_fact(self.data, read=False).type
+        element_type = make_fact(self.data, read=False).type
         assert schema is not None
         assert cast_type is not None
-        assert own is not None
+        assert element_type is not None
         carried = builder.cast(self.data, cast_type)
-        attributes, inputs = self._operands(schema)
+        attributes, inputs = self._make_operands(schema)
         inputs[0] = carried
-        split = builder.multi(schema.name, inputs, attributes, outputs=way.outputs, hint="carried")
+        split = builder.add_node(schema.name, inputs, attributes, outputs=way.outputs, hint="carried")
         parts: list[ir.Value | None] = [
-            builder.cast(part, own, "part") if output.name else None
+            builder.cast(part, element_type, "part") if output.name else None
             for output, part in zip(self.node.outputs, split, strict=False)
         ]
         builder.replace(self.node, parts)

@@ -1,4 +1,4 @@
-"""Inference of types and shapes in whole models: the split family is ours, what surrounds it is followed."""
+"""Infer types and shapes in models. The split family has its own rules; onnx infers other operators."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class InferredValue:
-    """One value of a model, before and after inference.
+    """A value of a model, before and after inference.
 
     Attributes:
         graph: path of the subgraph or function; None is the main graph.
         name: its name.
-        before: what the model declares of it.
-        after: what is known of it.
+        before: the declared type and shape.
+        after: the inferred type, shape and elements.
     """
 
     graph: str | None
@@ -43,18 +43,18 @@ class InferredValue:
 
     @property
     def is_new(self) -> bool:
-        """Whether inference has found a type or size that the model does not state."""
-        return _type_and_shape(self.before) != _type_and_shape(self.after)
+        """Whether inference has found a type or size that the model does not declare."""
+        return _drop_elements(self.before) != _drop_elements(self.after)
 
     def __repr__(self) -> str:
         return f"InferredValue({self.name}: {self.after})"
 
 
-def _type_and_shape(known: AbstractValue) -> AbstractValue:
-    """Return what is known without the numbers: those of a weight are not stated, and no news."""
-    if isinstance(known, AbstractSequence):
-        return replace(known, element=replace(known.element, elements=None))
-    return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
+def _drop_elements(value: AbstractValue) -> AbstractValue:
+    """Return an abstract value without elements, which a model cannot declare."""
+    if isinstance(value, AbstractSequence):
+        return replace(value, element=replace(value.element, elements=None))
+    return replace(value, elements=None) if isinstance(value, AbstractTensor) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class InferredModel(ModelReport):
     """A model with its types and shapes.
 
     Attributes:
-        model: the model that declares them, of the kind that was given.
-        values: every value, in the order in which it is computed.
-        splits: every split node; one in a function once for every call.
+        model: the model with the inferred types and shapes, in the class of the argument.
+        values: every value, in the order of computation.
+        splits: every split node; a split in a function appears once per call.
     """
 
     model: Any
@@ -72,7 +72,7 @@ class InferredModel(ModelReport):
     splits: tuple[SplitNode, ...]
 
     def __getitem__(self, name: str) -> AbstractValue:
-        """Return what is known of a value of the main graph."""
+        """Return the inferred type and shape of a value of the main graph."""
         for value in self.values:
             if value.graph is None and value.name == name:
                 return value.after
@@ -93,24 +93,24 @@ class InferredModel(ModelReport):
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:
     """Infer the types and shapes of a model's values, through its split nodes.
 
-    ONNX: nodes are visited in order, with their subgraphs and the model-local functions that they call; onnx
-    infers every other operator, one node at a time, and a node that it cannot infer leaves its outputs
-    unknown. Numbers computed from shapes are followed (Shape, Split, Concat, Reshape and the like).
-    OpenVINO IR: the intervals of Parameters go through splits, data movers and elementwise layers; of other
-    layers the file's forms are taken.
+    In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
+    call. onnx infers every other operator, one node at a time. The outputs of a node that it cannot infer
+    are unknown. Elements that are computed from shapes are tracked (Shape, Split, Concat, Reshape and the
+    like). In OpenVINO IR, the intervals of Parameters pass through splits, elementwise layers and layers
+    that move data. Other layers keep the shapes that the file declares.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             ``OpenVINOModel``.
-        as_openvino: of OpenVINO IR, say of splits what OpenVINO's own inference says, which is looser.
-        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+        as_openvino: whether to infer splits of OpenVINO IR as OpenVINO does, which is less exact.
+        allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
 
     Returns:
-        The values before and after, and the model that declares them.
+        The values before and after inference, and the model that declares them.
 
     Raises:
-        RuleError: a rule of the split family is broken at a split node that always runs.
+        RuleError: a rule of the split family is broken at a split node that runs in every run.
         ModelError: the model is not well formed.
 
     Examples:
@@ -129,31 +129,31 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
 
     split_nodes: list[SplitNode] = []
 
-    def on_site(split_node: SplitNode) -> None:
+    def on_split(split_node: SplitNode) -> None:
         if split_node.error is not None and not split_node.conditional:
             raise split_node.error
         split_nodes.append(split_node)
 
     checked = CheckedModel.read(model, allow_links=allow_links)
-    found = (
-        ShapeInterpreter(checked.nodes, checked.where, on_site, as_openvino=as_openvino)
+    result = (
+        ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino)
         .run()
         .substitute_sizes()
     )
     rows = [
-        InferredValue(found.paths[value], value.name or "", found.declared(value), known)
-        for value, known in found.values.items()
+        InferredValue(result.paths[value], value.name or "", result.get_declared(value), known)
+        for value, known in result.values.items()
     ]
     if not checked.is_openvino:
-        made: Any = checked.declare(found.by_name())
+        inferred: Any = checked.declare(result.index_by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
         results = zip(source_of(checked.nodes).outputs, output_values(checked.nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
-                rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
-        made = layers.with_shapes(checked.nodes, found.values)
-    return InferredModel(made, tuple(rows), tuple(split_nodes))
+                rows.append(InferredValue(None, name, layer.inputs[0].declared, result.values[value]))
+        inferred = layers.declare_shapes(checked.nodes, result.values)
+    return InferredModel(inferred, tuple(rows), tuple(split_nodes))
 
 
 def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode]:
@@ -165,8 +165,8 @@ def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode
         allow_links: as in :func:`infer`.
 
     Returns:
-        The split nodes in the order of the model; one in a function appears once for each call. ``error`` of
-        an invalid split node is the rule that it breaks.
+        The split nodes in the order of the model. A split in a function appears once per call. The ``error``
+        of an invalid split node is the rule that it breaks.
 
     Raises:
         ModelError: the model is not well formed.

@@ -1,10 +1,10 @@
-"""The walk through a model: every node in order, subgraphs and model-local functions included."""
+"""Infer the values of a model by visiting its nodes in order, with subgraphs and model-local functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import onnx_ir as ir
 
@@ -36,34 +36,35 @@ from splitops.models.formats.walk import (
     subgraphs,
     unread_attributes,
 )
-from splitops.models.graph.onnx import annotate, declared
-from splitops.models.graph.onnx_functions import Attributes, call_attributes, resolved, unknown_attributes
+from splitops.models.graph.onnx import annotate, get_declared
+from splitops.models.graph.onnx_functions import Attributes, make_references, resolve_attributes, resolve_call
 from splitops.models.graph.split_nodes import read_split_node
-from splitops.models.infer.layers import get_value_before, infer_layer, openvino_says
-from splitops.models.infer.onnx_loops import integers, scalar, stacked, widened, without_axis, without_value
+from splitops.models.infer.layers import get_initial_value, infer_as_openvino, infer_layer
+from splitops.models.infer.onnx_loops import drop_axis, drop_elements, find_scalar, read_ints, stack, widen
 from splitops.models.infer.onnx_nodes import NodeInference
-from splitops.models.infer.onnx_reading import constant, make_abstract_tensor
-from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
+from splitops.models.infer.onnx_reading import infer_constant, make_abstract_tensor
+from splitops.models.infer.splitting import OnSplit, find_symbol_sizes, infer_outputs, tighten
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 from splitops.splitting.binding import Fact
 
+_Values: TypeAlias = Sequence[AbstractValue]
 _MAX_DEPTH: Final = 64
-"""Graphs and functions inside one another; what is deeper is unknown, and functions are then walked alone."""
+"""Maximum depth of nested graphs and calls. Deeper values are unknown, and functions are inferred alone."""
 _ROUNDS: Final = 4
-"""Rounds of a loop until what still changes is given up as unknown."""
+"""Maximum number of iterations of a loop before sizes that still change become unknown."""
 
 
 @dataclass(slots=True)
 class InferenceResult:
-    """Everything that a walk has found out.
+    """The result of inference.
 
     Attributes:
-        values: what is known of each value; of a function's, what holds for every call.
-        paths: the path of the graph of each value; None is the main graph.
-        sizes: symbols of the model whose sizes the splits that always run prove.
-        keeps_types: whether values keep types that onnx-ir does not read.
+        values: abstract value of each value. A value of a function holds for every call.
+        paths: path of the graph of each value; None is the main graph.
+        sizes: sizes of symbols of the model that follow from splits that run in every run.
+        keeps_types: whether values keep types that onnx-ir cannot represent.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
@@ -71,24 +72,24 @@ class InferenceResult:
     sizes: dict[str, int] = field(default_factory=dict)
     keeps_types: bool = False
 
-    def declared(self, value: ir.Value) -> AbstractValue:
-        """Return what the model declares of a value; one without a type is not asked for its meta."""
+    def get_declared(self, value: ir.Value) -> AbstractValue:
+        """Return the declared type and shape of a value, quickly if there is none."""
         if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
-        return declared(value)
+        return get_declared(value)
 
     def substitute_sizes(self) -> InferenceResult:
-        """Return the same, with the sizes of symbols in the place of the symbols."""
+        """Return the result with the symbols in :attr:`sizes` replaced by their sizes."""
         if not self.sizes:
             return self
         return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
 
-    def by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
-        """Return what is known by the path of the graph and the name of each value."""
+    def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
+        """Return the abstract values by the path of the graph and the name of the value."""
         return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
 
     def annotate(self) -> None:
-        """Note at every value of which something is known what that is."""
+        """Store the abstract value of each value whose type or shape is known in its metadata."""
         for value, known in self.values.items():
             if known is not None:
                 annotate(value, known)
@@ -96,7 +97,7 @@ class InferenceResult:
 
 @dataclass(slots=True)
 class _Frame:
-    """The values that the nodes of one graph see."""
+    """The abstract values that are visible in one graph."""
 
     where: Where
     opsets: Mapping[str, int]
@@ -114,27 +115,27 @@ class _Frame:
             scope = scope.parent
         return None
 
-    def output(self, value: ir.Value) -> AbstractValue:
-        """Return what is known of an output; onnx-ir does not find one that was made outside its graph."""
+    def get_output(self, value: ir.Value) -> AbstractValue:
+        """Return the abstract value of a graph output, by name if onnx-ir has it from an outer graph."""
         found = next((seen for seen in self.values if seen.name == value.name), None)
         if found is not None:
             return self.values[found]
-        assert self.parent is not None  # no model is read in which an output is made nowhere
-        return self.parent.output(value)
+        assert self.parent is not None  # every output of a checked model has a producer
+        return self.parent.get_output(value)
 
 
 class ShapeInterpreter:
-    """One walk through the nodes of one model; what ``on_site`` raises of a split node ends it.
+    """Infers the values of a model. An error that ``on_split`` raises for a split node ends the inference.
 
-    Splits of IR can be inferred as OpenVINO itself infers them. What is ``given`` is known of inputs,
-    beside what the model declares of them.
+    With ``as_openvino``, splits of IR are inferred as OpenVINO does. ``given`` has abstract values of inputs,
+    which refine their declarations.
     """
 
     def __init__(
         self,
         model: ir.Model,
         where: Where,
-        on_site: OnSite,
+        on_split: OnSplit,
         *,
         as_openvino: bool = False,
         given: Mapping[ir.Value, AbstractValue] | None = None,
@@ -142,7 +143,7 @@ class ShapeInterpreter:
         self.model = model
         self.as_openvino = as_openvino
         self.where = where
-        self.on_site = on_site
+        self.on_split = on_split
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult(keeps_types=self.keeps_types)
         self.inference = NodeInference(unread_attributes(model))
@@ -155,155 +156,156 @@ class ShapeInterpreter:
         self.budget = 0
 
     def run(self) -> InferenceResult:
-        """Walk the main graph, then every function that it has not reached yet."""
-        # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
-        # used up, a graph is walked only where it has not been walked at all.
+        """Infer the main graph, then every function that it does not call."""
+        # Nested calls and loops can take exponential time. When the budget is used up, a graph is visited
+        # only if it has not been visited yet.
         self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
         scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, self.given.get(value))
-        self._graph(scope, self.model.graph)
+        self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
             if function_path(function) not in self.walked:
-                self._function(
-                    function, [None] * len(function.inputs), unknown_attributes(function), scope, True
+                self._infer_function(
+                    function, [None] * len(function.inputs), make_references(function), scope, True
                 )
         return self.found
 
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
-        """Walk one graph in the place of the model, and none inside it, with what is given of Parameters."""
-        self.depth, self.given = _MAX_DEPTH, given  # as deep as a graph may be
-        self._graph(_Frame(self.where, {}), graph)
+        """Infer one graph without its subgraphs, from the abstract values of its Parameters."""
+        self.depth, self.given = _MAX_DEPTH, given  # the depth prevents visits of subgraphs
+        self._infer_graph(_Frame(self.where, {}), graph)
         return self.found
 
     # Graphs
 
-    def _graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
-        """Walk a graph whose inputs are known, and return its outputs."""
+    def _infer_graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
+        """Infer a graph whose inputs are already set, and return its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
                 self._set(scope, value, make_abstract_tensor(value.const_value))
-        self._nodes(scope, graph)
-        return [scope.get(value) if value in scope.values else scope.output(value) for value in graph.outputs]
+        self._infer_nodes(scope, graph)
+        return [scope.get(v) if v in scope.values else scope.get_output(v) for v in graph.outputs]
 
-    def _nodes(self, scope: _Frame, nodes: Iterable[ir.Node]) -> None:
+    def _infer_nodes(self, scope: _Frame, nodes: Iterable[ir.Node]) -> None:
         for node in track(nodes, "infer"):
             self.budget -= 1
-            outputs = self._node(scope, node)
+            outputs = self._infer_node(scope, node)
             for value, known in zip(node.outputs, outputs, strict=True):
                 if value.name != "":
                     self._set(scope, value, known)
 
-    def _set(self, scope: _Frame, value: ir.Value, known: AbstractValue) -> None:
+    def _set(self, scope: _Frame, value: ir.Value, inferred: AbstractValue) -> None:
         if value.type is not None or value.shape is not None or self.keeps_types:
-            stated = _claimed(value, scope)
-            known = known if stated is None else meet(known, stated)
-        scope.values[value] = known
+            declared = _get_declared(value, scope)
+            inferred = inferred if declared is None else meet(inferred, declared)
+        scope.values[value] = inferred
         if self.recording:
             # A function's values hold for all of its calls together.
             if scope.function and value in self.found.values:
-                known = join(self.found.values[value], known)
-            self.found.values[value] = known
+                inferred = join(self.found.values[value], inferred)
+            self.found.values[value] = inferred
             self.found.paths[value] = scope.where.graph
 
     # Nodes
 
-    def _node(self, scope: _Frame, node: ir.Node) -> Sequence[AbstractValue]:
+    def _infer_node(self, scope: _Frame, node: ir.Node) -> _Values:
         if type(node) is LayerNode:
-            return self._layer(scope, node)
+            return self._infer_layer(scope, node)
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
         function = self.functions.get(function_key(node)) if self.functions else None
         if function is not None:
-            return _filled(self._call(scope, node, function, inputs), count)
+            return _pad(self._infer_call(scope, node, function, inputs), count)
         if domain == "":
             rule = _RULES.get(node.op_type)
             if rule is not None:
-                return _filled(rule(self, scope, node, inputs), count)
+                return _pad(rule(self, scope, node, inputs), count)
         for step, graph in subgraphs(node) if node.attributes.data else ():
-            self._body(scope, step, graph, [None] * len(graph.inputs))
-        return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
+            self._infer_body(scope, step, graph, [None] * len(graph.inputs))
+        attributes = resolve_attributes(node, scope.attributes)
+        return self.inference.infer_outputs(node, attributes, scope.opsets, inputs)
 
-    def _layer(self, scope: _Frame, node: LayerNode) -> Sequence[AbstractValue]:
-        """Return what is known of the outputs of a layer: where nothing is, that they are tensors."""
+    def _infer_layer(self, scope: _Frame, node: LayerNode) -> _Values:
+        """Infer the outputs of a layer, which are at least tensors."""
         kind, where = node.op_type, scope.where
         if kind in ("Parameter", "Const"):
             place = Where(where.model, where.graph, node.name)
-            return [self.given.get(node.outputs[0]) or get_value_before(node.layer, place)]
+            return [self.given.get(node.outputs[0]) or get_initial_value(node.layer, place)]
         inputs: list[AbstractValue] = [scope.get(value) for value in node.inputs]
         if kind in FAMILY[DOMAIN]:
-            return [found or NOTHING for found in self._split(scope, node, inputs)]
+            return [found or NOTHING for found in self._infer_split(scope, node, inputs)]
         for step, graph in subgraphs(node) if node.attributes.data else ():
-            self._body(scope, step, graph, ())
-        return infer_layer(node.layer, _tensors(inputs))
+            self._infer_body(scope, step, graph, ())
+        return infer_layer(node.layer, _to_tensors(inputs))
 
-    def _split(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
+    def _infer_split(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         split_node = read_split_node(
             node,
             scope.opsets.get("", 1),
             Where(scope.where.model, scope.where.graph, label(node)),
             facts=[
-                None if value is None or value.name == "" else _fact(known)
+                None if value is None or value.name == "" else _to_fact(known)
                 for value, known in zip(node.inputs, inputs, strict=True)
             ],
             linked=scope.attributes,
             defaults=self.defaults,
             conditional=scope.conditional,
         )
-        outputs = outputs_of(split_node, inputs)
-        said = openvino_says(split_node, _tensors(inputs)) if self.as_openvino else None
-        if said is not None:
-            return said
+        outputs = infer_outputs(split_node, inputs)
+        loose = infer_as_openvino(split_node, _to_tensors(inputs)) if self.as_openvino else None
+        if loose is not None:
+            return loose
         if self.recording:
-            self.on_site(split_node)
+            self.on_split(split_node)
         if split_node.inference is not None:
-            data = tightened(split_node, inputs[0])
+            data = tighten(split_node, inputs[0])
             if not scope.conditional and not scope.function:
-                self.found.sizes.update(sizes_of_names(inputs[0], data))
+                self.found.sizes.update(find_symbol_sizes(inputs[0], data))
             if data != inputs[0] and node.inputs[0] is not None:
                 self._tighten(scope, node.inputs[0], data)
         return outputs
 
     def _tighten(self, scope: _Frame, value: ir.Value, data: AbstractValue) -> None:
-        """Keep what a split proves of its input: of a value from outside the graph, inside it alone."""
+        """Set the inferred input of a split. A value of an outer graph changes only inside this graph."""
         if value in scope.values:
             self._set(scope, value, data)
         else:
             scope.values[value] = data
 
-    def _constant(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
-        attributes = resolved(node, scope.attributes)
-        found = constant(attributes)
-        if found is None:  # a sparse tensor, strings, or what a caller of the function gives
-            return self.inference.outputs(node, attributes, scope.opsets, [])
+    def _infer_constant(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
+        attributes = resolve_attributes(node, scope.attributes)
+        found = infer_constant(attributes)
+        if found is None:  # a sparse tensor, strings, or an attribute of the function
+            return self.inference.infer_outputs(node, attributes, scope.opsets, [])
         return [found] * len(node.outputs)
 
-    def _optional(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> Sequence[AbstractValue]:
-        """Keep what is known of the element of an optional, which its type cannot say: names above all."""
-        attributes = resolved(node, scope.attributes)
-        found = self.inference.outputs(node, attributes, scope.opsets, inputs)[0]
+    def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
+        """Keep the abstract element of an optional, whose type cannot declare all of it, such as symbols."""
+        attributes = resolve_attributes(node, scope.attributes)
+        inferred = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
         if node.op_type == "Optional":
             element = source if isinstance(source, AbstractTensor | AbstractSequence) else None
-            return [replace(found, element=element) if isinstance(found, Opaque) else found]
+            return [replace(inferred, element=element) if isinstance(inferred, Opaque) else inferred]
         if isinstance(source, Opaque):
-            return [found if source.element is None else meet(source.element, found)]
-        return [found if source is None else source]
+            return [inferred if source.element is None else meet(source.element, inferred)]
+        return [inferred if source is None else source]
 
     # Subgraphs
 
-    def _body(
+    def _infer_body(
         self,
         scope: _Frame,
         step: str,
         graph: ir.Graph,
-        inputs: Sequence[AbstractValue],
+        inputs: _Values,
         *,
         conditional: bool = True,
     ) -> list[AbstractValue]:
-        """Walk a subgraph with what is known of its inputs, and return what is known of its outputs."""
+        """Infer the outputs of a subgraph from its abstract inputs."""
         path = extend(scope.where.graph, step)
         if not self._may_enter(path):
             return [None] * len(graph.outputs)
@@ -315,15 +317,15 @@ class ShapeInterpreter:
             conditional or scope.conditional,
             scope.function,
         )
-        for value, known in zip(graph.inputs, _filled(inputs, len(graph.inputs)), strict=True):
+        for value, known in zip(graph.inputs, _pad(inputs, len(graph.inputs)), strict=True):
             self._set(inner, value, known)
         self.depth += 1
-        found = self._graph(inner, graph)
+        found = self._infer_graph(inner, graph)
         self.depth -= 1
         return found
 
     def _may_enter(self, path: str) -> bool:
-        """Return whether a graph is to be walked (again)."""
+        """Return whether to visit a graph, maybe again. Records the visit."""
         spent = self.budget <= 0 and (path in self.walked or not self.recording)
         if self.depth >= _MAX_DEPTH or spent:
             return False
@@ -331,13 +333,13 @@ class ShapeInterpreter:
             self.walked.add(path)
         return True
 
-    def _if(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
-        branches = [self._body(scope, step, graph, []) for step, graph in subgraphs(node)]
+    def _infer_if(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
+        branches = [self._infer_body(scope, step, graph, []) for step, graph in subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
-    def _loop(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_loop(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
@@ -345,29 +347,27 @@ class ShapeInterpreter:
         number, condition = AbstractTensor(_INT64, ()), AbstractTensor(_BOOL, ())
         start = inputs[2:]
 
-        def body(state: list[AbstractValue]) -> list[AbstractValue]:
-            return self._body(scope, step, graph, [number, condition, *state])
+        def run_body(state: list[AbstractValue]) -> list[AbstractValue]:
+            return self._infer_body(scope, step, graph, [number, condition, *state])
 
-        outputs = self._fixed_point(body, start, first=1)
+        outputs = self._compute_fixed_point(run_body, start, first=1)
         rounds = self._infer_trip_count(node, inputs, outputs)
         carried = [join(before, after) for before, after in zip(start, outputs[1:], strict=False)]
         if isinstance(rounds, int) and rounds > 0:
             carried = list(outputs[1 : 1 + len(start)])
-        return [*carried, *(stacked(known, rounds, 0) for known in outputs[1 + len(start) :])]
+        return [*carried, *(stack(known, rounds, 0) for known in outputs[1 + len(start) :])]
 
-    def _infer_trip_count(
-        self, node: ir.Node, inputs: list[AbstractValue], outputs: list[AbstractValue]
-    ) -> Dim:
-        """Return the number of rounds of a loop."""
-        most = scalar(inputs[0])
-        if most is None:
+    def _infer_trip_count(self, node: ir.Node, inputs: _Values, outputs: _Values) -> Dim:
+        """Return the number of iterations of a loop, as an interval if it is not exact."""
+        limit = find_scalar(inputs[0])
+        if limit is None:
             return UNKNOWN
-        most = max(0, most)
-        starts = node.inputs[1] is None or scalar(inputs[1]) == 1
-        goes_on = bool(outputs) and scalar(outputs[0]) == 1
-        return most if starts and goes_on else dimension(0, most)
+        limit = max(0, limit)
+        starts = node.inputs[1] is None or find_scalar(inputs[1]) == 1
+        continues = bool(outputs) and find_scalar(outputs[0]) == 1
+        return limit if starts and continues else dimension(0, limit)
 
-    def _scan(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
+    def _infer_scan(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         graphs = list(subgraphs(node))
         attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
@@ -376,59 +376,60 @@ class ShapeInterpreter:
         scanned = attributes["num_scan_inputs"].as_int()
         states = len(inputs) - scanned
         if scope.opsets.get("", 0) < 9 or not 0 <= states <= len(inputs):
-            self._body(scope, step, graph, [None] * len(graph.inputs))  # Scan-8 has a batch axis and lengths
+            # Scan-8 has a batch axis and lengths.
+            self._infer_body(scope, step, graph, [None] * len(graph.inputs))
             return []
-        axes = integers(attributes, "scan_input_axes", scanned)
-        slices = [without_axis(known, axis) for known, axis in zip(inputs[states:], axes, strict=False)]
+        axes = read_ints(attributes, "scan_input_axes", scanned)
+        slices = [drop_axis(known, axis) for known, axis in zip(inputs[states:], axes, strict=False)]
         lengths = [length for _, length in slices if length is not None]
         rounds: Dim = next(
             (length for length in lengths if isinstance(length, int)), lengths[0] if lengths else UNKNOWN
         )
 
-        def body(state: list[AbstractValue]) -> list[AbstractValue]:
-            return self._body(scope, step, graph, [*state, *(known for known, _ in slices)])
+        def run_body(state: list[AbstractValue]) -> list[AbstractValue]:
+            return self._infer_body(scope, step, graph, [*state, *(known for known, _ in slices)])
 
         start = inputs[:states]
-        outputs = self._fixed_point(body, start, first=0)
-        axes = integers(attributes, "scan_output_axes", len(outputs) - states)
+        outputs = self._compute_fixed_point(run_body, start, first=0)
+        axes = read_ints(attributes, "scan_output_axes", len(outputs) - states)
         carried = [join(before, after) for before, after in zip(start, outputs[:states], strict=False)]
-        scans = [stacked(known, rounds, axis) for known, axis in zip(outputs[states:], axes, strict=False)]
+        scans = [stack(known, rounds, axis) for known, axis in zip(outputs[states:], axes, strict=False)]
         return [*carried, *scans]
 
-    def _sequence_map(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
-        """Map what holds for every element: the body makes one element of each output."""
+    def _infer_sequence_map(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
+        """Infer the body for any element, and return sequences of its outputs."""
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or not inputs:
             return []
         elements = [
-            without_value(_without_names(known.element)) if isinstance(known, AbstractSequence) else known
+            drop_elements(_drop_names(known.element)) if isinstance(known, AbstractSequence) else known
             for known in inputs
         ]
-        made = self._body(scope, *graphs[0], elements)
+        outputs = self._infer_body(scope, *graphs[0], elements)
         length = inputs[0].length if isinstance(inputs[0], AbstractSequence) else UNKNOWN
         return [
             AbstractSequence(replace(known, elements=None), length)
             if isinstance(known, AbstractTensor)
             else None
-            for known in made
+            for known in outputs
         ]
 
-    def _fixed_point(
+    def _compute_fixed_point(
         self,
         body: Callable[[list[AbstractValue]], list[AbstractValue]],
-        start: list[AbstractValue],
+        start: _Values,
         *,
         first: int,
     ) -> list[AbstractValue]:
-        """Walk a body until what goes into a round holds for every round; the last walk alone is recorded."""
-        state = [without_value(known) for known in start]
+        """Infer a body until its inputs hold for every iteration, and record only the last visit."""
+        state = [drop_elements(known) for known in start]
         recording, self.recording = self.recording, False
         for number in range(_ROUNDS):
-            after = _filled(body(state)[first : first + len(start)], len(start))
-            joined = [without_value(join(a, b)) for a, b in zip(state, after, strict=True)]
+            after = _pad(body(state)[first : first + len(start)], len(start))
+            joined = [drop_elements(join(a, b)) for a, b in zip(state, after, strict=True)]
             if joined == state:
                 break
-            state = [widened(a, b) for a, b in zip(state, joined, strict=True)] if number else joined
+            state = [widen(a, b) for a, b in zip(state, joined, strict=True)] if number else joined
         else:
             state = [None] * len(start)
         self.recording = recording
@@ -436,16 +437,16 @@ class ShapeInterpreter:
 
     # Functions
 
-    def _call(
+    def _infer_call(
         self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[AbstractValue]
     ) -> list[AbstractValue]:
-        attributes = call_attributes(node, function, scope.attributes)
-        return self._function(function, inputs, attributes, scope, scope.conditional)
+        attributes = resolve_call(node, function, scope.attributes)
+        return self._infer_function(function, inputs, attributes, scope, scope.conditional)
 
-    def _function(
+    def _infer_function(
         self,
         function: ir.Function,
-        inputs: Sequence[AbstractValue],
+        inputs: _Values,
         attributes: Attributes,
         caller: _Frame,
         conditional: bool,
@@ -455,71 +456,69 @@ class ShapeInterpreter:
             return [None] * len(function.outputs)
         where = replace(self.where, graph=path)
         scope = _Frame(where, opset_imports(function), None, attributes, conditional, function=True)
-        for value, known in zip(function.inputs, _filled(inputs, len(function.inputs)), strict=True):
+        for value, known in zip(function.inputs, _pad(inputs, len(function.inputs)), strict=True):
             self._set(scope, value, known)
         self.depth += 1
-        self._nodes(scope, function)
+        self._infer_nodes(scope, function)
         self.depth -= 1
         return [scope.get(value) for value in function.outputs]
 
 
-_RULES: Final[
-    Mapping[str, Callable[[ShapeInterpreter, _Frame, ir.Node, list[AbstractValue]], Sequence[AbstractValue]]]
-] = {
-    **dict.fromkeys(FAMILY[""], ShapeInterpreter._split),
-    "Constant": ShapeInterpreter._constant,
-    "If": ShapeInterpreter._if,
-    "Loop": ShapeInterpreter._loop,
-    "Optional": ShapeInterpreter._optional,
-    "OptionalGetElement": ShapeInterpreter._optional,
-    "Scan": ShapeInterpreter._scan,
-    "SequenceMap": ShapeInterpreter._sequence_map,
+_RULES: Final[Mapping[str, Callable[[ShapeInterpreter, _Frame, ir.Node, _Values], _Values]]] = {
+    **dict.fromkeys(FAMILY[""], ShapeInterpreter._infer_split),
+    "Constant": ShapeInterpreter._infer_constant,
+    "If": ShapeInterpreter._infer_if,
+    "Loop": ShapeInterpreter._infer_loop,
+    "Optional": ShapeInterpreter._infer_optional,
+    "OptionalGetElement": ShapeInterpreter._infer_optional,
+    "Scan": ShapeInterpreter._infer_scan,
+    "SequenceMap": ShapeInterpreter._infer_sequence_map,
 }
-"""What the walk itself infers, by operator."""
+"""Methods for operators that the interpreter itself infers."""
 
 
 class ForwardInterpreter(ShapeInterpreter):
-    """A walk that tells of each value only what follows from the values before it.
+    """Infers each value only from the values before it.
 
-    For what rewrites splits: what a split proves of its own input would prove that the split is not needed.
+    Rewrites of splits need it: facts that a split implies for its own input would make the split seem
+    unnecessary.
     """
 
     def _tighten(self, *_: object) -> None:
         pass
 
 
-def _tensors(inputs: Sequence[AbstractValue]) -> list[AbstractTensor]:
+def _to_tensors(inputs: _Values) -> list[AbstractTensor]:
     return [known if isinstance(known, AbstractTensor) else NOTHING for known in inputs]
 
 
-def _fact(known: AbstractValue) -> Fact:
+def _to_fact(known: AbstractValue) -> Fact:
     return to_fact(known, value=True) if isinstance(known, AbstractTensor) else Fact()
 
 
-def _filled(found: Sequence[AbstractValue], count: int) -> list[AbstractValue]:
-    """Return as many as there are to be: nothing is known of those that are missing."""
+def _pad(found: _Values, count: int) -> list[AbstractValue]:
+    """Return exactly ``count`` values. Missing ones are unknown."""
     return [*found, *[None] * count][:count]
 
 
-def _claimed(value: ir.Value, scope: _Frame) -> AbstractValue:
-    """Return what a graph declares of a value.
+def _get_declared(value: ir.Value, scope: _Frame) -> AbstractValue:
+    """Return the declared type and shape of a value. Only the main graph keeps symbols, except in sequences.
 
-    Names count in the main graph alone, and not in sequences: one may be another size in every round of a
-    loop, call of a function and element of a sequence.
+    Elsewhere a symbol may be another size in each iteration of a loop, call of a function or element.
     """
-    known = declared(value)
-    return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _without_names(known)
+    known = get_declared(value)
+    return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _drop_names(known)
 
 
-def _without_names(known: AbstractValue) -> AbstractValue:
-    if isinstance(known, AbstractTensor) and known.shape is not None:
-        shape = (size if isinstance(size, int) else Range(size.lo, size.hi) for size in known.shape)
-        return replace(known, shape=tuple(shape))
-    if isinstance(known, AbstractSequence):
-        element = _without_names(known.element)
+def _drop_names(value: AbstractValue) -> AbstractValue:
+    if isinstance(value, AbstractTensor) and value.shape is not None:
+        shape = (size if isinstance(size, int) else Range(size.lo, size.hi) for size in value.shape)
+        return replace(value, shape=tuple(shape))
+    if isinstance(value, AbstractSequence):
+        element = _drop_names(value.element)
         assert isinstance(element, AbstractTensor)
-        return AbstractSequence(element, known.length)
-    return known
+        return AbstractSequence(element, value.length)
+    return value
 
 
 _INT64: Final = from_onnx(ir.DataType.INT64.value)

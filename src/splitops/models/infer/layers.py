@@ -1,4 +1,4 @@
-"""What is known of the values of one OpenVINO layer, and of a split as OpenVINO itself infers it."""
+"""Infer the outputs of an OpenVINO layer, and of a split as OpenVINO itself infers it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 
-def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
-    """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
+def get_initial_value(layer: Layer, where: Where) -> AbstractTensor:
+    """Return the abstract value of a Parameter or a Const, and an unknown tensor for other layers."""
     if layer.type == "Parameter":
         kind = None if layer.takes_any_type else layer.element_type(where)
         return AbstractTensor(kind, layer.shape(where))
@@ -41,27 +41,27 @@ def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
 
 
 def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor]:
-    """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
+    """Infer the outputs of a layer from its inputs and from the types and shapes in the file."""
     ports = [port.declared for port in layer.outputs]
     known = find_layer_spelling(layer.type, layer.version)
     if known is None:
         return ports
     found = infer_operator(*known, layer.data or {}, inputs, len(ports), of_layer=True)
-    return [_both(*pair) for pair in zip(found, ports, strict=True)]
+    return [_combine(*pair) for pair in zip(found, ports, strict=True)]
 
 
-def _both(found: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
-    """Return what is inferred of an output, and what the file declares if that is more."""
-    if found is NOTHING:
+def _combine(inferred: AbstractTensor, declared: AbstractTensor) -> AbstractTensor:
+    """Combine the inferred and the declared type and shape of an output."""
+    if inferred is NOTHING:
         return declared
-    kind, value = found.type or declared.type, found.elements
+    kind, value = inferred.type or declared.type, inferred.elements
     if value is None or not is_tracked(kind) or not may_be(declared.shape, value.shape):
-        return AbstractTensor(kind, meet_shapes(found.shape, declared.shape))
+        return AbstractTensor(kind, meet_shapes(inferred.shape, declared.shape))
     return AbstractTensor(kind, tuple(value.shape), value)
 
 
-def _openvino_accepts(error: SplitError) -> bool:
-    """Return whether OpenVINO's inference goes on: with too little for -1, or sizes it does not know."""
+def _is_accepted(error: SplitError) -> bool:
+    """Return whether OpenVINO ignores an error: a negative rest for -1, or an unknown size or axis."""
     return isinstance(error, RuleError) and (
         error.rule is Rule.REMAINDER_NEGATIVE
         or isinstance(error.values.get("size"), Range)
@@ -69,14 +69,14 @@ def _openvino_accepts(error: SplitError) -> bool:
     )
 
 
-def openvino_says(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor] | None:
-    """Return what OpenVINO's own inference says of a split; None where it ends with an error.
+def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor] | None:
+    """Infer a split as OpenVINO does, or return None if its inference fails.
 
-    It keeps nothing but the rank where the axis is not known; it rounds both ends of a range down where a
-    split is in equal parts; of an axis that is not exact it knows nothing of what -1 takes; and it gives -1
-    nothing where the other lengths are too long.
+    OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it rounds both ends of
+    a range down. On an axis of unknown size, the length for -1 is unknown. If the other lengths are too long,
+    -1 is 0.
     """
-    if not inputs or not (split_node.error is None or _openvino_accepts(split_node.error)):
+    if not inputs or not (split_node.error is None or _is_accepted(split_node.error)):
         return None
     data = inputs[0]
     count, shape = len(split_node.outputs), data.shape
@@ -89,11 +89,11 @@ def openvino_says(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> li
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return [AbstractTensor(data.type, (UNKNOWN,) * len(shape))] * count
     axis %= len(shape)
-    sizes = _openvino_sizes(split_node, shape[axis], count)
+    sizes = _infer_openvino_sizes(split_node, shape[axis], count)
     return [AbstractTensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
 
-def _openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[Dim]:
+def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[Dim]:
     name = split_node.schema.count_attribute
     number = None if name is None else split_node.attributes.get(name)
     if isinstance(number, int) and number >= 1:
@@ -107,17 +107,17 @@ def _openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[Dim]:
         return [UNKNOWN] * count
     known = sum(int(length) for length in lengths if length is not None and length >= 0)
     whole = all(length is not None for length in lengths)
-    # A rest of exactly -1, OpenVINO takes for a size that it does not know.
+    # OpenVINO interprets a rest of exactly -1 as an unknown size.
     rest: Dim = UNKNOWN
     if isinstance(size, int) and whole and size - known != -1:
         rest = max(0, size - known)
     return [int(length) if length is not None and length >= 0 else rest for length in lengths]
 
 
-def with_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> OpenVINOModel:
-    """Return the model that nodes were made of, with the dimensions of its ports: -1 where one is not exact.
+def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> OpenVINOModel:
+    """Return the model of ``model``'s nodes, with the inferred dimensions of its ports. -1 is a dynamic one.
 
-    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. Nodes have them too.
+    Ports cannot declare intervals, which are in the ``shape`` of Parameter layers. Also changes the nodes.
     """
     for node in all_nodes(model):
         declare_ports(node, values)
@@ -125,15 +125,15 @@ def with_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> Op
 
 
 def declare_ports(node: ir.Node, values: Mapping[ir.Value, AbstractValue]) -> None:
-    """Set the types and dimensions of the ports of a layer, as far as they are known."""
+    """Set the inferred types and dimensions of the ports of a layer."""
     layer = layer_of(node)
-    inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
-    outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
+    inputs = tuple([_declare_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
+    outputs = tuple([_declare_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
     if (inputs, outputs) != (layer.inputs, layer.outputs):
         set_layer(node, replace(layer, inputs=inputs, outputs=outputs))
 
 
-def _port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, AbstractValue]) -> Port:
+def _declare_port(port: Port, value: ir.Value | None, values: Mapping[ir.Value, AbstractValue]) -> Port:
     known = None if value is None else values.get(value)
     if not isinstance(known, AbstractTensor) or known.shape is None:
         return port

@@ -1,4 +1,4 @@
-"""What Loop and Scan make of the values that go into and out of their bodies."""
+"""Convert abstract values between Loop or Scan and their bodies."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from splitops.models.abstract_values import AbstractSequence, AbstractTensor, Ab
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 
-def scalar(known: AbstractValue) -> int | None:
-    """Return the number of a tensor of one element, where it is known."""
+def find_scalar(value: AbstractValue) -> int | None:
+    """Return the element of a tensor with one element as an integer, or None if it is unknown."""
     if (
-        isinstance(known, AbstractTensor)
-        and known.is_complete
-        and known.elements is not None
-        and known.elements.size == 1
+        isinstance(value, AbstractTensor)
+        and value.is_complete
+        and value.elements is not None
+        and value.elements.size == 1
     ):
-        return int(known.elements.reshape(()).item())
+        return int(value.elements.reshape(()).item())
     return None
 
 
-def integers(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
-    """Return an attribute of integers, zeros where it is absent."""
+def read_ints(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
+    """Return an attribute of integers, or ``count`` zeros if it is absent."""
     return list(attributes[name].value) if name in attributes else [0] * max(0, count)
 
 
-def without_value(known: AbstractValue) -> AbstractValue:
-    """Return what holds for a value in every round: not its numbers."""
+def drop_elements(known: AbstractValue) -> AbstractValue:
+    """Return an abstract value for all iterations: without the elements of one."""
     return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
-def without_axis(known: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
-    """Return the slices of a scanned tensor, and how many there are."""
+def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
+    """Return a slice of a scanned tensor, and the number of slices, or None if it is unknown."""
     if (
-        not isinstance(known, AbstractTensor)
-        or known.shape is None
-        or not -len(known.shape) <= axis < len(known.shape)
+        not isinstance(value, AbstractTensor)
+        or value.shape is None
+        or not -len(value.shape) <= axis < len(value.shape)
     ):
-        return (AbstractTensor(known.type) if isinstance(known, AbstractTensor) else None), None
-    axis %= len(known.shape)
-    return AbstractTensor(known.type, known.shape[:axis] + known.shape[axis + 1 :]), known.shape[axis]
+        return (AbstractTensor(value.type) if isinstance(value, AbstractTensor) else None), None
+    axis %= len(value.shape)
+    return AbstractTensor(value.type, value.shape[:axis] + value.shape[axis + 1 :]), value.shape[axis]
 
 
-def stacked(known: AbstractValue, count: Dim, axis: int) -> AbstractValue:
-    """Return the tensor that a loop makes out of the outputs of its rounds."""
+def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
+    """Return the tensor of the outputs ``value`` of ``count`` iterations."""
     if (
-        not isinstance(known, AbstractTensor)
-        or known.shape is None
-        or not -len(known.shape) - 1 <= axis <= len(known.shape)
+        not isinstance(value, AbstractTensor)
+        or value.shape is None
+        or not -len(value.shape) - 1 <= axis <= len(value.shape)
     ):
-        return AbstractTensor(known.type) if isinstance(known, AbstractTensor) else None
-    axis %= len(known.shape) + 1
-    return AbstractTensor(known.type, (*known.shape[:axis], count, *known.shape[axis:]))
+        return AbstractTensor(value.type) if isinstance(value, AbstractTensor) else None
+    axis %= len(value.shape) + 1
+    return AbstractTensor(value.type, (*value.shape[:axis], count, *value.shape[axis:]))
 
 
-def widened(before: AbstractValue, after: AbstractValue) -> AbstractValue:
-    """Give up the sizes that change from round to round."""
+def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:
+    """Replace sizes that change from one iteration to the next by unknown sizes."""
     if (
         isinstance(before, AbstractTensor)
         and isinstance(after, AbstractTensor)
@@ -67,7 +67,7 @@ def widened(before: AbstractValue, after: AbstractValue) -> AbstractValue:
         pairs = zip(before.shape, after.shape, strict=True)
         return AbstractTensor(after.type, tuple(new if new == old else UNKNOWN for old, new in pairs))
     if isinstance(before, AbstractSequence) and isinstance(after, AbstractSequence):
-        element = widened(before.element, after.element)
+        element = widen(before.element, after.element)
         assert isinstance(element, AbstractTensor)
         length = after.length if after.length == before.length else UNKNOWN
         total = after.total if after.total == before.total else UNKNOWN

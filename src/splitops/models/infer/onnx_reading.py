@@ -1,4 +1,4 @@
-"""Nodes and constants of an ONNX graph as inference reads them: for the rules here, and for onnx."""
+"""Convert nodes and constants of ONNX graphs for inference."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from splitops.models.graph.onnx_functions import Attributes
 from splitops.spec.elements.types import element_type_of, from_onnx
 
 
-def node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[AttributeProto] = ()) -> NodeProto:
-    """Return a node as onnx reads it, its values named by their positions."""
+def to_node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[AttributeProto] = ()) -> NodeProto:
+    """Convert a node to protobuf, with values named by their positions."""
     return NodeProto(
         op_type=node.op_type,
         domain=node.domain,
         input=["" if value is None else f"i{index}" for index, value in enumerate(node.inputs)],
         output=["" if value.name == "" else f"o{index}" for index, value in enumerate(node.outputs)],
-        attribute=[*map(attribute_proto, attributes.values()), *unread],
+        attribute=[*map(to_attribute_proto, attributes.values()), *unread],
     )
 
 
-def attribute_proto(attribute: ir.Attr) -> AttributeProto:
-    """Return an attribute as onnx reads it; raises SerdeError where onnx-ir does not write it."""
+def to_attribute_proto(attribute: ir.Attr) -> AttributeProto:
+    """Convert an attribute to protobuf. Raises SerdeError if onnx-ir cannot write it."""
     if attribute.is_ref():
         return ir.serde.serialize_reference_attribute(attribute)
     return ir.serde.serialize_attribute(attribute)
 
 
-def constant(attributes: Attributes) -> AbstractTensor | None:
-    """Return what is known of the value of a Constant node; None where it is not a tensor and no numbers."""
+def infer_constant(attributes: Attributes) -> AbstractTensor | None:
+    """Infer the output of a Constant node, or return None if it is not a dense tensor or a number."""
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():
@@ -43,13 +43,13 @@ def constant(attributes: Attributes) -> AbstractTensor | None:
             case ir.AttributeType.TENSOR:
                 return make_abstract_tensor(attribute.value)
             case ir.AttributeType.INT | ir.AttributeType.INTS:
-                return _of_numbers(attribute.value, np.int64)
+                return _make_from_numbers(attribute.value, np.int64)
             case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:
-                return _of_numbers(attribute.value, np.float32)
+                return _make_from_numbers(attribute.value, np.float32)
     return None
 
 
-def _of_numbers(numbers: Any, dtype: type[np.generic]) -> AbstractTensor:
+def _make_from_numbers(numbers: Any, dtype: type[np.generic]) -> AbstractTensor:
     value = np.array(numbers, dtype)
     return AbstractTensor(
         element_type_of(value.dtype), value.shape, value if value.size <= MAX_ELEMENTS else None
@@ -57,7 +57,7 @@ def _of_numbers(numbers: Any, dtype: type[np.generic]) -> AbstractTensor:
 
 
 def make_abstract_tensor(tensor: ir.TensorProtocol) -> AbstractTensor:
-    """Return what is known of a tensor in the model: of a large one, not its numbers."""
+    """Return the abstract value of a tensor, with its elements if they are small and in the model."""
     kind, shape = from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
     here = tensor.dtype != ir.DataType.STRING and not is_external(tensor)
     return AbstractTensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)

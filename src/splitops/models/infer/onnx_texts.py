@@ -1,4 +1,4 @@
-"""Sizes that depend on constant texts, whose elements are not tracked: onnx's evaluator computes them."""
+"""Infer sizes that depend on constant strings, whose elements are not tracked, by onnx's evaluator."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from onnx import NodeProto, helper
 
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Value, meet_shapes
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.infer.onnx_reading import node_proto
+from splitops.models.infer.onnx_reading import to_node_proto
 
 TEXT_OPERATORS: Final = frozenset({"StringNormalizer", "StringSplit"})
-"""Operators whose outputs have sizes that depend on texts."""
+"""Operators whose output sizes depend on the contents of strings."""
 _MAX_TEXT: Final = 1 << 16
 
 
-def with_text_sizes(
+def add_text_sizes(
     node: ir.Node, attributes: Attributes, opset: int, outputs: Sequence[AbstractValue]
 ) -> Sequence[AbstractValue]:
-    """Add the sizes of what an operator makes of constant texts: their elements are not followed."""
-    asked, arrays = node_proto(node, attributes), {}
-    for name, value in zip(asked.input, node.inputs, strict=True):
-        texts = _constant_texts(value)
+    """Add the output shapes of an operator with constant strings to ``outputs``, by running it."""
+    proto, arrays = to_node_proto(node, attributes), {}
+    for name, value in zip(proto.input, node.inputs, strict=True):
+        texts = _read_texts(value)
         if texts is None:
             return outputs
         arrays[name] = texts
-    found = _evaluated(asked, opset, arrays)
+    found = _evaluate(proto, opset, arrays)
     return [
-        replace(known, shape=meet_shapes(known.shape, one.shape))
-        if one is not None and isinstance(known, AbstractTensor)
+        replace(known, shape=meet_shapes(known.shape, result.shape))
+        if result is not None and isinstance(known, AbstractTensor)
         else known
-        for known, one in zip_longest(outputs, found)
+        for known, result in zip_longest(outputs, found)
     ]
 
 
-def _constant_texts(value: ir.Value | None) -> Value | None:
+def _read_texts(value: ir.Value | None) -> Value | None:
     tensor = None if value is None or value.is_graph_input() else ir.convenience.get_const_tensor(value)
     if tensor is None or tensor.dtype != ir.DataType.STRING or tensor.size > MAX_ELEMENTS:
         return None
@@ -51,18 +51,18 @@ def _constant_texts(value: ir.Value | None) -> Value | None:
     return made
 
 
-def _evaluated(asked: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
-    """Run a node by onnx's reference evaluator; nothing where it fails, None for what is not a tensor."""
+def _evaluate(node: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
+    """Run a node on onnx's reference evaluator. Empty if it fails; None for outputs that are not tensors."""
     from onnx.reference import ReferenceEvaluator
 
     empty = helper.make_empty_tensor_value_info
-    results = [name for name in asked.output if name]
-    graph = helper.make_graph([asked], "g", list(map(empty, arrays)), list(map(empty, results)))
+    results = [name for name in node.output if name]
+    graph = helper.make_graph([node], "g", list(map(empty, arrays)), list(map(empty, results)))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore"):
             found = dict(zip(results, ReferenceEvaluator(model).run(None, dict(arrays)), strict=True))
     except Exception:
         return ()
-    values = [found.get(name) for name in asked.output]
-    return [np.asarray(one) if isinstance(one, np.ndarray | np.generic) else None for one in values]
+    values = [found.get(name) for name in node.output]
+    return [np.asarray(v) if isinstance(v, np.ndarray | np.generic) else None for v in values]

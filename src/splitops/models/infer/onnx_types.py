@@ -1,4 +1,4 @@
-"""The types of the values of an ONNX model in protobuf."""
+"""Infer the types of the values of an ONNX model in protobuf."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from splitops.models.formats.onnx.types import to_type
 from splitops.models.infer.interpreter import ShapeInterpreter
 
 
-def types_of_values(model: ModelProto, where: Where = NOWHERE) -> dict[tuple[str | None, str], TypeProto]:
-    """Return what is known of the types of a model's values, by the path of the graph and the name."""
+def infer_types(model: ModelProto, where: Where = NOWHERE) -> dict[tuple[str | None, str], TypeProto]:
+    """Return the inferred types of the values of a model, by the path of the graph and the name."""
     found = ShapeInterpreter(deserialize_model(model, where), where, lambda _: None).run().substitute_sizes()
-    types = ((key, to_type(known)) for key, known in found.by_name().items())
+    types = ((key, to_type(known)) for key, known in found.index_by_name().items())
     return {key: kind for key, kind in types if kind is not None}

@@ -1,4 +1,4 @@
-"""What operators mean, applied to what is inferred of the inputs of one node or layer."""
+"""Infer the outputs of a node or layer by its operator in :mod:`splitops.models.ops`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.spec.elements.types import ElementType, element_type_of
 
 _TRACKED: Final = frozenset({"bool", "float16", "float32", "float64"})
 _FOLDED_BY_OPENVINO: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
-"""OpenVINO folds no arithmetic of float64, and narrow integers sometimes wrap and sometimes saturate."""
+"""OpenVINO does not fold arithmetic of float64, and narrow integers may wrap or saturate."""
 
 
 def is_tracked(kind: ElementType | None) -> bool:
@@ -31,60 +31,60 @@ def infer_operator(
     *,
     of_layer: bool,
 ) -> list[AbstractTensor]:
-    """Infer the outputs of a node: nothing if too little is known, or if its operands do not fit one another.
+    """Infer the outputs of a node. They are unknown if too little is known or its operands do not match.
 
     Args:
         operator: its operator.
         spelling: how its version sets operands.
-        attributes: the attributes that it sets: numbers, or the text of IR.
-        inputs: what is inferred of its inputs. None is an absent one.
-        count: the number of its outputs.
-        of_layer: whether it is a layer of OpenVINO.
+        attributes: its attributes: numbers, or the text of IR.
+        inputs: its abstract inputs; None is an absent one.
+        count: number of its outputs.
+        of_layer: whether it is an OpenVINO layer.
     """
     try:
         operands = Operands(spelling.read(attributes, inputs), of_layer=of_layer)
-        told = operator.infer(operands)
+        inferred = operator.infer(operands)
     except Unknown:
         return [NOTHING] * count
-    found = ([told] if isinstance(told, AbstractTensor) else [*told])[:count]
+    found = ([inferred] if isinstance(inferred, AbstractTensor) else [*inferred])[:count]
     if operator.fold is not None and not all(tensor.is_complete for tensor in found):
         found = _fold(operator, operands, inputs, found) or found
     return [*found, *[NOTHING] * (count - len(found))]
 
 
 def _fold(
-    operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], found: Sequence[AbstractTensor]
+    operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
-    """Compute the outputs, if all elements of the inputs are known and the outputs are known to be small."""
-    for tensor in found:
+    """Compute the outputs, or return None if inputs are not fully known or the outputs may be large."""
+    for tensor in outputs:
         exact = [size for size in tensor.shape or () if isinstance(size, int)]
         if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:
             return None
     arrays = []
-    for known in inputs:
-        if known is None:
+    for value in inputs:
+        if value is None:
             continue
         if (
-            not isinstance(known, AbstractTensor)
-            or known.elements is None
-            or known.type is None
-            or not known.is_complete
+            not isinstance(value, AbstractTensor)
+            or value.elements is None
+            or value.type is None
+            or not value.is_complete
         ):
             return None
-        if operands.of_layer and known.type.name not in _FOLDED_BY_OPENVINO:
+        if operands.of_layer and value.type.name not in _FOLDED_BY_OPENVINO:
             return None
-        arrays.append(known.elements.astype(known.type.numpy, copy=False))
+        arrays.append(value.elements.astype(value.type.numpy, copy=False))
     assert operator.fold is not None
     try:
         with np.errstate(all="raise" if operands.of_layer else "ignore"):
             result = operator.fold(operands, *arrays)
     except (ValueError, IndexError, ArithmeticError):  # Unknown, and what NumPy raises
         return None
-    computed = [np.asarray(one) for one in (result if isinstance(result, tuple) else (result,))]
-    made = []
-    for array, tensor in zip(computed, found, strict=False):
+    computed = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
+    folded = []
+    for array, tensor in zip(computed, outputs, strict=False):
         kind = tensor.type or element_type_of(array.dtype)
         if array.size > MAX_ELEMENTS or element_type_of(array.dtype) is not kind:
             return None
-        made.append(AbstractTensor(kind, array.shape, array))
-    return made
+        folded.append(AbstractTensor(kind, array.shape, array))
+    return folded

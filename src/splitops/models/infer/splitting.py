@@ -1,4 +1,4 @@
-"""One split node: from what is known of its inputs to what is known of its outputs."""
+"""Infer the outputs of a split node from its abstract inputs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from splitops.spec.sizes.dims import UNKNOWN, Range
 from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
 
-OnSite = Callable[[SplitNode], None]
-"""Called with every split node: inference raises its error, checking collects it."""
+OnSplit = Callable[[SplitNode], None]
+"""Called with every split node: inference raises its error, a check collects it."""
 
 
-def outputs_of(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
-    """Return what is known of each output of a split node, from what is known of its inputs."""
-    known = [value if isinstance(value, AbstractTensor) else NOTHING for value in inputs]
+def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
+    """Infer the outputs of a split node."""
+    tensors = [value if isinstance(value, AbstractTensor) else NOTHING for value in inputs]
     schema, inference, count = split_node.schema, split_node.inference, len(split_node.outputs)
     if split_node.unread is not None:
         return [None] * count
     if inference is None:
-        return _types_alone(schema, known, count)
-    data, binding = known[0], split_node.bind()
+        return _infer_types(schema, tensors, count)
+    data, binding = tensors[0], split_node.bind()
     if schema.gives_sequence:
-        return [_sequence(binding, inference, data)]
+        return [_infer_sequence(binding, inference, data)]
     shapes = inference.parts if inference.parts is not None else (None,) * count
-    values = _values(binding, inference, data, count)
+    values = _split_elements(binding, inference, data, count)
     return [AbstractTensor(data.type, shape, value) for shape, value in zip(shapes, values, strict=True)]
 
 
-def _sequence(binding: Binding, inference: Inference, data: AbstractTensor) -> AbstractSequence:
+def _infer_sequence(binding: Binding, inference: Inference, data: AbstractTensor) -> AbstractSequence:
     found = AbstractSequence(AbstractTensor(data.type, inference.element), inference.count)
     if inference.data is None or binding.axis is None or binding.squeeze is not False:
         return found
     return replace(found, axis=binding.axis, total=inference.data[binding.axis])
 
 
-def _types_alone(schema: OperatorSchema, known: list[AbstractTensor], count: int) -> list[AbstractValue]:
+def _infer_types(schema: OperatorSchema, known: list[AbstractTensor], count: int) -> list[AbstractValue]:
     data = known[0] if known else AbstractTensor()
     if schema.gives_sequence:
         return [AbstractSequence(AbstractTensor(data.type), UNKNOWN)] * count
@@ -50,10 +50,10 @@ def _types_alone(schema: OperatorSchema, known: list[AbstractTensor], count: int
     return [AbstractTensor(data.type, rank)] * count
 
 
-def _values(
+def _split_elements(
     binding: Binding, inference: Inference, data: AbstractTensor, count: int
 ) -> list[np.ndarray[Any, Any] | None]:
-    """Split the numbers of the data, where they are followed and the sizes are known."""
+    """Return the tracked elements of each part; None for a part if its elements or bounds are unknown."""
     shapes, axis = inference.parts, binding.axis
     if data.elements is None or axis is None or shapes is None:
         return [None] * count
@@ -70,16 +70,16 @@ def _values(
     return parts
 
 
-def tightened(split_node: SplitNode, data: AbstractValue) -> AbstractValue:
-    """Return what the input is known to be once the split has worked."""
+def tighten(split_node: SplitNode, data: AbstractValue) -> AbstractValue:
+    """Return the abstract input of a valid split, whose shape the split restricts."""
     inference = split_node.inference
     if inference is None or not isinstance(data, AbstractTensor) or inference.data in (None, data.shape):
         return data
     return AbstractTensor(data.type, inference.data, data.elements)
 
 
-def sizes_of_names(before: AbstractValue, after: AbstractValue) -> dict[str, int]:
-    """Return the symbols that a tightened shape has found the sizes of."""
+def find_symbol_sizes(before: AbstractValue, after: AbstractValue) -> dict[str, int]:
+    """Return the sizes of symbols in ``before`` that are integers in ``after``."""
     if not (
         isinstance(before, AbstractTensor)
         and isinstance(after, AbstractTensor)

@@ -1,4 +1,4 @@
-"""Operators that tools must know: one file for each, or for each family, with its spellings and its meaning.
+"""Operators with a known meaning: one file for each operator or family, with spellings and meaning.
 
 Inference, both conversions, simplification and the op builders read these tables.
 """
@@ -42,22 +42,22 @@ OPERATORS: Final[tuple[Operator, ...]] = (
 BY_NODE: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.onnx
 }
-"""The operators by their names in ONNX."""
+"""Operators by name in ONNX."""
 BY_LAYER: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.openvino
 }
-"""The operators by their names in OpenVINO."""
+"""Operators by name in OpenVINO."""
 
 
 @lru_cache(maxsize=1024)  # names come from files
 def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | None:
-    """Return the operator of a node, and how its opset is spelled, or None if it is not known."""
+    """Return the operator of a node and its spelling at an opset, or None if there is none."""
     return _find(BY_NODE, lambda operator: operator.onnx, name, opset)
 
 
 @lru_cache(maxsize=1024)
 def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
-    """Return the operator of a layer, and how its version is spelled, or None if it is not known."""
+    """Return the operator of a layer and its spelling in a version, or None if there is none."""
     number = operation_set(version)
     return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
 

@@ -1,4 +1,4 @@
-"""Concat: tensors that follow one another on an axis."""
+"""Concat, which concatenates tensors on an axis."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from splitops.models.ops.operator import (
     Spelling,
     Unknown,
     as_integer,
-    entries_of,
+    get_entries,
+    get_shape,
     infer_result,
-    shape_of,
 )
-from splitops.models.ops.shapes import concatenated
+from splitops.models.ops.shapes import concatenate
 from splitops.models.ops.writing import NodeWriter, require
 
 if TYPE_CHECKING:
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    tensors, axis = operands.tensors(), operands["axis"]
+    tensors, axis = operands.get_tensors(), operands["axis"]
 
     def join() -> Value:
         # A short tensor that is not tracked has unknown elements.
         arrays = [
-            make_partial_value(entries_of(one)) if one.elements is None else one.elements for one in tensors
+            make_partial_value(get_entries(one)) if one.elements is None else one.elements for one in tensors
         ]
         return np.concatenate([array.astype(object) for array in arrays], axis=axis)
 
     types = {one.type for one in tensors} - {None}
     if len(types) > 1:
         raise Unknown("the element types differ")
-    shape = concatenated([shape_of(one) for one in tensors], axis)
+    shape = concatenate([get_shape(one) for one in tensors], axis)
     tracked = next((one for one in tensors if one.elements is not None), AbstractTensor())
     return infer_result(tracked, shape, join, types.pop() if types else None)
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    types = {str(kind) for value in operands["values"] if (kind := writer.type_of(value)) is not None}
+    types = {str(kind) for value in operands["values"] if (kind := writer.find_type(value)) is not None}
     require(len(types) < 2, f"{layer} joins {' and '.join(sorted(types))}")
     return operands
 

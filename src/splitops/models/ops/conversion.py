@@ -1,4 +1,4 @@
-"""Operators that mean the same in both dialects, written in the other one by their spellings."""
+"""Conversion of operators that mean the same in both dialects, by their spellings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from splitops.models.ops.writing import (
     LayerWriter,
     NodeWriter,
     Reader,
-    axes_of,
-    axis_input,
+    read_axis,
+    read_integers,
     require_broadcast,
     require_types,
 )
@@ -30,42 +30,42 @@ if TYPE_CHECKING:
 
 def find_converter(layer: Layer) -> Operator | None:
     """Return the operator that covers a layer in conversions, or None if there is none."""
-    found = find_layer_spelling(layer.type, layer.version)
-    if found is None or not found[0].converts:
+    match = find_layer_spelling(layer.type, layer.version)
+    if match is None or not match[0].converts:
         return None
-    operator, spelling = found
+    operator, spelling = match
     if any((layer.attribute(name) or str(value)) != str(value) for name, value in spelling.demands.items()):
         return None
     listed = spelling.versions is None or int(layer.version.removeprefix("opset")) in spelling.versions
     return operator if listed else None
 
 
-def opset_of(operator: Operator) -> int:
-    """Return the opset of the nodes that layers of an operator become."""
+def get_opset(operator: Operator) -> int:
+    """Return the opset of the nodes to which layers of an operator are converted."""
     return max(operator.onnx[-1].since, ONNX_OPSET)
 
 
 def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a layer for which there is a converter as nodes.
+    """Write a layer as nodes. :func:`find_converter` must return an operator for it.
 
     Raises:
-        ModelError: the layer sets something that ONNX does not have, or needs as a constant.
+        ModelError: ONNX does not have an attribute of the layer, or requires an input to be constant.
     """
-    found = find_layer_spelling(layer.type, layer.version)
-    assert found is not None
-    operator, spelling = found
-    target = next(one for one in operator.onnx if one.since <= opset_of(operator))
+    match = find_layer_spelling(layer.type, layer.version)
+    assert match is not None
+    operator, spelling = match
+    target = next(node for node in operator.onnx if node.since <= get_opset(operator))
     try:
         operands = spelling.read(layer.data or {}, sources)
     except Unknown as error:
-        rest = "" if ";" in error.message else ", which ONNX cannot say"
+        rest = "" if ";" in error.message else ", which ONNX cannot express"
         raise ModelError(f"{layer} has {error.message}{rest}") from error
     if operator.types is not None:
         require_types(writer, layer, sources, operator.types)
     if operands.pop("broadcast", None) is not None:
         require_broadcast(layer)
-    if sources and writer.type_of(sources[0]) in operator.whole:
-        return writer.op("Identity", sources[:1])
+    if sources and writer.find_type(sources[0]) in operator.identity_types:
+        return writer.add("Identity", sources[:1])
     if operator.adapt_layer is not None:
         adapted = operator.adapt_layer(writer, layer, operands)
         if not isinstance(adapted, dict):
@@ -75,31 +75,33 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         value = operands.get(name)
         if value is not None and hasattr(value, "producer"):
             one = attribute.read is as_integer
-            operands[name] = axis_input(writer, layer, value) if one else axes_of(writer, layer, value, name)
-    inputs, attributes = target.write(operands, lambda value, _: writer.integers(value))
-    return writer.op(target.name, inputs, attributes)
+            operands[name] = (
+                read_axis(writer, layer, value) if one else read_integers(writer, layer, value, name)
+            )
+    inputs, attributes = target.write(operands, lambda value, _: writer.add_ints(value))
+    return writer.add(target.name, inputs, attributes)
 
 
 def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
-    """Return whether a node of an opset means the same as a layer."""
-    found = find_node_spelling(node.op_type, opset)
-    if found is None:
+    """Return whether a node means the same as a layer, so that :func:`convert_node` can write it."""
+    match = find_node_spelling(node.op_type, opset)
+    if match is None:
         return False
-    operator, spelling = found
+    operator, spelling = match
     if operator.types is not None:
-        types = operator.types - operator.whole
-        if any(value is None or reader.type_of(value) not in types for value in node.inputs):
+        types = operator.types - operator.identity_types
+        if any(value is None or reader.find_type(value) not in types for value in node.inputs):
             return False
-    operands = _operands_for_layer(operator, spelling, reader, node)
+    operands = _read_layer_operands(operator, spelling, reader, node)
     return operands is not None and (
-        operator.accepts_node is None or operator.accepts_node(reader, node, operands)
+        operator.can_convert_node is None or operator.can_convert_node(reader, node, operands)
     )
 
 
-def _operands_for_layer(
+def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
-    """Return the operands of a node, as the newest layer can set them; None if no layer can."""
+    """Return the operands of a node for the newest version of the layer, or None if it cannot set them."""
     if not operator.converts or len(node.outputs) != 1:
         return None
     names = {attribute.name or name for name, attribute in spelling.attributes.items()}
@@ -117,17 +119,17 @@ def _operands_for_layer(
 
 
 def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
-    """Write a node that :func:`can_convert_node` as a layer."""
-    found = find_node_spelling(node.op_type, opset)
-    assert found is not None
-    operands, spelling = _operands_for_layer(*found, writer, node), found[0].openvino[0]
+    """Write a node as a layer. :func:`can_convert_node` must be true for it."""
+    match = find_node_spelling(node.op_type, opset)
+    assert match is not None
+    operands, spelling = _read_layer_operands(*match, writer, node), match[0].openvino[0]
     assert operands is not None
 
-    def constant(value: Any, _: str) -> Any:
+    def add_constant(value: Any, _: str) -> Any:
         kind = element_type_of(value.dtype) if isinstance(value, np.ndarray) else None
-        return writer.integers(value, kind)
+        return writer.add_integers(value, kind)
 
-    inputs, data = spelling.write(operands, constant)
+    inputs, data = spelling.write(operands, add_constant)
     number = max(spelling.versions) if spelling.versions is not None else spelling.since
-    kind = found[0].result or operands.get("type")
-    return writer.layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)
+    kind = match[0].result or operands.get("type")
+    return writer.add_layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)

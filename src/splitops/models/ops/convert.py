@@ -1,4 +1,4 @@
-"""Convert, in ONNX Cast: the elements of a tensor in another type."""
+"""Convert (Cast in ONNX), which converts the elements of a tensor to another type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splitops.models.ops.operator import (
     Unknown,
     as_flag,
     as_integer,
-    as_word,
+    as_name,
     infer_result,
 )
 from splitops.models.ops.writing import NodeWriter, Reader
@@ -36,16 +36,16 @@ _WITHIN_FLOAT32: Final = _HALVES | {"bool", "float32", "int8", "uint8", "int16",
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    data = operands.tensor()
-    target = operands.type("like") if "like" in operands else operands["type"]
+    data = operands.get_tensor()
+    target = operands.get_type("like") if "like" in operands else operands["type"]
 
     if target is None:
         return AbstractTensor(None, data.shape)
 
     def compute() -> Value:
-        elements = operands.elements()
+        elements = operands.get_elements()
         if not data.is_complete:
-            # What is partly known is an integer; types narrower than those of sizes might not hold it.
+            # An element in a range of sizes is an integer, which narrower types may not represent.
             if target.name not in _SIZES:
                 raise Unknown("an element is unknown")
             return elements
@@ -59,10 +59,10 @@ def _infer(operands: Operands) -> AbstractTensor:
     return infer_result(data, data.shape, compute, target)
 
 
-def _same(source: ElementType | None, target: ElementType) -> bool:
-    """Return whether both dialects give the same value wherever they define one.
+def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool:
+    """Return whether both dialects define the same conversion between two element types.
 
-    OpenVINO rounds to half precision by way of float32, which rounds wider types twice.
+    OpenVINO converts to half precision via float32, and so rounds wider types twice.
     """
     if source is None or source is target:
         return source is target
@@ -72,35 +72,35 @@ def _same(source: ElementType | None, target: ElementType) -> bool:
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> ir.Value:
-    source, target = writer.type_of(operands["data"]), operands["type"]
-    if target.onnx_number is None or not _same(source, target):
+    source, target = writer.find_type(operands["data"]), operands["type"]
+    if target.onnx_number is None or not _is_same_conversion(source, target):
         raise ModelError(f"Convert from {source} to {target} is not the same in ONNX")
     return writer.cast(operands["data"], target)
 
 
-def _accepts_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
-    return _same(reader.type_of(operands["data"]), operands["type"])
+def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+    return _is_same_conversion(reader.find_type(operands["data"]), operands["type"])
 
 
-def _type_by_number(value: Any) -> ElementType:
-    return _found(from_onnx(as_integer(value)), value)
+def _read_type_number(value: Any) -> ElementType:
+    return _require_type(from_onnx(as_integer(value)), value)
 
 
-def _type_by_name(value: Any) -> ElementType:
-    return _found(next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None), value)
+def _read_type_name(value: Any) -> ElementType:
+    return _require_type(next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None), value)
 
 
-def _type_by_precision(value: Any) -> ElementType:
-    return _found(from_openvino(value), value)
+def _read_precision(value: Any) -> ElementType:
+    return _require_type(from_openvino(value), value)
 
 
-def _found(kind: ElementType | None, value: Any) -> ElementType:
+def _require_type(kind: ElementType | None, value: Any) -> ElementType:
     if kind is None:
         raise ValueError(f"{value!r} is not an element type")
     return kind
 
 
-_NUMBER: Final = Attribute(_type_by_number, name="to", write=lambda kind: kind.onnx_number)
+_NUMBER: Final = Attribute(_read_type_number, name="to", write=lambda kind: kind.onnx_number)
 _EXACT: Final = {"saturate": True, "round_mode": "up"}
 CONVERT: Final = Operator(
     onnx=(
@@ -109,7 +109,7 @@ CONVERT: Final = Operator(
             attributes={
                 "type": _NUMBER,
                 "saturate": Attribute(as_flag, default=True),
-                "round_mode": Attribute(as_word, "up"),
+                "round_mode": Attribute(as_name, "up"),
             },
             since=24,
         ),
@@ -122,7 +122,7 @@ CONVERT: Final = Operator(
         Spelling("Cast", attributes={"type": _NUMBER}, since=6, fixed=_EXACT),
         Spelling(
             "Cast",
-            attributes={"type": Attribute(_type_by_name, name="to", write=lambda kind: kind.onnx)},
+            attributes={"type": Attribute(_read_type_name, name="to", write=lambda kind: kind.onnx)},
             fixed=_EXACT,
         ),
     ),
@@ -130,9 +130,7 @@ CONVERT: Final = Operator(
         Spelling(
             "Convert",
             attributes={
-                "type": Attribute(
-                    _type_by_precision, name="destination_type", write=lambda kind: kind.openvino
-                )
+                "type": Attribute(_read_precision, name="destination_type", write=lambda kind: kind.openvino)
             },
             fixed=_EXACT,
         ),
@@ -140,7 +138,7 @@ CONVERT: Final = Operator(
     infer=_infer,
     converts=True,
     adapt_layer=_adapt_layer,
-    accepts_node=_accepts_node,
+    can_convert_node=_can_convert_node,
 )
 
 CONVERT_LIKE: Final = Operator(

@@ -17,9 +17,9 @@ from splitops.models.ops.operator import (
     Spelling,
     Unknown,
     as_integers,
-    as_word,
+    as_name,
 )
-from splitops.models.ops.shapes import axis_within, broadcast, counted, size_of
+from splitops.models.ops.shapes import broadcast, count_range, normalise_axis, to_size
 from splitops.spec.elements.types import ElementType, from_openvino
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
@@ -34,19 +34,19 @@ def check_size(shape: Any) -> None:
 
 
 def _infer_expand(operands: Operands) -> AbstractTensor:
-    mode, target = operands.get("mode", "bidirectional"), tuple(map(size_of, operands.entries("shape")))
+    mode, target = operands.get("mode", "bidirectional"), tuple(map(to_size, operands.get_entries("shape")))
     if mode == "bidirectional":
-        target = broadcast(operands.shape(), target)
+        target = broadcast(operands.get_shape(), target)
     elif mode not in ("numpy", "explicit", "none"):
         raise Unknown(f"mode = {mode}")
-    elements = operands.tensor().elements
+    elements = operands.get_tensor().elements
     if elements is not None and elements.size == 1:
-        return _filled(operands.type(), target, elements.reshape(()).item())
-    return AbstractTensor(operands.type(), target)
+        return _fill(operands.get_type(), target, elements.reshape(()).item())
+    return AbstractTensor(operands.get_type(), target)
 
 
-def _filled(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractTensor:
-    """Return a tensor of a shape whose elements are all the same."""
+def _fill(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractTensor:
+    """Return a tensor of equal elements, which are tracked if the shape is known and small."""
     exact = [size for size in shape if isinstance(size, int)]
     if len(exact) < len(shape) or math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape)
@@ -55,7 +55,7 @@ def _filled(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractT
     return AbstractTensor(kind, shape, elements)
 
 
-def _expand(operands: Operands, data: Any, target: Any, *mapping: Any) -> Any:
+def _fold_expand(operands: Operands, data: Any, target: Any, *mapping: Any) -> Any:
     shape, mode = [int(size) for size in target.reshape(-1)], operands.get("mode", "bidirectional")
     check_size(shape)
     if mode == "bidirectional":
@@ -70,20 +70,20 @@ def _expand(operands: Operands, data: Any, target: Any, *mapping: Any) -> Any:
 
 EXPAND: Final = Operator(
     onnx=(Spelling("Expand", "data shape", since=8),),
-    openvino=(Spelling("Broadcast", "data shape axes_mapping?", {"mode": Attribute(as_word, "numpy")}),),
+    openvino=(Spelling("Broadcast", "data shape axes_mapping?", {"mode": Attribute(as_name, "numpy")}),),
     infer=_infer_expand,
-    fold=_expand,
+    fold=_fold_expand,
 )
 
 
 def _infer_constant(operands: Operands) -> AbstractTensor:
-    shape, value = tuple(map(size_of, operands.entries("shape"))), operands.get("value")
+    shape, value = tuple(map(to_size, operands.get_entries("shape"))), operands.get("value")
     if value is None:
         return AbstractTensor(None, shape)
-    return _filled(None, shape, value)
+    return _fill(None, shape, value)
 
 
-def _one_element(value: Any) -> Any:
+def _read_single_element(value: Any) -> Any:
     array = value.numpy()
     if array.size != 1 or array.dtype.kind not in "iufb":
         raise ValueError("not one number")
@@ -91,7 +91,7 @@ def _one_element(value: Any) -> Any:
 
 
 CONSTANT_OF_SHAPE: Final = Operator(
-    onnx=(Spelling("ConstantOfShape", "shape", {"value": Attribute(_one_element, 0)}, since=9),),
+    onnx=(Spelling("ConstantOfShape", "shape", {"value": Attribute(_read_single_element, 0)}, since=9),),
     infer=_infer_constant,
 )
 
@@ -99,15 +99,15 @@ CONSTANT_OF_SHAPE: Final = Operator(
 
 
 def _infer_tile(operands: Operands) -> AbstractTensor:
-    shape, repeats = operands.shape(), operands.entries("repeats")
+    shape, repeats = operands.get_shape(), operands.get_entries("repeats")
     rank = max(len(shape), len(repeats))
     padded = (1,) * (rank - len(shape)) + shape
     counts: list[Entry] = [1] * (rank - len(repeats)) + repeats
-    sizes = [size_of(ARITHMETIC["Mul"](*pair)) for pair in zip(padded, counts, strict=True)]
-    return AbstractTensor(operands.type(), tuple(sizes))
+    sizes = [to_size(ARITHMETIC["Mul"](*pair)) for pair in zip(padded, counts, strict=True)]
+    return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
-def _tile(operands: Operands, data: Any, repeats: Any) -> Any:
+def _fold_tile(operands: Operands, data: Any, repeats: Any) -> Any:
     check_size([data.size, *repeats])
     return np.tile(data, repeats)
 
@@ -116,49 +116,49 @@ TILE: Final = Operator(
     onnx=(Spelling("Tile", "data repeats", since=6),),
     openvino=(Spelling("Tile", "data repeats"),),
     infer=_infer_tile,
-    fold=_tile,
+    fold=_fold_tile,
 )
 
 # Pad
 
 
 def _infer_pad(operands: Operands) -> AbstractTensor:
-    sizes: list[Dim] = list(operands.shape())
+    sizes: list[Dim] = list(operands.get_shape())
     if "pads" in operands:
-        pads = operands.entries("pads")
+        pads = operands.get_entries("pads")
         before, after = pads[: len(pads) // 2], pads[len(pads) // 2 :]
     else:
-        before, after = operands.entries("begins"), operands.entries("ends")
-    axes = operands.integers("axes") if "axes" in operands else range(len(sizes))
+        before, after = operands.get_entries("begins"), operands.get_entries("ends")
+    axes = operands.get_integers("axes") if "axes" in operands else range(len(sizes))
     if not len(before) == len(after) == len(axes):
         raise Unknown(f"{len(before)} pads before and {len(after)} after {len(axes)} axes")
     plus = ARITHMETIC["Add"]
     for axis, first, last in zip(axes, before, after, strict=True):
-        at = axis_within(axis, len(sizes))
-        sizes[at] = size_of(plus(sizes[at], plus(first, last)))
-    return AbstractTensor(operands.type(), tuple(sizes))
+        at = normalise_axis(axis, len(sizes))
+        sizes[at] = to_size(plus(sizes[at], plus(first, last)))
+    return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
-def _pad(operands: Operands, data: Any, *_: Any) -> Any:
+def _fold_pad(operands: Operands, data: Any, *_: Any) -> Any:
     if "axes" in operands:
         raise Unknown("some axes")
     if "pads" in operands:
-        begins, ends = operands.array("pads").reshape(2, -1)
+        begins, ends = operands.get_array("pads").reshape(2, -1)
     else:
-        begins, ends = operands.array("begins"), operands.array("ends")
+        begins, ends = operands.get_array("begins"), operands.get_array("ends")
     if min(*begins, *ends, 0) < 0:
         raise ValueError("crops")
     widths = [(int(first), int(last)) for first, last in zip(begins, ends, strict=True)]
     check_size([size + first + last for size, (first, last) in zip(data.shape, widths, strict=True)])
     mode = operands["mode"]
     if mode == "constant":
-        return np.pad(data, widths, constant_values=operands.array("value", 0).reshape(()))
+        return np.pad(data, widths, constant_values=operands.get_array("value", 0).reshape(()))
     if mode == "edge":
         return np.pad(data, widths, "edge")
     raise Unknown("another mode")
 
 
-_MODE: Final = {"mode": Attribute(as_word, "constant")}
+_MODE: Final = {"mode": Attribute(as_name, "constant")}
 PAD: Final = Operator(
     onnx=(
         Spelling("Pad", "data pads value? axes?", _MODE, since=18),
@@ -166,26 +166,26 @@ PAD: Final = Operator(
         Spelling("Pad", "data", {"pads": Attribute(as_integers), **_MODE}, since=2),
         Spelling("Pad", "data", {"pads": Attribute(as_integers, name="paddings"), **_MODE}),
     ),
-    openvino=(Spelling("Pad", "data begins ends value?", {"mode": Attribute(as_word, name="pad_mode")}),),
+    openvino=(Spelling("Pad", "data begins ends value?", {"mode": Attribute(as_name, name="pad_mode")}),),
     infer=_infer_pad,
-    fold=_pad,
+    fold=_fold_pad,
 )
 
 # Range
 
 
 def _infer_range(operands: Operands) -> AbstractTensor:
-    kind = operands.get("type") or operands.type("start")
-    start, limit, step = (_whole(operands.entry(name)) for name in ("start", "limit", "step"))
+    kind = operands.get("type") or operands.get_type("start")
+    start, limit, step = (_to_integer(operands.get_entry(name)) for name in ("start", "limit", "step"))
     if isinstance(step, int) and step != 0 and not any(isinstance(one, float) for one in (start, limit)):
         if isinstance(start, int) and isinstance(limit, int):
             return AbstractTensor(kind, (max(0, -((start - limit) // step)),))
         if step > 0:
-            return AbstractTensor(kind, (counted(start, limit, step),))
+            return AbstractTensor(kind, (count_range(start, limit, step),))
     if operands.of_layer or not all(isinstance(one, int | float) for one in (start, limit, step)):
         return AbstractTensor(kind, (UNKNOWN,))
     # Runtimes divide in the type of the numbers, or in a wider one.
-    types: set[Any] = {operands.type(name) for name in ("start", "limit", "step")} - {None}
+    types: set[Any] = {operands.get_type(name) for name in ("start", "limit", "step")} - {None}
     with np.errstate(all="ignore"):
         exact = {
             float((one(limit) - one(start)) / one(step))
@@ -197,12 +197,12 @@ def _infer_range(operands: Operands) -> AbstractTensor:
     return AbstractTensor(kind, (max(0, counts.pop()),))
 
 
-def _whole(entry: Entry) -> Entry:
-    """Return a number without a fraction as an integer."""
+def _to_integer(entry: Entry) -> Entry:
+    """Convert a float without a fraction to an integer, and return every other entry unchanged."""
     return int(entry) if isinstance(entry, float) and abs(entry) < 1 << 53 and entry == int(entry) else entry
 
 
-def _range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
+def _fold_range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
     numbers = [one.reshape(()).item() for one in (start, limit, step)]
     if any(number != int(number) for number in numbers):
         raise ValueError("fractions are counted in another way")
@@ -214,7 +214,7 @@ def _range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
 
 
 def read_type(value: Any) -> ElementType:
-    """Read an element type as IR has it."""
+    """Parse an element type of OpenVINO IR, such as ``i64``."""
     kind = from_openvino(value)
     if kind is None:
         raise ValueError(f"{value!r} is not an element type")
@@ -228,46 +228,46 @@ RANGE: Final = Operator(
         Spelling("Range", "start limit step"),
     ),
     infer=_infer_range,
-    fold=_range,
+    fold=_fold_range,
 )
 
 # Resize
 
 
 def _infer_resize(operands: Operands) -> AbstractTensor:
-    """Resize by sizes, or by factors: of a size, the part below a whole number is cut off."""
-    found: list[Dim] = list(operands.shape())
+    """Infer a Resize by sizes, or by scale factors, whose products are rounded down."""
+    shape: list[Dim] = list(operands.get_shape())
     if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
-        raise Unknown("another way to find sizes")
-    axes = operands.integers("axes") if "axes" in operands else range(len(found))
-    places = [axis_within(axis, len(found)) for axis in axes]
+        raise Unknown("the output size is adjusted")
+    axes = operands.get_integers("axes") if "axes" in operands else range(len(shape))
+    places = [normalise_axis(axis, len(shape)) for axis in axes]
     by = operands.get("by")
     if by is None:  # in ONNX, an empty input is absent
-        by = "sizes" if "sizes" in operands and len(operands.entries("sizes")) else "scales"
-    entries = operands.entries("goal" if "goal" in operands else by)
+        by = "sizes" if "sizes" in operands and len(operands.get_entries("sizes")) else "scales"
+    entries = operands.get_entries("goal" if "goal" in operands else by)
     if len(entries) != len(places):
         raise Unknown(f"{len(entries)} {by} of {len(places)} axes")
     for axis, entry in zip(places, entries, strict=True):
-        found[axis] = size_of(entry) if by == "sizes" else _scaled(found[axis], entry)
-    return AbstractTensor(operands.type(), tuple(found))
+        shape[axis] = to_size(entry) if by == "sizes" else _scale(shape[axis], entry)
+    return AbstractTensor(operands.get_type(), tuple(shape))
 
 
-def _scaled(size: Dim, factor: Entry) -> Dim:
-    """Return the size on an axis that is resized by a factor, if it is exact in every floating-point type."""
+def _scale(size: Dim, factor: Entry) -> Dim:
+    """Scale the size of an axis; unknown if the result may depend on the floating-point type."""
     if not isinstance(factor, int | float) or not 0 < factor < _MAX_FACTOR:
         return UNKNOWN
     exact = Fraction(factor)
     if exact.denominator > _MAX_FACTOR:
         return UNKNOWN
     whole = ARITHMETIC["Mul"](size, exact.numerator)
-    return size_of(whole if exact.denominator == 1 else ARITHMETIC["Div"](whole, exact.denominator))
+    return to_size(whole if exact.denominator == 1 else ARITHMETIC["Div"](whole, exact.denominator))
 
 
 _MAX_FACTOR: Final = 256
 _AXES: Final = {"axes": Attribute(as_integers, None)}
-_POLICY: Final = {"policy": Attribute(as_word, "stretch", "keep_aspect_ratio_policy")}
+_POLICY: Final = {"policy": Attribute(as_name, "stretch", "keep_aspect_ratio_policy")}
 _PADDING: Final = {"padding": Attribute(as_integers, (), "pads_begin")}
-_BY: Final = {"by": Attribute(as_word, name="shape_calculation_mode")}
+_BY: Final = {"by": Attribute(as_name, name="shape_calculation_mode")}
 RESIZE: Final = Operator(
     onnx=(
         Spelling("Resize", "data roi? scales? sizes?", _AXES | _POLICY, since=18),

@@ -1,17 +1,16 @@
-"""OpenVINO's ``Convert``: what each element becomes in another element type.
+"""Conversion of elements to another type, as OpenVINO's ``Convert`` does it.
 
-- To boolean: whether it is not zero (NaN is not zero).
+- To boolean: true if the element is not zero (NaN is not zero).
 - Integer to integer: the low bits are kept, as in C++; a boolean is 0 or 1.
 - Floating point to integer: the fraction is cut off, then the low bits of the whole number are kept. Numbers
   outside 64 bits (outside 32 bits for signed destinations of at most 32 bits and unsigned ones below 32),
-  infinities and NaN are undefined in OpenVINO, where its own backends disagree; they become here what its
-  reference gives on x86-64.
-- To floating point: rounded to the nearest, ties to even, by way of float32 (but not to float64) and, for
-  f8e5m2, of float16. Types without infinity saturate (f4e2m1) or give NaN (f8e4m3).
-- f8e8m0, which has neither zero nor sign, gives its least value for zero and negatives, its greatest for
-  infinity.
+  infinities and NaN are undefined in OpenVINO, and its backends disagree. This module returns the results of
+  its reference on x86-64.
+- To floating point: rounded to the nearest, ties to even, via float32 (but not to float64) and, for f8e5m2,
+  via float16. Types without infinity saturate (f4e2m1) or return NaN (f8e4m3).
+- f8e8m0 has neither zero nor sign: zero and negative numbers become its minimum, infinity its maximum.
 
-Source: ``openvino/reference/convert.hpp``, held against the openvino package by the tests.
+Source: ``openvino/reference/convert.hpp``, compared with the openvino package by the tests.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _NF4: Final = np.array(
 )  # fmt: skip
 """The values of the codes of nf4. Source: ``ConvertNF4::dequantize``."""
 
-# What OpenVINO converts to and from these three types, and nothing else.
+# OpenVINO converts these types only from and to their partners.
 _SCALED: Final = frozenset({"float4_e2m1fn", "float8_e8m0fnu", "nf4"})
 _SCALED_PARTNERS: Final = frozenset({"float16", "bfloat16", "float32"})
 _STRING: Final = ELEMENT_TYPES["string"]
 
 
 def is_convertible(source: ElementType, target: ElementType) -> bool:
-    """Return whether elements of one type can be converted to another one."""
+    """Return whether OpenVINO can convert elements of ``source`` to ``target``."""
     if source is target:
         return True
     if _STRING in (source, target) or target.name == "nf4":
@@ -54,8 +53,7 @@ def is_convertible(source: ElementType, target: ElementType) -> bool:
 
 
 def convert(array: Array, source: ElementType, target: ElementType) -> Array:
-    """Convert an array of dtype ``source.numpy`` to ``target.numpy``; the same array where the types are
-    equal.
+    """Convert elements of ``source`` to ``target``. Equal types return ``array`` itself.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES as types
@@ -86,7 +84,7 @@ def _to_floating(array: Array, target: ElementType) -> Array:
     if target.name == "float8_e8m0fnu":
         return _to_exponent(single).view(target.numpy)
     if target.name == "float8_e5m2":
-        # OpenVINO rounds twice here, as f8e5m2 is half of a float16.
+        # OpenVINO rounds twice here, as f8e5m2 is the upper half of a float16.
         return single.astype(np.float16).astype(target.numpy)
     result = single.astype(target.numpy)
     if target.name == "float4_e2m1fn":
@@ -96,11 +94,11 @@ def _to_floating(array: Array, target: ElementType) -> Array:
 
 
 def _to_exponent(single: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Round to powers of two, ties to the even exponent."""
+    """Round to powers of two, ties to the even exponent, and return the exponents as f8e8m0 codes."""
     bits = single.view(np.uint32)
     exponent = (bits >> np.uint32(23)) & np.uint32(0xFF)
     fraction = bits & np.uint32(0x7FFFFF)
-    # Half-way between two powers of two; below the least normal number, the fraction alone is the number.
+    # Half-way between two powers of two. A subnormal number consists of the fraction alone.
     half = np.where(exponent == 0, np.uint32(0x600000), np.uint32(0x400000))
     up = (fraction > half) | ((fraction == half) & (exponent % 2 == 1))
     code = np.where(np.isnan(single), 255, np.minimum(exponent + up, 254))
@@ -125,7 +123,7 @@ def _to_integer(array: Array, target: ElementType) -> Array:
 
 
 def _truncate(array: Array, integer: type[np.signedinteger[Any]]) -> Array:
-    """Cut off fractions; what the integer cannot hold becomes its least value."""
+    """Cut off fractions. Numbers outside the range of ``integer`` become its minimum."""
     bound = -float(np.iinfo(integer).min)
     whole = np.trunc(array.astype(np.float64))
     fits = (whole >= -bound) & (whole < bound)
@@ -133,9 +131,7 @@ def _truncate(array: Array, integer: type[np.signedinteger[Any]]) -> Array:
 
 
 def _truncate_unsigned(array: Array) -> Array:
-    """Cut off fractions; negative numbers wrap, what 64 bits cannot hold becomes 0 or, if negative or NaN,
-    2^63.
-    """
+    """Cut off fractions. Negative numbers wrap; 2^64 and more become 0, NaN and below -2^63 become 2^63."""
     double = array.astype(np.float64)
     upper = double >= 2.0**63
     shifted = _truncate(np.where(upper, double - 2.0**63, double), np.int64).astype(np.uint64)

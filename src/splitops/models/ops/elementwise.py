@@ -1,6 +1,6 @@
 """Operators that compute each element of the output from one element of each input.
 
-Which value Maximum, Minimum, ReLU and Clamp return for NaN neither dialect says, and runtimes differ.
+Neither dialect specifies the result of Maximum, Minimum, ReLU and Clamp for NaN, and runtimes differ.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from splitops.models.ops.operator import (
     Unknown,
     as_flag,
     as_integer,
+    as_name,
     as_number,
-    as_word,
     infer_result,
 )
 from splitops.models.ops.shapes import broadcast
@@ -38,16 +38,16 @@ COMPARED: Final = INTEGERS | FLOATS
 
 
 def infer_same(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of the shape of the data, and of its element type or another one."""
-    data = operands.tensor()
+    """Infer a result with the shape of the data, and with its element type or ``kind``."""
+    data = operands.get_tensor()
     return AbstractTensor(kind or data.type, data.shape)
 
 
-def _keep_elements(operands: Operands) -> AbstractTensor:
-    return operands.tensor()
+def _infer_identity(operands: Operands) -> AbstractTensor:
+    return operands.get_tensor()
 
 
-def _unary(
+def _make_unary(
     openvino: str,
     onnx: str | None = None,
     fold: Fold | None = None,
@@ -57,23 +57,23 @@ def _unary(
     attributes: Mapping[str, tuple[Attribute, Attribute]] | None = None,
     versions: tuple[int, ...] = (1,),
     result: ElementType | None = None,
-    whole: frozenset[ElementType] = frozenset(),
+    identity_types: frozenset[ElementType] = frozenset(),
 ) -> Operator:
-    """Return an operator of one input. ``attributes`` has how layers and nodes set each."""
+    """Build an operator with one input. ``attributes`` has those of layers and nodes, by operand."""
     pairs = (attributes or {}).items()
     return Operator(
-        onnx=(Spelling(onnx or openvino, "data", {name: node for name, (_, node) in pairs}, since=since),),
-        openvino=(Spelling(openvino, "data", {name: own for name, (own, _) in pairs}, versions=versions),),
+        onnx=(Spelling(onnx or openvino, "data", {name: pair[1] for name, pair in pairs}, since=since),),
+        openvino=(Spelling(openvino, "data", {name: pair[0] for name, pair in pairs}, versions=versions),),
         infer=partial(infer_same, kind=result),
         fold=fold,
         result=result,
         types=types,
         converts=True,
-        whole=whole,
+        identity_types=identity_types,
     )
 
 
-def _binary(
+def _make_binary(
     openvino: str,
     onnx: str | None,
     fold: Fold | None,
@@ -96,7 +96,7 @@ def _binary(
 
 
 def infer_pair(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of two inputs that are broadcast as NumPy does."""
+    """Infer a result of two inputs that are broadcast as in NumPy."""
     return infer_broadcast(operands, "data", "other", kind=kind)
 
 
@@ -105,25 +105,25 @@ def _apply(operation: Callable[..., Any]) -> Fold:
 
 
 def _round_once(operation: Callable[[Any], Any], *, exact: bool = False) -> Fold:
-    """Fold a function of floats, rounded once. Runtimes of ONNX round in other ways, unless it is exact.
+    """Return a fold that computes ``operation`` in float64 and rounds the result once.
 
-    Integers, such as the exponential of 0, are exact in every runtime.
+    For nodes, it folds only ``exact`` operations and integer results: runtimes of ONNX round differently.
     """
 
     def fold(operands: Operands, data: Any) -> Any:
         if not operands.of_layer and exact:
             return operation(data)
-        found = np.asarray(operation(data.astype(np.float64)))
-        if not operands.of_layer and not (np.isfinite(found) & (found == np.floor(found))).all():
+        result = np.asarray(operation(data.astype(np.float64)))
+        if not operands.of_layer and not (np.isfinite(result) & (result == np.floor(result))).all():
             raise Unknown("runtimes round in different ways")
-        if data.dtype.kind != "f" and (found != np.floor(found)).any():
+        if data.dtype.kind != "f" and (result != np.floor(result)).any():
             raise ValueError("some layers round it, and some cut it off")
-        return found.astype(data.dtype)
+        return result.astype(data.dtype)
 
     return fold
 
 
-def _power(operands: Operands, data: Any, exponent: Any) -> Any:
+def _fold_power(operands: Operands, data: Any, exponent: Any) -> Any:
     if data.dtype.kind == "f" and not operands.of_layer:
         return np.power(data, exponent).astype(data.dtype)
     if data.dtype.kind == "f":
@@ -133,15 +133,15 @@ def _power(operands: Operands, data: Any, exponent: Any) -> Any:
     return np.asarray(np.power(data.astype(object), exponent.astype(object))).astype(data.dtype)
 
 
-def _round(operands: Operands, data: Any) -> Any:
+def _fold_round(operands: Operands, data: Any) -> Any:
     if operands.get("mode", "half_to_even") == "half_to_even" or data.dtype.kind != "f":
         return np.round(data)
     wide = data.astype(np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide).astype(data.dtype)
 
 
-def _clip(operands: Operands, data: Any, *_: Any) -> Any:
-    low, high = operands.array("min", -math.inf), operands.array("max", math.inf)
+def _fold_clip(operands: Operands, data: Any, *_: Any) -> Any:
+    low, high = operands.get_array("min", -math.inf), operands.get_array("max", math.inf)
     if data.dtype.kind in "iu":  # bounds of layers may be fractions
         low, high = np.ceil(low), np.floor(high)
     if np.any(low > high):
@@ -149,21 +149,21 @@ def _clip(operands: Operands, data: Any, *_: Any) -> Any:
     return np.minimum(np.maximum(data, low), high).astype(data.dtype)
 
 
-def _modulo(operands: Operands, left: Any, right: Any) -> Any:
+def _fold_modulo(operands: Operands, left: Any, right: Any) -> Any:
     if left.dtype.kind in "iu" and (right == 0).any():
         raise ZeroDivisionError
     return np.fmod(left, right) if operands["fmod"] else np.mod(left, right)
 
 
 def _infer_modulo(operands: Operands) -> AbstractTensor:
-    found = infer_pair(operands)
+    result = infer_pair(operands)
 
     def compute() -> Value:
-        if found.type is not INT64:
+        if result.type is not INT64:
             raise Unknown("only 64-bit integers are partly tracked")
-        return apply(ARITHMETIC["Mod"], operands.elements(), operands.elements("other"))
+        return apply(ARITHMETIC["Mod"], operands.get_elements(), operands.get_elements("other"))
 
-    return infer_result(operands.tensor(), found.shape, compute, found.type)
+    return infer_result(operands.get_tensor(), result.shape, compute, result.type)
 
 
 _AXIS: Final = {"axis": (Attribute(as_integer, 1), Attribute(as_integer, -1))}
@@ -177,83 +177,87 @@ _APPROXIMATE: Final = {
 _erf: Final = np.vectorize(math.erf, otypes=[np.float64])
 
 UNARY: Final = (
-    _unary("Abs", fold=_apply(np.abs), types=NUMBERS),
-    _unary("Acos", fold=_round_once(np.arccos)),
-    _unary("Acosh", fold=_round_once(np.arccosh), since=9, versions=(4,)),
-    _unary("Asin", fold=_round_once(np.arcsin)),
-    _unary("Asinh", fold=_round_once(np.arcsinh), since=9, versions=(4,)),
-    _unary("Atan", fold=_round_once(np.arctan)),
-    _unary("Atanh", fold=_round_once(np.arctanh), since=9, versions=(4,)),
-    _unary("Ceiling", "Ceil", _round_once(np.ceil, exact=True), types=FLOATS | INTEGERS, whole=INTEGERS),
-    _unary("Cos", fold=_round_once(np.cos)),
-    _unary("Cosh", fold=_round_once(np.cosh), since=9),
-    _unary("Elu", attributes=_ALPHA),
-    _unary("Erf", fold=_round_once(_erf), since=9),
-    _unary("Exp", fold=_round_once(np.exp)),
-    _unary("Floor", fold=_round_once(np.floor, exact=True), types=FLOATS | INTEGERS, whole=INTEGERS),
-    _unary("Gelu", since=20, attributes=_APPROXIMATE, versions=(2, 7)),
-    _unary("HSwish", "HardSwish", since=14, versions=(4,)),
-    _unary("IsNaN", fold=_apply(np.isnan), since=9, versions=(10,), result=BOOL),
-    _unary("Log", fold=_round_once(np.log)),
-    _unary("LogicalNot", "Not", _apply(np.logical_not), since=1, types=LOGICAL),
-    _unary("Mish", since=18, versions=(4,)),
-    _unary("Negative", "Neg", _apply(np.negative), types=NUMBERS),
-    _unary("ReLU", "Relu", lambda operands, data: np.maximum(data, np.zeros((), data.dtype))),
-    _unary("Sigmoid", fold=_round_once(lambda data: 1 / (1 + np.exp(-data)))),
-    _unary("Sign", fold=_apply(np.sign), since=9, types=NUMBERS),
-    _unary("Sin", fold=_round_once(np.sin)),
-    _unary("Sinh", fold=_round_once(np.sinh), since=9),
-    _unary("SoftPlus", "Softplus", versions=(4,)),
-    _unary("SoftSign", "Softsign", versions=(9,)),
-    _unary("Sqrt", fold=_round_once(np.sqrt, exact=True)),
-    _unary("Tan", fold=_round_once(np.tan)),
-    _unary("Tanh", fold=_round_once(np.tanh)),
-    _unary("SoftMax", "Softmax", since=13, attributes=_AXIS, versions=(1, 8)),
-    _unary("LogSoftmax", since=13, attributes=_AXIS, versions=(5,)),
-    _unary("BitwiseNot", since=18, types=INTEGERS, versions=(13,), fold=_apply(np.invert)),
+    _make_unary("Abs", fold=_apply(np.abs), types=NUMBERS),
+    _make_unary("Acos", fold=_round_once(np.arccos)),
+    _make_unary("Acosh", fold=_round_once(np.arccosh), since=9, versions=(4,)),
+    _make_unary("Asin", fold=_round_once(np.arcsin)),
+    _make_unary("Asinh", fold=_round_once(np.arcsinh), since=9, versions=(4,)),
+    _make_unary("Atan", fold=_round_once(np.arctan)),
+    _make_unary("Atanh", fold=_round_once(np.arctanh), since=9, versions=(4,)),
+    _make_unary(
+        "Ceiling", "Ceil", _round_once(np.ceil, exact=True), types=FLOATS | INTEGERS, identity_types=INTEGERS
+    ),
+    _make_unary("Cos", fold=_round_once(np.cos)),
+    _make_unary("Cosh", fold=_round_once(np.cosh), since=9),
+    _make_unary("Elu", attributes=_ALPHA),
+    _make_unary("Erf", fold=_round_once(_erf), since=9),
+    _make_unary("Exp", fold=_round_once(np.exp)),
+    _make_unary(
+        "Floor", fold=_round_once(np.floor, exact=True), types=FLOATS | INTEGERS, identity_types=INTEGERS
+    ),
+    _make_unary("Gelu", since=20, attributes=_APPROXIMATE, versions=(2, 7)),
+    _make_unary("HSwish", "HardSwish", since=14, versions=(4,)),
+    _make_unary("IsNaN", fold=_apply(np.isnan), since=9, versions=(10,), result=BOOL),
+    _make_unary("Log", fold=_round_once(np.log)),
+    _make_unary("LogicalNot", "Not", _apply(np.logical_not), since=1, types=LOGICAL),
+    _make_unary("Mish", since=18, versions=(4,)),
+    _make_unary("Negative", "Neg", _apply(np.negative), types=NUMBERS),
+    _make_unary("ReLU", "Relu", lambda operands, data: np.maximum(data, np.zeros((), data.dtype))),
+    _make_unary("Sigmoid", fold=_round_once(lambda data: 1 / (1 + np.exp(-data)))),
+    _make_unary("Sign", fold=_apply(np.sign), since=9, types=NUMBERS),
+    _make_unary("Sin", fold=_round_once(np.sin)),
+    _make_unary("Sinh", fold=_round_once(np.sinh), since=9),
+    _make_unary("SoftPlus", "Softplus", versions=(4,)),
+    _make_unary("SoftSign", "Softsign", versions=(9,)),
+    _make_unary("Sqrt", fold=_round_once(np.sqrt, exact=True)),
+    _make_unary("Tan", fold=_round_once(np.tan)),
+    _make_unary("Tanh", fold=_round_once(np.tanh)),
+    _make_unary("SoftMax", "Softmax", since=13, attributes=_AXIS, versions=(1, 8)),
+    _make_unary("LogSoftmax", since=13, attributes=_AXIS, versions=(5,)),
+    _make_unary("BitwiseNot", since=18, types=INTEGERS, versions=(13,), fold=_apply(np.invert)),
 )
 
 BINARY: Final = (
-    _binary("Power", "Pow", _power),
-    _binary("Greater", None, _apply(np.greater), types=COMPARED, result=BOOL),
-    _binary(
+    _make_binary("Power", "Pow", _fold_power),
+    _make_binary("Greater", None, _apply(np.greater), types=COMPARED, result=BOOL),
+    _make_binary(
         "GreaterEqual", "GreaterOrEqual", _apply(np.greater_equal), since=12, types=COMPARED, result=BOOL
     ),
-    _binary("Less", None, _apply(np.less), types=COMPARED, result=BOOL),
-    _binary("LessEqual", "LessOrEqual", _apply(np.less_equal), since=12, types=COMPARED, result=BOOL),
-    _binary("LogicalAnd", "And", _apply(np.logical_and), types=LOGICAL),
-    _binary("LogicalOr", "Or", _apply(np.logical_or), types=LOGICAL),
-    _binary("LogicalXor", "Xor", _apply(np.logical_xor), types=LOGICAL, versions=(2,)),
-    _binary("BitwiseAnd", None, _apply(np.bitwise_and), since=18, types=INTEGERS, versions=(13,)),
-    _binary("BitwiseOr", None, _apply(np.bitwise_or), since=18, types=INTEGERS, versions=(13,)),
-    _binary("BitwiseXor", None, _apply(np.bitwise_xor), since=18, types=INTEGERS, versions=(13,)),
+    _make_binary("Less", None, _apply(np.less), types=COMPARED, result=BOOL),
+    _make_binary("LessEqual", "LessOrEqual", _apply(np.less_equal), since=12, types=COMPARED, result=BOOL),
+    _make_binary("LogicalAnd", "And", _apply(np.logical_and), types=LOGICAL),
+    _make_binary("LogicalOr", "Or", _apply(np.logical_or), types=LOGICAL),
+    _make_binary("LogicalXor", "Xor", _apply(np.logical_xor), types=LOGICAL, versions=(2,)),
+    _make_binary("BitwiseAnd", None, _apply(np.bitwise_and), since=18, types=INTEGERS, versions=(13,)),
+    _make_binary("BitwiseOr", None, _apply(np.bitwise_or), since=18, types=INTEGERS, versions=(13,)),
+    _make_binary("BitwiseXor", None, _apply(np.bitwise_xor), since=18, types=INTEGERS, versions=(13,)),
 )
 
 
-def _layer(
+def _make_spelling(
     name: str, inputs: str = "data", /, attributes: Mapping[str, Attribute] | None = None
 ) -> tuple[Spelling, ...]:
     return (Spelling(name, inputs, attributes or {}),)
 
 
-def _pair(name: str, fold: Fold | None = None, *, result: ElementType | None = None) -> Operator:
-    """Return an operator of two inputs that only OpenVINO has."""
-    spelling = _layer(name, "data other", BROADCAST)
+def _make_layer_pair(name: str, fold: Fold | None = None, *, result: ElementType | None = None) -> Operator:
+    """Build an operator with two inputs that only OpenVINO has."""
+    spelling = _make_spelling(name, "data other", BROADCAST)
     return Operator(openvino=spelling, infer=partial(infer_pair, kind=result), fold=fold)
 
 
 def _infer_select(operands: Operands) -> AbstractTensor:
-    found = infer_broadcast(operands, "condition", "data", "other", kind=operands.type())
+    result = infer_broadcast(operands, "condition", "data", "other", kind=operands.get_type())
 
     def choose() -> Value:
         condition, yes, no = (
-            operands.elements(name).astype(object) for name in ("condition", "data", "other")
+            operands.get_elements(name).astype(object) for name in ("condition", "data", "other")
         )
         chosen = np.empty(np.broadcast_shapes(condition.shape, yes.shape, no.shape), object)
         chosen[...] = np.frompyfunc(_choose, 3, 1)(condition, yes, no)
         return chosen
 
-    return infer_result(operands.tensor(), found.shape, choose)
+    return infer_result(operands.get_tensor(), result.shape, choose)
 
 
 def _choose(condition: Entry, yes: Entry, no: Entry) -> Entry:
@@ -262,11 +266,11 @@ def _choose(condition: Entry, yes: Entry, no: Entry) -> Entry:
     return yes if condition else no
 
 
-def _infer_slopes(operands: Operands) -> AbstractTensor:
-    shape = operands.shape()
-    if len(operands.shape("slope")) == 1 and operands.of_layer:
-        return AbstractTensor(operands.type(), shape)  # one slope a channel
-    return AbstractTensor(operands.type(), broadcast(shape, operands.shape("slope")))
+def _infer_prelu(operands: Operands) -> AbstractTensor:
+    shape = operands.get_shape()
+    if len(operands.get_shape("slope")) == 1 and operands.of_layer:
+        return AbstractTensor(operands.get_type(), shape)  # one slope per channel
+    return AbstractTensor(operands.get_type(), broadcast(shape, operands.get_shape("slope")))
 
 
 _LIMITS: Final = {"min": Attribute(as_number), "max": Attribute(as_number)}
@@ -279,11 +283,11 @@ OTHERS: Final = (
             Spelling("FloorMod", "data other", BROADCAST, fixed={"fmod": False}),
         ),
         infer=_infer_modulo,
-        fold=_modulo,
+        fold=_fold_modulo,
     ),
     Operator(
         onnx=(Spelling("Where", "condition data other", since=9),),
-        openvino=_layer("Select", "condition data other", BROADCAST),
+        openvino=_make_spelling("Select", "condition data other", BROADCAST),
         infer=_infer_select,
     ),
     Operator(
@@ -294,42 +298,42 @@ OTHERS: Final = (
                 attributes={"min": Attribute(as_number, None), "max": Attribute(as_number, None)},
             ),
         ),
-        openvino=_layer("Clamp", "data", _LIMITS),
+        openvino=_make_spelling("Clamp", "data", _LIMITS),
         infer=infer_same,
-        fold=_clip,
+        fold=_fold_clip,
     ),
     Operator(
         onnx=(Spelling("Round", since=11),),
-        openvino=_layer("Round", "data", {"mode": Attribute(as_word, "half_to_even")}),
+        openvino=_make_spelling("Round", "data", {"mode": Attribute(as_name, "half_to_even")}),
         infer=infer_same,
-        fold=_round,
+        fold=_fold_round,
     ),
     Operator(
         onnx=(Spelling("Identity"),),
-        openvino=_layer("Identity"),
+        openvino=_make_spelling("Identity"),
         role=Role.IDENTITY,
-        infer=_keep_elements,
+        infer=_infer_identity,
     ),
     Operator(
         onnx=(Spelling("PRelu", "data slope", since=9),),
         openvino=(Spelling("PReLU", "data slope"),),
-        infer=_infer_slopes,
+        infer=_infer_prelu,
     ),
-    _pair("NotEqual", _apply(np.not_equal), result=BOOL),
-    _pair("SquaredDifference"),
-    _pair("BitwiseLeftShift", _apply(np.left_shift)),
-    _pair("BitwiseRightShift", _apply(np.right_shift)),
+    _make_layer_pair("NotEqual", _apply(np.not_equal), result=BOOL),
+    _make_layer_pair("SquaredDifference"),
+    _make_layer_pair("BitwiseLeftShift", _apply(np.left_shift)),
+    _make_layer_pair("BitwiseRightShift", _apply(np.right_shift)),
     Operator(
-        openvino=_layer("FakeQuantize", "data low high out_low out_high", BROADCAST),
+        openvino=_make_spelling("FakeQuantize", "data low high out_low out_high", BROADCAST),
         infer=lambda operands: infer_broadcast(operands, "data", "low", "high"),
     ),
 )
 
 
-def _unchanged(
+def _make_unchanged(
     name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
 ) -> Operator:
-    """Return an operator whose output has the type and shape of the data, by its inputs in either dialect."""
+    """Build an operator that keeps the type and shape of the data, from its inputs in each dialect."""
     return Operator(
         onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
         openvino=() if openvino is None else (Spelling(name, openvino),),
@@ -345,19 +349,19 @@ UNCHANGED: Final = (
         ),
         infer=infer_same,
     ),
-    _unchanged("GRN", openvino="data"),
-    _unchanged("GroupNormalization", "data scale shift", "data scale shift", since=18),
-    _unchanged("HSigmoid", openvino="data"),
-    _unchanged("HardSigmoid", openvino="data alpha beta"),
-    _unchanged("LRN", openvino="data axes"),
-    _unchanged("MVN", openvino="data axes?"),
-    _unchanged("MeanVarianceNormalization", "data", since=9),
-    _unchanged("NormalizeL2", openvino="data axes"),
-    _unchanged("ReverseSequence", openvino="data lengths"),
-    _unchanged("Roll", openvino="data shift axes"),
-    _unchanged("Selu", openvino="data alpha gamma"),
-    _unchanged("ShuffleChannels", openvino="data"),
-    _unchanged("Swish", openvino="data beta?"),
+    _make_unchanged("GRN", openvino="data"),
+    _make_unchanged("GroupNormalization", "data scale shift", "data scale shift", since=18),
+    _make_unchanged("HSigmoid", openvino="data"),
+    _make_unchanged("HardSigmoid", openvino="data alpha beta"),
+    _make_unchanged("LRN", openvino="data axes"),
+    _make_unchanged("MVN", openvino="data axes?"),
+    _make_unchanged("MeanVarianceNormalization", "data", since=9),
+    _make_unchanged("NormalizeL2", openvino="data axes"),
+    _make_unchanged("ReverseSequence", openvino="data lengths"),
+    _make_unchanged("Roll", openvino="data shift axes"),
+    _make_unchanged("Selu", openvino="data alpha gamma"),
+    _make_unchanged("ShuffleChannels", openvino="data"),
+    _make_unchanged("Swish", openvino="data beta?"),
     Operator(openvino=(Spelling("IsFinite"), Spelling("IsInf")), infer=partial(infer_same, kind=BOOL)),
 )
 

@@ -1,4 +1,4 @@
-"""Gather: elements of an axis by their positions."""
+"""Gather, which reads positions of an axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splitops.models.ops.operator import (
     as_integer,
     infer_result,
 )
-from splitops.models.ops.shapes import axis_within, gathered
+from splitops.models.ops.shapes import gather, normalise_axis
 from splitops.models.ops.writing import NodeWriter, as_positions
 
 if TYPE_CHECKING:
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    shape = operands.shape()
-    axis = axis_within(operands.integer("axis"), len(shape))
+    shape = operands.get_shape()
+    axis = normalise_axis(operands.get_integer("axis"), len(shape))
 
     def take() -> Value:
-        data, positions = operands.elements(), operands.complete("indices").astype(np.int64)
+        data, positions = operands.get_elements(), operands.get_complete_elements("indices").astype(np.int64)
         size = data.shape[axis]
         if ((positions < (-size if operands["counts_back"] else 0)) | (positions >= size)).any():
             raise Unknown("outside: zeros, or an error")
         return np.asarray(np.take(data, positions, axis=axis))
 
-    return infer_result(operands.tensor(), gathered(shape, axis, operands.shape("indices")), take)
+    return infer_result(operands.get_tensor(), gather(shape, axis, operands.get_shape("indices")), take)
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
+    # For indices outside the axis, ONNX fails and OpenVINO returns zeros.
     del operands["counts_back"]
     return {**operands, "indices": as_positions(writer, operands["indices"])}
 

@@ -10,29 +10,29 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.copying import check_size
 from splitops.models.ops.integer_math import ARITHMETIC
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
-from splitops.models.ops.shapes import broadcast, size_of
+from splitops.models.ops.shapes import broadcast, to_size
 from splitops.spec.sizes.dims import Shape
 
-_TIMES: Final = ARITHMETIC["Mul"]
-_DIVIDED: Final = ARITHMETIC["Div"]
+_MULTIPLY: Final = ARITHMETIC["Mul"]
+_DIVIDE: Final = ARITHMETIC["Div"]
 
 
-def _infer_product(operands: Operands) -> AbstractTensor:
-    left, right = (_matrix(operands, name, f"transposes_{name}") for name in ("data", "other"))
+def _infer_matmul(operands: Operands) -> AbstractTensor:
+    left, right = (_read_matrix_shape(operands, name, f"transposes_{name}") for name in ("data", "other"))
     if not left or not right:
         raise Unknown("a scalar")
     shape = broadcast(left[:-2], right[:-2])
     rows = left[-2:-1] if len(left) > 1 else ()
-    return AbstractTensor(operands.type(), (*shape, *rows, *(right[-1:] if len(right) > 1 else ())))
+    return AbstractTensor(operands.get_type(), (*shape, *rows, *(right[-1:] if len(right) > 1 else ())))
 
 
-def _matrix(operands: Operands, name: str, transposes: str) -> Shape:
-    shape = operands.shape(name)
-    turned = operands.get(transposes, False) and len(shape) > 1
-    return (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+def _read_matrix_shape(operands: Operands, name: str, transposes: str) -> Shape:
+    shape = operands.get_shape(name)
+    is_transposed = operands.get(transposes, False) and len(shape) > 1
+    return (*shape[:-2], shape[-1], shape[-2]) if is_transposed else shape
 
 
-def _product(operands: Operands, *factors: Any) -> Any:
+def _fold_matmul(operands: Operands, *factors: Any) -> Any:
     left, right = (
         np.swapaxes(factor, -1, -2)
         if factor.ndim > 1 and operands.get(f"transposes_{name}", False)
@@ -43,22 +43,22 @@ def _product(operands: Operands, *factors: Any) -> Any:
     return np.matmul(left, right)
 
 
-def _infer_to_space(operands: Operands) -> AbstractTensor:
-    shape, block = operands.shape(), operands["block"]
+def _infer_depth_to_space(operands: Operands) -> AbstractTensor:
+    shape, block = operands.get_shape(), operands["block"]
     if len(shape) < 3 or block < 1:
         raise Unknown("no space")
     area = block ** (len(shape) - 2)
-    sizes = [size_of(_TIMES(size, block)) for size in shape[2:]]
-    return AbstractTensor(operands.type(), (shape[0], size_of(_DIVIDED(shape[1], area)), *sizes))
+    sizes = [to_size(_MULTIPLY(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.get_type(), (shape[0], to_size(_DIVIDE(shape[1], area)), *sizes))
 
 
-def _infer_to_depth(operands: Operands) -> AbstractTensor:
-    shape, block = operands.shape(), operands["block"]
+def _infer_space_to_depth(operands: Operands) -> AbstractTensor:
+    shape, block = operands.get_shape(), operands["block"]
     if len(shape) < 3 or block < 1:
         raise Unknown("no space")
     area = block ** (len(shape) - 2)
-    sizes = [size_of(_DIVIDED(size, block)) for size in shape[2:]]
-    return AbstractTensor(operands.type(), (shape[0], size_of(_TIMES(shape[1], area)), *sizes))
+    sizes = [to_size(_DIVIDE(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.get_type(), (shape[0], to_size(_MULTIPLY(shape[1], area)), *sizes))
 
 
 _TRANSPOSES: Final = {
@@ -72,17 +72,17 @@ MATRICES: Final = (
     Operator(
         onnx=(Spelling("MatMul", "data other"),),
         openvino=(Spelling("MatMul", "data other", _TRANSPOSES),),
-        infer=_infer_product,
-        fold=_product,
+        infer=_infer_matmul,
+        fold=_fold_matmul,
     ),
     Operator(
         onnx=(Spelling("DepthToSpace", "data", _BLOCK),),
         openvino=(Spelling("DepthToSpace", "data", _BLOCK_SIZE),),
-        infer=_infer_to_space,
+        infer=_infer_depth_to_space,
     ),
     Operator(
         onnx=(Spelling("SpaceToDepth", "data", _BLOCK),),
         openvino=(Spelling("SpaceToDepth", "data", _BLOCK_SIZE),),
-        infer=_infer_to_depth,
+        infer=_infer_space_to_depth,
     ),
 )

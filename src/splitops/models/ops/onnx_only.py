@@ -14,32 +14,32 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
 )
-from splitops.models.ops.shapes import joined, size_of
+from splitops.models.ops.shapes import join_sequence, to_size
 from splitops.models.ops.writing import INT64
 
 
-def _sequence(operands: Operands) -> AbstractSequence:
-    found = operands["data"]
-    if not isinstance(found, AbstractSequence):
+def _get_sequence(operands: Operands) -> AbstractSequence:
+    sequence = operands["data"]
+    if not isinstance(sequence, AbstractSequence):
         raise Unknown("the sequence is unknown")
-    return found
+    return sequence
 
 
 def _infer_concat(operands: Operands) -> AbstractTensor:
-    sequence = _sequence(operands)
+    sequence = _get_sequence(operands)
     return AbstractTensor(
-        sequence.element.type, joined(sequence, operands["axis"], stacked=operands["stacked"])
+        sequence.element.type, join_sequence(sequence, operands["axis"], stacked=operands["stacked"])
     )
 
 
 def _infer_length(operands: Operands) -> AbstractTensor:
-    return AbstractTensor(INT64, (), make_partial_value(_sequence(operands).length))
+    return AbstractTensor(INT64, (), make_partial_value(_get_sequence(operands).length))
 
 
 def _infer_weights(operands: Operands) -> AbstractTensor:
-    length = operands.entry("length")
+    length = operands.get_entry("length")
     bins = length // 2 + 1 if isinstance(length, int) and length >= 0 else None
-    return AbstractTensor(None, (size_of(bins), size_of(operands.entry("bins"))))
+    return AbstractTensor(None, (to_size(bins), to_size(operands.get_entry("bins"))))
 
 
 _STACKED: Final = {
@@ -52,7 +52,7 @@ ONNX_ONLY: Final = (
     Operator(onnx=(Spelling("SequenceLength", since=11),), infer=_infer_length),
     Operator(
         onnx=tuple(Spelling(f"{name}Window", "size", since=17) for name in ("Blackman", "Hamming", "Hann")),
-        infer=lambda operands: AbstractTensor(None, (size_of(operands.entry("size")),)),
+        infer=lambda operands: AbstractTensor(None, (to_size(operands.get_entry("size")),)),
     ),
     Operator(
         onnx=(Spelling("MelWeightMatrix", "bins length rate lower upper", since=17),), infer=_infer_weights
@@ -60,7 +60,7 @@ ONNX_ONLY: Final = (
     Operator(
         onnx=(Spelling("MaxUnpool", "data indices shape", since=9),),
         infer=lambda operands: AbstractTensor(
-            operands.type(), tuple(map(size_of, operands.entries("shape")))
+            operands.get_type(), tuple(map(to_size, operands.get_entries("shape")))
         ),
     ),
 )

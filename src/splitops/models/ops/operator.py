@@ -1,8 +1,8 @@
-"""What an operator is spelled like in each dialect, and once what it means.
+"""Operators: their meaning, and their spellings in the versions of both dialects.
 
-A :class:`Spelling` is how a dialect sets the operands of an operator from one version on: which of them are
-inputs, which are attributes, and which the version does not let choose. Tools know operands by their names,
-whatever the dialect and version. An :class:`Operator` has its spellings and its meaning.
+A :class:`Spelling` defines how a dialect sets the operands of an operator from one version on: as inputs, as
+attributes, or to a fixed value. Tools access operands by name, in the same way for every dialect and version.
+An :class:`Operator` has its spellings and its meaning.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ T = TypeVar("T")
 _MAX_RANK: Final = 64
 
 
-class Unknown(ModelError):  # noqa: N818 - it is no fault of the model
-    """Too little is known of a node, or its operands do not fit one another: then it fails when it runs."""
+class Unknown(ModelError):  # noqa: N818 - the model may be valid
+    """A node cannot be inferred: too few facts are known, or its operands do not match and it will fail."""
 
 
 class Role(Enum):
-    """What a node is to the rewrites, whatever its format calls it."""
+    """Role of a node in rewrites, which is the same in both dialects."""
 
     SPLIT = auto()
     SEQUENCE = auto()
-    """A split whose parts are a sequence."""
+    """A split that returns its parts as a sequence."""
     CONCAT = auto()
     SLICE = auto()
     GATHER = auto()
     IDENTITY = auto()
     RESHAPE = auto()
-    """The same elements in the same order, in another shape: Squeeze, Unsqueeze and Flatten too."""
+    """The same elements in the same order, in another shape, including Squeeze, Unsqueeze and Flatten."""
     TRANSPOSE = auto()
     SUM = auto()
 
 
-# How attributes are read: IR has them as text, ONNX as numbers
+# Readers of attributes, which are text in IR and numbers in ONNX
 
 
 def as_integer(value: Any) -> int:
-    """Read a 64-bit integer."""
+    """Convert an attribute to a 64-bit integer."""
     number = int(value)
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{value!r} is not a 64-bit integer")
@@ -64,26 +64,26 @@ def as_integer(value: Any) -> int:
 
 
 def as_integers(value: Any) -> list[int]:
-    """Read a list of 64-bit integers."""
+    """Convert a sequence, or text with commas, to a list of 64-bit integers."""
     parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     return [as_integer(part) for part in parts]
 
 
 def as_number(value: Any) -> float:
-    """Read a number."""
+    """Convert an attribute to a float."""
     return float(value)
 
 
 def as_flag(value: Any) -> bool:
-    """Read 0, 1, true or false."""
-    word = str(value).strip().lower()
-    if word not in ("true", "1", "false", "0"):
+    """Convert 0, 1, true or false to a boolean."""
+    text = str(value).strip().lower()
+    if text not in ("true", "1", "false", "0"):
         raise ValueError(f"{value!r} is neither true nor false")
-    return word in ("true", "1")
+    return text in ("true", "1")
 
 
-def as_word(value: Any) -> str:
-    """Read a word, in small letters."""
+def as_name(value: Any) -> str:
+    """Convert the name of a mode to lower case."""
     return str(value).lower()
 
 
@@ -95,10 +95,10 @@ class Attribute:
     """An operand that is an attribute.
 
     Attributes:
-        read: make its value of a number or text; a mapping has the value of each word.
-        default: its value if a node does not set it. None leaves the operand out.
-        name: of the attribute, if it is not that of the operand.
-        write: make a number or text of its value.
+        read: function that converts the attribute to the operand, or a mapping from text to operands.
+        default: value if a node does not set the attribute. None omits the operand.
+        name: name of the attribute, if it is not that of the operand.
+        write: function that converts the operand to the attribute.
     """
 
     read: Callable[[Any], Any] | Mapping[str, Any]
@@ -107,10 +107,10 @@ class Attribute:
     write: Callable[[Any], Any] | None = None
 
     def read_from(self, attributes: Mapping[str, Any], operand: str) -> Any:
-        """Return the value that some attributes set.
+        """Return the value of an operand in the attributes of a node.
 
         Raises:
-            Unknown: they set none, though they must, or another kind of value.
+            Unknown: a required attribute is absent, or its value is invalid.
         """
         name = self.name or operand
         text = attributes.get(name)
@@ -124,21 +124,21 @@ class Attribute:
             return self.read[str(text).lower()]
         try:
             return self.read(text)
-        except (TypeError, ValueError, OverflowError) as error:  # another kind of attribute, or other text
+        except (TypeError, ValueError, OverflowError) as error:  # another type of attribute, or invalid text
             raise Unknown(f"{name} = {text!r}") from error
 
-    def written(self, value: Any) -> Any:
-        """Return a value as an attribute has it; None if it has no such value."""
+    def to_attribute(self, value: Any) -> Any:
+        """Convert a value to the attribute, or return None if the attribute cannot have it."""
         if self.write is not None:
             return self.write(value)
         if callable(self.read):
             return value
-        return next((word for word, meant in self.read.items() if meant == value), None)
+        return next((name for name, meaning in self.read.items() if meaning == value), None)
 
 
 @cache
-def _inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
-    """Return the name of each input, whether it must be there, and whether it is repeated."""
+def _parse_inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
+    """Return the name of each input, whether it is required, and whether it is repeated."""
     return tuple((name.rstrip("?*"), name[-1] not in "?*", name[-1] == "*") for name in text.split())
 
 
@@ -147,14 +147,14 @@ class Spelling:
     """How a dialect sets the operands of an operator from one version on.
 
     Attributes:
-        name: its name in the dialect.
-        inputs: the operands that are inputs, in their order. ``?`` marks one that may be absent, ``*`` one
-            that is repeated.
-        attributes: the operands that are attributes.
-        since: the first opset or operation set.
-        fixed: the operands that the version does not let choose.
-        demands: attributes that have no operand, with the one value that is covered, which is the default.
-        versions: the operation sets that can be converted; None are all from ``since`` on.
+        name: name of the operator in the dialect.
+        inputs: names of the operands that are inputs, in order. ``?`` marks an optional one, ``*`` a repeated
+            one.
+        attributes: attributes by operand.
+        since: first opset or operation set.
+        fixed: operands with a fixed value.
+        demands: attributes without an operand, with the only supported value, which is the default.
+        versions: operation sets that can be converted; None for all from ``since`` on.
     """
 
     name: str
@@ -166,22 +166,22 @@ class Spelling:
     versions: tuple[int, ...] | None = None
 
     def read(self, attributes: Mapping[str, Any], inputs: Sequence[T | None]) -> dict[str, Any]:
-        """Return the operands of a node by name: values of attributes, and inputs as they are.
+        """Return the operands of a node by name: values of attributes, and inputs unchanged.
 
         Raises:
             Unknown: the node has other inputs or attributes.
         """
-        found: dict[str, Any] = dict(self.fixed)
-        declared = _inputs(self.inputs)
+        operands: dict[str, Any] = dict(self.fixed)
+        declared = _parse_inputs(self.inputs)
         if declared and declared[-1][2]:
-            found[declared[-1][0]] = list(inputs)
+            operands[declared[-1][0]] = list(inputs)
         elif len(inputs) > len(declared) and any(value is not None for value in inputs[len(declared) :]):
             raise Unknown(f"{len(inputs)} inputs")
         else:
             for at, (name, required, _) in enumerate(declared):
                 value = inputs[at] if at < len(inputs) else None
                 if value is not None:
-                    found[name] = value
+                    operands[name] = value
                 elif required:
                     raise Unknown(f"{len(inputs)} inputs and no {name}")
         for name, value in self.demands.items():
@@ -190,26 +190,26 @@ class Spelling:
         for name, attribute in self.attributes.items():
             value = attribute.read_from(attributes, name)
             if value is not None:
-                found[name] = value
-        return found
+                operands[name] = value
+        return operands
 
     def write(
         self, operands: Mapping[str, Any], constant: Callable[[Any, str], T]
     ) -> tuple[list[T | None], dict[str, Any]]:
-        """Return the inputs and attributes that set some operands.
+        """Return the inputs and attributes that set ``operands``.
 
         Args:
-            operands: values, numbers and lists of numbers by name. Those that are None are left out.
-            constant: make an input of numbers and the name of their operand.
+            operands: values, numbers and lists of numbers by name. None omits an operand.
+            constant: function that creates an input from numbers and the name of their operand.
 
         Raises:
-            Unknown: the version cannot set an operand so.
+            Unknown: the version cannot set an operand to its value.
         """
         for name, value in self.fixed.items():
             if operands.get(name, value) != value:
                 raise Unknown(f"{self.name} of version {self.since} has no {name} = {operands[name]}")
         inputs: list[T | None] = []
-        for name, _, repeated in _inputs(self.inputs):
+        for name, _, repeated in _parse_inputs(self.inputs):
             value = operands.get(name)
             if repeated:
                 inputs += value or []
@@ -222,28 +222,28 @@ class Spelling:
         attributes = dict(self.demands)
         for name, attribute in self.attributes.items():
             if operands.get(name) is not None:
-                value = attribute.written(operands[name])
+                value = attribute.to_attribute(operands[name])
                 if value is not None:
                     attributes[attribute.name or name] = value
         return inputs, attributes
 
     def can_write(self, operands: Mapping[str, Any]) -> bool:
-        """Return whether the version has a form for every operand that is set."""
-        names = {name for name, _, _ in _inputs(self.inputs)} | self.attributes.keys()
+        """Return whether the version can set every operand in ``operands``."""
+        names = {name for name, _, _ in _parse_inputs(self.inputs)} | self.attributes.keys()
         return all(
             name in names or self.fixed.get(name, operands) == value for name, value in operands.items()
         ) and all(
-            callable(attribute.read) or attribute.written(operands[name]) is not None
+            callable(attribute.read) or attribute.to_attribute(operands[name]) is not None
             for name, attribute in self.attributes.items()
             if name in operands
         )
 
 
 class Operands:
-    """What is inferred of the operands of one node, by their names: tensors, and values of attributes.
+    """Operands of one node by name: inferred tensors, and values of attributes.
 
     Attributes:
-        of_layer: whether the node is a layer of OpenVINO, for the few meanings that differ.
+        of_layer: whether the node is an OpenVINO layer, for operators whose meaning differs.
     """
 
     __slots__ = ("_values", "of_layer")
@@ -265,104 +265,101 @@ class Operands:
         """Return the value of an attribute, or a default if it is absent."""
         return self._values.get(name, default)
 
-    def tensor(self, name: str = "data") -> AbstractTensor:
+    def get_tensor(self, name: str = "data") -> AbstractTensor:
         """Return the abstract tensor of an input."""
-        found = self[name]
-        if not isinstance(found, AbstractTensor):
+        tensor = self[name]
+        if not isinstance(tensor, AbstractTensor):
             raise Unknown(f"{name} is not a tensor")
-        return found
+        return tensor
 
-    def tensors(self, name: str = "values") -> list[AbstractTensor]:
-        """Return the abstract tensors of an input that is repeated: at least one."""
-        found: list[AbstractValue] = self[name]
-        tensors = [value for value in found if isinstance(value, AbstractTensor)]
-        if not tensors or len(tensors) < len(found):
+    def get_tensors(self, name: str = "values") -> list[AbstractTensor]:
+        """Return the abstract tensors of a repeated input, at least one."""
+        values: list[AbstractValue] = self[name]
+        tensors = [value for value in values if isinstance(value, AbstractTensor)]
+        if not tensors or len(tensors) < len(values):
             raise Unknown(f"{name} are not tensors")
         return tensors
 
-    def shape(self, name: str = "data") -> Shape:
-        """Return the shape of an input, of known rank."""
-        return shape_of(self.tensor(name))
+    def get_shape(self, name: str = "data") -> Shape:
+        """Return the shape of an input, whose rank must be known."""
+        return get_shape(self.get_tensor(name))
 
-    def type(self, name: str = "data") -> ElementType | None:
-        """Return the element type of an input."""
-        return self.tensor(name).type
+    def get_type(self, name: str = "data") -> ElementType | None:
+        """Return the element type of an input, or None if it is unknown."""
+        return self.get_tensor(name).type
 
-    def elements(self, name: str = "data") -> Value:
-        """Return the elements of an input, some of them unknown."""
-        return elements_of(self.tensor(name))
+    def get_elements(self, name: str = "data") -> Value:
+        """Return the tracked elements of an input: a partly known one is a Range, an unknown one None."""
+        return get_elements(self.get_tensor(name))
 
-    def complete(self, name: str = "data") -> Value:
-        """Return the elements of an input that are all known."""
-        if not self.tensor(name).is_complete:
+    def get_complete_elements(self, name: str = "data") -> Value:
+        """Return the elements of an input, which must all be known."""
+        if not self.get_tensor(name).is_complete:
             raise Unknown(f"an element of {name} is unknown")
-        return self.elements(name)
+        return self.get_elements(name)
 
-    def array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
-        """Return the elements of an input in its own type, or an attribute. All are known."""
-        found = self._values.get(name, default)
-        if not isinstance(found, AbstractTensor):
-            return np.asarray(found)
-        if found.type is None:
+    def get_array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
+        """Return an attribute, or the elements of an input in its type, which must all be known."""
+        value = self._values.get(name, default)
+        if not isinstance(value, AbstractTensor):
+            return np.asarray(value)
+        if value.type is None:
             raise Unknown(f"the type of {name} is unknown")
-        return self.complete(name).astype(found.type.numpy, copy=False)
+        return self.get_complete_elements(name).astype(value.type.numpy, copy=False)
 
-    def entries(self, name: str) -> list[Entry]:
-        """Return the elements of a tensor of rank 0 or 1, or of an attribute.
+    def get_entries(self, name: str) -> list[Entry]:
+        """Return the elements of a tensor of rank 0 or 1, or of an attribute; None for unknown ones."""
+        value = self[name]
+        if not isinstance(value, AbstractTensor):
+            return list(value) if isinstance(value, Sequence) else [value]
+        return get_entries(value)
 
-        If they are not tracked, only their number is known.
-        """
-        found = self[name]
-        if not isinstance(found, AbstractTensor):
-            return list(found) if isinstance(found, Sequence) else [found]
-        return entries_of(found)
-
-    def integers(self, name: str) -> list[int]:
-        """Return the elements of a tensor of rank 0 or 1, or of an attribute, that are all known."""
-        found = self.entries(name)
-        known = [int(entry) for entry in found if isinstance(entry, int)]
-        if len(known) < len(found):
+    def get_integers(self, name: str) -> list[int]:
+        """Return the elements of a tensor of rank 0 or 1, or of an attribute, which must all be known."""
+        entries = self.get_entries(name)
+        integers = [int(entry) for entry in entries if isinstance(entry, int)]
+        if len(integers) < len(entries):
             raise Unknown(f"an element of {name} is unknown")
-        return known
+        return integers
 
-    def entry(self, name: str) -> Entry:
-        """Return the only element of a tensor, or an attribute."""
-        found = self[name]
-        if not isinstance(found, AbstractTensor):
-            return found  # type: ignore[no-any-return]  # the value of an attribute
-        if found.elements is None or found.elements.size != 1:
+    def get_entry(self, name: str) -> Entry:
+        """Return the only element of a tensor, or an attribute; None if it is unknown."""
+        value = self[name]
+        if not isinstance(value, AbstractTensor):
+            return value  # type: ignore[no-any-return]  # the value of an attribute
+        if value.elements is None or value.elements.size != 1:
             return None
-        entry: Entry = found.elements.reshape(()).item()
+        entry: Entry = value.elements.reshape(()).item()
         return entry
 
-    def integer(self, name: str) -> int:
-        """Return the only element of a tensor, or an attribute, that is known."""
-        found = self.entry(name)
-        if not isinstance(found, int):
+    def get_integer(self, name: str) -> int:
+        """Return the only element of a tensor, or an attribute, which must be a known integer."""
+        entry = self.get_entry(name)
+        if not isinstance(entry, int):
             raise Unknown(f"{name} is unknown")
-        return int(found)
+        return int(entry)
 
 
-def shape_of(tensor: AbstractTensor) -> Shape:
-    """Return the shape of a tensor of known rank."""
+def get_shape(tensor: AbstractTensor) -> Shape:
+    """Return the shape of a tensor, whose rank must be known."""
     if tensor.shape is None:
         raise Unknown("the rank is unknown")
     return tensor.shape
 
 
-def elements_of(tensor: AbstractTensor) -> Value:
-    """Return the elements of a tensor, some of them unknown."""
+def get_elements(tensor: AbstractTensor) -> Value:
+    """Return the tracked elements of a tensor: a partly known one is a Range, an unknown one None."""
     if tensor.elements is None:
         raise Unknown("the elements are not tracked")
     return tensor.elements
 
 
-def entries_of(tensor: AbstractTensor) -> list[Entry]:
-    """Return the elements of a tensor of rank 0 or 1. If they are not tracked, only their number is known."""
+def get_entries(tensor: AbstractTensor) -> list[Entry]:
+    """Return the elements of a tensor of rank 0 or 1: all None if they are not tracked."""
     if tensor.elements is not None and tensor.elements.ndim <= 1:
         entries: list[Entry] = tensor.elements.reshape(-1).tolist()
         return entries
-    shape = shape_of(tensor)
+    shape = get_shape(tensor)
     count = shape[0] if len(shape) == 1 else 1 if not shape else None
     if not isinstance(count, int) or count > _MAX_RANK:
         raise Unknown("the number of elements is unknown")
@@ -374,7 +371,7 @@ def infer_result(
 ) -> AbstractTensor:
     """Infer a result of ``data``: its element type, its shape and, if computable, its elements.
 
-    ``compute`` may raise the ValueError that NumPy raises of arrays that do not fit one another.
+    ``compute`` may raise a ValueError, such as :class:`Unknown`: the elements are not tracked then.
     """
     element_type = kind or data.type
     if data.elements is None:
@@ -396,21 +393,21 @@ Sources = Sequence["ir.Value"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """An operator of which tools know what it means.
+    """Meaning of an operator, and its spellings in both dialects.
 
     Attributes:
-        onnx: its spellings in ONNX, the newest first; none if ONNX does not have it.
-        openvino: its spellings in OpenVINO.
-        role: what it is to the rewrites.
-        infer: what is known of its outputs, from its operands. It raises :class:`Unknown`.
-        fold: compute its outputs from its operands and the arrays of its inputs, if all elements are known.
-            It may raise the ValueError, IndexError or ArithmeticError that NumPy raises of misfits.
-        result: the element type of the output, if it is always the same one.
-        types: the element types of all inputs for which both dialects mean the same; None are all.
-        converts: whether a node and a layer mean the same, so that each is written as the other.
-        adapt_layer: change the operands of a layer for ONNX, or write its nodes.
-        adapt_node: change the operands of a node for OpenVINO; None if it cannot be a layer.
-        accepts_node: whether a node of such values means the same as a layer.
+        onnx: spellings in ONNX, the newest first; empty if ONNX does not have the operator.
+        openvino: spellings in OpenVINO, the newest first.
+        role: role in rewrites, or None.
+        infer: function that infers the outputs from the operands. It may raise :class:`Unknown`.
+        fold: function that computes the outputs from the operands and the arrays of all inputs. It may raise
+            the ValueError, IndexError or ArithmeticError of NumPy for inputs that do not match.
+        result: element type of the output, if it is always the same.
+        types: element types of the inputs for which both dialects mean the same; None for all.
+        converts: whether a node and a layer mean the same, so that each can be converted to the other.
+        adapt_layer: function that changes the operands of a layer for ONNX, or writes its nodes.
+        adapt_node: function that changes the operands of a node for OpenVINO, or returns None to reject it.
+        can_convert_node: function that returns whether a node with such inputs means the same as a layer.
     """
 
     onnx: tuple[Spelling, ...] = ()
@@ -423,6 +420,6 @@ class Operator:
     converts: bool = False
     adapt_layer: Callable[[NodeWriter, Layer, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
     adapt_node: Callable[[Reader, dict[str, Any]], dict[str, Any] | None] | None = None
-    accepts_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
-    whole: frozenset[ElementType] = frozenset()
-    """Element types that the layer returns unchanged, and of which ONNX does not have the operator."""
+    can_convert_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
+    identity_types: frozenset[ElementType] = frozenset()
+    """Element types that the layer returns unchanged, and that the operator of ONNX does not support."""

@@ -18,10 +18,10 @@ from splitops.models.ops.operator import (
     Unknown,
     as_flag,
     as_integer,
-    as_word,
+    as_name,
     infer_result,
 )
-from splitops.models.ops.shapes import axis_within, product, size_of
+from splitops.models.ops.shapes import multiply, normalise_axis, to_size
 from splitops.models.ops.writing import INT32, INT64
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Dim, Shape, dimension
@@ -31,28 +31,28 @@ _FIRST: Final = {"axis": Attribute(as_integer, 0)}
 _LAST: Final = {"axis": Attribute(as_integer, -1)}
 
 
-def _smallest_bound(*sizes: Dim | None) -> int | None:
-    """Return the smallest upper bound of some sizes, or None if none has a bound."""
+def _find_bound(*sizes: Dim | None) -> int | None:
+    """Return the smallest upper bound of ``sizes``, or None if all are unbounded."""
     bounds = [size if isinstance(size, int) else size.hi for size in sizes if size is not None]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _with_axis(shape: Shape, axis: int, size: Dim) -> Shape:
+def _replace_size(shape: Shape, axis: int, size: Dim) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-# Positions that elements have or choose
+# Operators that compute positions
 
 
 def _infer_one_hot(operands: Operands) -> AbstractTensor:
-    shape, depth = operands.shape(), operands.entry("depth")
-    axis = axis_within(operands["axis"], len(shape) + 1)
+    shape, depth = operands.get_shape(), operands.get_entry("depth")
+    axis = normalise_axis(operands["axis"], len(shape) + 1)
     depth = int(depth) if isinstance(depth, float) and abs(depth) < 1 << 62 else depth
-    return AbstractTensor(operands.type("values"), (*shape[:axis], size_of(depth), *shape[axis:]))
+    return AbstractTensor(operands.get_type("values"), (*shape[:axis], to_size(depth), *shape[axis:]))
 
 
-def _one_hot(operands: Operands, indices: Any, depth: Any, *values: Any) -> Any:
-    count, axis = int(depth.reshape(())), axis_within(operands["axis"], indices.ndim + 1)
+def _fold_one_hot(operands: Operands, indices: Any, depth: Any, *values: Any) -> Any:
+    count, axis = int(depth.reshape(())), normalise_axis(operands["axis"], indices.ndim + 1)
     off, on = values[0] if len(values) == 1 else (values[1], values[0])
     check_size([*indices.shape, count])
     if not operands.of_layer:
@@ -63,17 +63,17 @@ def _one_hot(operands: Operands, indices: Any, depth: Any, *values: Any) -> Any:
 
 
 def _infer_top_k(operands: Operands) -> list[AbstractTensor]:
-    shape = operands.shape()
-    axis = axis_within(operands["axis"], len(shape))
-    found = _with_axis(shape, axis, size_of(operands.entry("k")))
-    return [AbstractTensor(operands.type(), found), AbstractTensor(operands.get("type", INT64), found)]
+    shape = operands.get_shape()
+    axis = normalise_axis(operands["axis"], len(shape))
+    result = _replace_size(shape, axis, to_size(operands.get_entry("k")))
+    return [AbstractTensor(operands.get_type(), result), AbstractTensor(operands.get("type", INT64), result)]
 
 
-def _top_k(operands: Operands, data: Any, *_: Any) -> Any:
-    axis, count = axis_within(operands["axis"], data.ndim), int(operands.array("k").reshape(()))
+def _fold_top_k(operands: Operands, data: Any, *_: Any) -> Any:
+    axis, count = normalise_axis(operands["axis"], data.ndim), int(operands.get_array("k").reshape(()))
     order = operands.get("sort", "value")
     if np.isnan(data).any() or not 0 < count <= data.shape[axis] or not operands.get("sorted", True):
-        raise Unknown("not ordered, or more than there are")
+        raise Unknown("NaN, or an invalid number of elements")
     if order == "none" and count > 1:
         raise Unknown("their order is not specified")
     ranks = np.unique(data, return_inverse=True)[1].reshape(data.shape)
@@ -86,159 +86,159 @@ def _top_k(operands: Operands, data: Any, *_: Any) -> Any:
 
 
 def _infer_compress(operands: Operands) -> AbstractTensor:
-    """Keep the positions of an axis, or of all elements, at which a condition is true."""
-    data, condition, axis = operands.tensor(), operands.tensor("condition"), operands.get("axis")
+    """Infer a Compress, which keeps the positions at which a condition is true."""
+    data, condition, axis = operands.get_tensor(), operands.get_tensor("condition"), operands.get("axis")
     if axis is not None:
-        axis = axis_within(axis, len(operands.shape()))
-    whole: Dim | None = None
+        axis = normalise_axis(axis, len(operands.get_shape()))
+    size: Dim | None = None
     if data.shape is not None:
-        whole = size_of(product(data.shape)) if axis is None else data.shape[axis]
+        size = to_size(multiply(data.shape)) if axis is None else data.shape[axis]
     if condition.is_complete:
-        count: Dim = int(np.count_nonzero(operands.elements("condition")))
+        count: Dim = int(np.count_nonzero(operands.get_elements("condition")))
     else:
-        count = dimension(0, _smallest_bound(whole, condition.shape[0] if condition.shape else None))
+        count = dimension(0, _find_bound(size, condition.shape[0] if condition.shape else None))
 
     def take() -> Value:
-        chosen = operands.elements() if axis is not None else operands.elements().reshape(-1)
+        chosen = operands.get_elements() if axis is not None else operands.get_elements().reshape(-1)
         try:
-            return np.compress(operands.complete("condition").reshape(-1), chosen, axis or 0)
+            return np.compress(operands.get_complete_elements("condition").reshape(-1), chosen, axis or 0)
         except IndexError as error:
             raise Unknown("more conditions than elements") from error
 
-    shape = (count,) if axis is None else _with_axis(operands.shape(), axis, count)
+    shape = (count,) if axis is None else _replace_size(operands.get_shape(), axis, count)
     return infer_result(data, shape, take)
 
 
 def _infer_non_zero(operands: Operands) -> AbstractTensor:
-    """Return the position of each element that is not 0: one row for each axis."""
-    shape, kind = operands.shape(), operands.get("type", INT64)
-    if operands.tensor().is_complete:
-        found = np.array(np.nonzero(np.atleast_1d(operands.elements())), kind.numpy)
-        return AbstractTensor(kind, tuple(found.shape), found)
-    return AbstractTensor(kind, (max(1, len(shape)), dimension(0, _smallest_bound(size_of(product(shape))))))
+    """Infer the positions of the elements that are not 0, with one row per axis."""
+    shape, kind = operands.get_shape(), operands.get("type", INT64)
+    if operands.get_tensor().is_complete:
+        rows = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
+        return AbstractTensor(kind, tuple(rows.shape), rows)
+    return AbstractTensor(kind, (max(1, len(shape)), dimension(0, _find_bound(to_size(multiply(shape))))))
 
 
 def _infer_unique(operands: Operands) -> list[AbstractTensor]:
-    """Return unique elements, their first positions, the positions of elements among them, and counts."""
-    shape = operands.shape()
-    axis = axis_within(operands.integer("axis"), len(shape)) if "axis" in operands else None
-    whole = size_of(product(shape)) if axis is None else shape[axis]
-    elements = operands.tensor().elements if operands.tensor().is_complete else None
-    if elements is not None and not np.any(elements != elements):  # of NaN each one may be unique
+    """Infer the unique elements, their first positions, the inverse positions, and the counts."""
+    shape = operands.get_shape()
+    axis = normalise_axis(operands.get_integer("axis"), len(shape)) if "axis" in operands else None
+    size = to_size(multiply(shape)) if axis is None else shape[axis]
+    elements = operands.get_tensor().elements if operands.get_tensor().is_complete else None
+    if elements is not None and not np.any(elements != elements):  # each NaN may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
     else:
-        count = dimension(min(1, whole if isinstance(whole, int) else whole.lo), _smallest_bound(whole))
-    found = (count,) if axis is None else _with_axis(shape, axis, count)
+        count = dimension(min(1, size if isinstance(size, int) else size.lo), _find_bound(size))
+    unique = (count,) if axis is None else _replace_size(shape, axis, count)
     kind, counts = operands.get("type", INT64), operands.get("count_type", INT64)
-    types, shapes = (operands.type(), kind, kind, counts), (found, (count,), (whole,), (count,))
+    types, shapes = (operands.get_type(), kind, kind, counts), (unique, (count,), (size,), (count,))
     return [AbstractTensor(*pair) for pair in zip(types, shapes, strict=True)]
 
 
 # Elements at positions
 
 
-def _inside(operands: Operands, indices: Any, size: Any) -> Any:
-    """Return positions counted from the first. ONNX counts negative ones from the end."""
+def _locate(operands: Operands, indices: Any, size: Any) -> Any:
+    """Return positions counted from the first element. ONNX counts negative ones from the end."""
     if ((indices < (0 if operands.of_layer else -size)) | (indices >= size)).any():
-        raise Unknown("positions outside, or that are read in another way")
+        raise Unknown("positions outside the axis, or negative ones")
     return np.where(indices < 0, indices + size, indices)
 
 
-def _axis_of(operands: Operands, data: Any) -> int:
-    return axis_within(int(operands.array("axis").reshape(())), data.ndim)
+def _get_axis(operands: Operands, data: Any) -> int:
+    return normalise_axis(int(operands.get_array("axis").reshape(())), data.ndim)
 
 
-def _parts_of(array: Any, axis: int, indices: Any) -> Any:
-    """Return the part of an array that other positions than those on an axis can reach."""
+def _trim(array: Any, axis: int, indices: Any) -> Any:
+    """Trim an array to the sizes of ``indices`` on all axes except ``axis``."""
     return array[tuple(slice(None if at == axis else size) for at, size in enumerate(indices.shape))]
 
 
-def _gather_elements(operands: Operands, data: Any, indices: Any) -> Any:
-    axis = _axis_of(operands, data)
+def _fold_gather_elements(operands: Operands, data: Any, indices: Any) -> Any:
+    axis = _get_axis(operands, data)
     return np.take_along_axis(
-        _parts_of(data, axis, indices), _inside(operands, indices, data.shape[axis]).astype(np.int64), axis
+        _trim(data, axis, indices), _locate(operands, indices, data.shape[axis]).astype(np.int64), axis
     )
 
 
 def _infer_gather_nd(operands: Operands) -> AbstractTensor:
-    shape, indices, batches = operands.shape(), operands.shape("indices"), operands["batches"]
+    shape, indices, batches = operands.get_shape(), operands.get_shape("indices"), operands["batches"]
     width = indices[-1] if indices else None
     if not isinstance(width, int) or not 0 <= batches < len(indices) or batches + width > len(shape):
         raise Unknown("the length of a position is unknown")
     batch: Sequence[Dim] = indices[:batches]
     if batches > 1 and operands.get("joins_batches", False):
-        batch = (size_of(product(tuple(batch))),)
-    return AbstractTensor(operands.type(), (*batch, *indices[batches:-1], *shape[batches + width :]))
+        batch = (to_size(multiply(tuple(batch))),)
+    return AbstractTensor(operands.get_type(), (*batch, *indices[batches:-1], *shape[batches + width :]))
 
 
-def _gather_nd(operands: Operands, data: Any, indices: Any) -> Any:
+def _fold_gather_nd(operands: Operands, data: Any, indices: Any) -> Any:
     if operands["batches"]:
         raise Unknown("batches")
     sizes = np.array(data.shape[: indices.shape[-1]])
-    return data[tuple(np.moveaxis(_inside(operands, indices, sizes).astype(np.int64), -1, 0))]
+    return data[tuple(np.moveaxis(_locate(operands, indices, sizes).astype(np.int64), -1, 0))]
 
 
-def _scatter(operands: Operands, data: Any, indices: Any, updates: Any, *_: Any) -> Any:
-    made, axis = _copied(operands, data), _axis_of(operands, data)
-    keys: tuple[Any, ...] = (*[slice(None)] * axis, _inside(operands, indices, data.shape[axis]))
-    made[keys] = updates
-    return made
+def _fold_scatter(operands: Operands, data: Any, indices: Any, updates: Any, *_: Any) -> Any:
+    result, axis = _copy_data(operands, data), _get_axis(operands, data)
+    keys: tuple[Any, ...] = (*[slice(None)] * axis, _locate(operands, indices, data.shape[axis]))
+    result[keys] = updates
+    return result
 
 
-def _scatter_elements(operands: Operands, data: Any, indices: Any, updates: Any, *_: Any) -> Any:
-    made, axis = _copied(operands, data), _axis_of(operands, data)
-    positions = _inside(operands, indices, data.shape[axis]).astype(np.int64)
-    np.put_along_axis(_parts_of(made, axis, indices), positions, updates, axis)
-    return made
+def _fold_scatter_elements(operands: Operands, data: Any, indices: Any, updates: Any, *_: Any) -> Any:
+    result, axis = _copy_data(operands, data), _get_axis(operands, data)
+    positions = _locate(operands, indices, data.shape[axis]).astype(np.int64)
+    np.put_along_axis(_trim(result, axis, indices), positions, updates, axis)
+    return result
 
 
-def _scatter_nd(operands: Operands, data: Any, indices: Any, updates: Any) -> Any:
-    made, sizes = _copied(operands, data), np.array(data.shape[: indices.shape[-1]])
-    made[tuple(np.moveaxis(_inside(operands, indices, sizes).astype(np.int64), -1, 0))] = updates
-    return made
+def _fold_scatter_nd(operands: Operands, data: Any, indices: Any, updates: Any) -> Any:
+    result, sizes = _copy_data(operands, data), np.array(data.shape[: indices.shape[-1]])
+    result[tuple(np.moveaxis(_locate(operands, indices, sizes).astype(np.int64), -1, 0))] = updates
+    return result
 
 
-def _copied(operands: Operands, data: Any) -> Any:
+def _copy_data(operands: Operands, data: Any) -> Any:
     if operands.get("reduction", "none") != "none":
         raise Unknown("elements are combined")
     return data.copy()
 
 
-def _cumulative_sum(operands: Operands, data: Any, axis: Any) -> Any:
+def _fold_cum_sum(operands: Operands, data: Any, axis: Any) -> Any:
     if operands["exclusive"] or operands["reverse"]:
         raise Unknown("another sum")
-    return np.cumsum(data, axis_within(int(axis.reshape(())), data.ndim)).astype(data.dtype)
+    return np.cumsum(data, normalise_axis(int(axis.reshape(())), data.ndim)).astype(data.dtype)
 
 
-def _triangle(operands: Operands, data: Any, *_: Any) -> Any:
-    offset = int(operands.array("k", 0).reshape(()))
+def _fold_trilu(operands: Operands, data: Any, *_: Any) -> Any:
+    offset = int(operands.get_array("k", 0).reshape(()))
     return np.triu(data, offset) if operands["upper"] else np.tril(data, offset)
 
 
 def _infer_eye(operands: Operands) -> AbstractTensor:
-    sizes = tuple(size_of(operands.entry(name)) for name in ("rows", "columns"))
+    sizes = tuple(to_size(operands.get_entry(name)) for name in ("rows", "columns"))
     return AbstractTensor(operands["type"], sizes)
 
 
-def _eye(operands: Operands, rows: Any, columns: Any, shift: Any) -> Any:
+def _fold_eye(operands: Operands, rows: Any, columns: Any, shift: Any) -> Any:
     sizes = [int(one.reshape(())) for one in (rows, columns, shift)]
     check_size(sizes[:2])
     return np.eye(*sizes, dtype=operands["type"].numpy)
 
 
-def _type(name: str, default: ElementType = INT64) -> Attribute:
+def _make_type(name: str, default: ElementType = INT64) -> Attribute:
     return Attribute(read_type, default, name)
 
 
-_REDUCTION: Final = {"reduction": Attribute(as_word, "none")}
+_REDUCTION: Final = {"reduction": Attribute(as_name, "none")}
 _FLAGS: Final = {name: Attribute(as_flag, default=False) for name in ("exclusive", "reverse")}
-_UNIQUE: Final = {"type": _type("index_element_type"), "count_type": _type("count_element_type")}
+_UNIQUE: Final = {"type": _make_type("index_element_type"), "count_type": _make_type("count_element_type")}
 _BATCHES: Final = {"batches": Attribute(as_integer, 0, "batch_dims")}
 _ORDER: Final = {
     "axis": Attribute(as_integer),
     "largest": Attribute({"max": True, "min": False}, name="mode"),
-    "sort": Attribute(as_word),
-    "type": _type("index_element_type", INT32),
+    "sort": Attribute(as_name),
+    "type": _make_type("index_element_type", INT32),
 }
 _LARGEST: Final = {name: Attribute(as_flag, default=True) for name in ("largest", "sorted")}
 
@@ -249,11 +249,11 @@ POSITIONS: Final = (
             Spelling(
                 "OneHot",
                 "data depth values off",
-                _AXIS | {"negative": Attribute(as_word, "ignore_negative", "negative_indices_mode")},
+                _AXIS | {"negative": Attribute(as_name, "ignore_negative", "negative_indices_mode")},
             ),
         ),
         infer=_infer_one_hot,
-        fold=_one_hot,
+        fold=_fold_one_hot,
     ),
     Operator(
         onnx=(
@@ -263,7 +263,7 @@ POSITIONS: Final = (
         ),
         openvino=(Spelling("TopK", "data k", _ORDER),),
         infer=_infer_top_k,
-        fold=_top_k,
+        fold=_fold_top_k,
     ),
     Operator(
         onnx=(Spelling("Compress", "data condition", {"axis": Attribute(as_integer, None)}, since=9),),
@@ -271,7 +271,7 @@ POSITIONS: Final = (
     ),
     Operator(
         onnx=(Spelling("NonZero", since=9),),
-        openvino=(Spelling("NonZero", "data", {"type": _type("output_type")}),),
+        openvino=(Spelling("NonZero", "data", {"type": _make_type("output_type")}),),
         infer=_infer_non_zero,
     ),
     Operator(
@@ -282,8 +282,8 @@ POSITIONS: Final = (
     Operator(
         onnx=(Spelling("GatherElements", "data indices", _FIRST, since=11),),
         openvino=(Spelling("GatherElements", "data indices", _AXIS),),
-        infer=lambda operands: AbstractTensor(operands.type(), operands.shape("indices")),
-        fold=_gather_elements,
+        infer=lambda operands: AbstractTensor(operands.get_type(), operands.get_shape("indices")),
+        fold=_fold_gather_elements,
     ),
     Operator(
         onnx=(Spelling("GatherND", "data indices", _BATCHES, since=11),),
@@ -292,7 +292,7 @@ POSITIONS: Final = (
             Spelling("GatherND", "data indices", _BATCHES, fixed={"joins_batches": True}),
         ),
         infer=_infer_gather_nd,
-        fold=_gather_nd,
+        fold=_fold_gather_nd,
     ),
     Operator(
         onnx=(Spelling("ScatterElements", "data indices updates", _FIRST | _REDUCTION, since=11),),
@@ -304,31 +304,33 @@ POSITIONS: Final = (
             ),
         ),
         infer=infer_same,
-        fold=_scatter_elements,
+        fold=_fold_scatter_elements,
     ),
     Operator(
         onnx=(Spelling("ScatterND", "data indices updates", _REDUCTION, since=11),),
         openvino=(Spelling("ScatterNDUpdate", "data indices updates", _REDUCTION),),
         infer=infer_same,
-        fold=_scatter_nd,
+        fold=_fold_scatter_nd,
     ),
     Operator(
-        openvino=(Spelling("ScatterUpdate", "data indices updates axis"),), infer=infer_same, fold=_scatter
+        openvino=(Spelling("ScatterUpdate", "data indices updates axis"),),
+        infer=infer_same,
+        fold=_fold_scatter,
     ),
     Operator(
         onnx=(Spelling("CumSum", "data axis", _FLAGS, since=11),),
         openvino=(Spelling("CumSum", "data axis", _FLAGS),),
         infer=infer_same,
-        fold=_cumulative_sum,
+        fold=_fold_cum_sum,
     ),
     Operator(
         onnx=(Spelling("Trilu", "data k?", {"upper": Attribute(as_flag, default=True)}, since=14),),
         infer=infer_same,
-        fold=_triangle,
+        fold=_fold_trilu,
     ),
     Operator(
         openvino=(Spelling("Eye", "rows columns shift", {"type": Attribute(read_type, name="output_type")}),),
         infer=_infer_eye,
-        fold=_eye,
+        fold=_fold_eye,
     ),
 )

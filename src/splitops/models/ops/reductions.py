@@ -1,4 +1,4 @@
-"""Reductions: operators that compute one element from all elements of some axes."""
+"""Reductions, which compute one element from all elements of the reduced axes."""
 
 from __future__ import annotations
 
@@ -18,72 +18,72 @@ from splitops.models.ops.operator import (
     as_integer,
     as_integers,
 )
-from splitops.models.ops.shapes import axis_within
+from splitops.models.ops.shapes import normalise_axis
 from splitops.models.ops.writing import INT64
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
-def _axes(operands: Operands, rank: int) -> Sequence[int]:
-    """Return the axes that are reduced, counted from the first."""
-    axes = operands.integers("axes") if "axes" in operands else []
-    if not axes and not operands["none_is_none"]:
+def _get_axes(operands: Operands, rank: int) -> Sequence[int]:
+    """Return the reduced axes, counted from the first."""
+    axes = operands.get_integers("axes") if "axes" in operands else []
+    if not axes and not operands["is_noop"]:
         return range(rank)
-    return [axis_within(axis, rank) for axis in axes]
+    return [normalise_axis(axis, rank) for axis in axes]
 
 
-def _without(shape: Shape, axes: Sequence[int], *, keep: bool) -> Shape:
+def _reduce(shape: Shape, axes: Sequence[int], *, keep: bool) -> Shape:
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape) if keep or axis not in axes)
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    shape, keep = operands.shape(), operands["keep"]
+    shape, keep = operands.get_shape(), operands["keep"]
     axes = operands.get("axes")
     if isinstance(axes, AbstractTensor) and not axes.is_complete:
-        return AbstractTensor(operands.type(), (UNKNOWN,) * len(shape) if keep else None)
-    return AbstractTensor(operands.type(), _without(shape, _axes(operands, len(shape)), keep=keep))
+        return AbstractTensor(operands.get_type(), (UNKNOWN,) * len(shape) if keep else None)
+    return AbstractTensor(operands.get_type(), _reduce(shape, _get_axes(operands, len(shape)), keep=keep))
 
 
-def _fold(operation: Callable[..., Any]) -> Callable[..., Any]:
+def _fold_by(operation: Callable[..., Any]) -> Callable[..., Any]:
     def fold(operands: Operands, data: Any, *_: Any) -> Any:
-        found = operation(data, axis=tuple(_axes(operands, data.ndim)), keepdims=operands["keep"])
-        return np.asarray(found).astype(data.dtype)  # sums of integers wrap, means of them lose the fraction
+        result = operation(data, axis=tuple(_get_axes(operands, data.ndim)), keepdims=operands["keep"])
+        return np.asarray(result).astype(data.dtype)  # sums of integers wrap, and means lose the fraction
 
     return fold
 
 
-def _norm(data: Any, **options: Any) -> Any:
+def _compute_l2_norm(data: Any, **options: Any) -> Any:
     return np.sqrt(np.sum(np.square(data.astype(np.float64)), **options))
 
 
 _KEEP: Final = {"keep": Attribute(as_flag, default=True, name="keepdims")}
-_NOOP: Final = {"none_is_none": Attribute(as_flag, default=False, name="noop_with_empty_axes")}
+_NOOP: Final = {"is_noop": Attribute(as_flag, default=False, name="noop_with_empty_axes")}
 _LISTED: Final = {"axes": Attribute(as_integers, None)}
 _IN_LAYERS: Final = {"keep": Attribute(as_flag, default=False, name="keep_dims")}
 
 
-def _reduction(name: str, operation: Callable[..., Any] | None, *, onnx: bool = True) -> Operator:
+def _make_reduction(name: str, operation: Callable[..., Any] | None, *, onnx: bool = True) -> Operator:
     since = 13 if name == "ReduceSum" else 18
     spellings = (
         Spelling(name, "data axes?", _KEEP | _NOOP, since=since),
-        Spelling(name, "data", _KEEP | _LISTED, fixed={"none_is_none": False}),
+        Spelling(name, "data", _KEEP | _LISTED, fixed={"is_noop": False}),
     )
     return Operator(
         onnx=spellings if onnx else (),
-        openvino=(Spelling(name, "data axes", _IN_LAYERS, fixed={"none_is_none": True}),),
+        openvino=(Spelling(name, "data axes", _IN_LAYERS, fixed={"is_noop": True}),),
         infer=_infer,
-        fold=None if operation is None else _fold(operation),
+        fold=None if operation is None else _fold_by(operation),
     )
 
 
 def _infer_position(operands: Operands) -> AbstractTensor:
-    shape = operands.shape()
-    axis = axis_within(operands["axis"], len(shape))
-    return AbstractTensor(INT64, _without(shape, [axis], keep=operands["keep"]))
+    shape = operands.get_shape()
+    axis = normalise_axis(operands["axis"], len(shape))
+    return AbstractTensor(INT64, _reduce(shape, [axis], keep=operands["keep"]))
 
 
 def _find_position(operation: Callable[..., Any]) -> Callable[..., Any]:
     def fold(operands: Operands, data: Any) -> Any:
-        axis = axis_within(operands["axis"], data.ndim)
+        axis = normalise_axis(operands["axis"], data.ndim)
         if operands["last"]:
             raise Unknown("the last of equal elements")
         return np.asarray(operation(data, axis=axis, keepdims=operands["keep"]), np.int64)
@@ -91,7 +91,7 @@ def _find_position(operation: Callable[..., Any]) -> Callable[..., Any]:
     return fold
 
 
-def _position(name: str, operation: Callable[..., Any]) -> Operator:
+def _make_arg_reduction(name: str, operation: Callable[..., Any]) -> Operator:
     attributes = {
         "axis": Attribute(as_integer, 0),
         "last": Attribute(as_flag, default=False, name="select_last_index"),
@@ -105,18 +105,18 @@ def _position(name: str, operation: Callable[..., Any]) -> Operator:
 
 
 REDUCTIONS: Final = (
-    _reduction("ReduceL1", lambda data, **options: np.sum(np.abs(data), **options)),
-    _reduction("ReduceL2", _norm),
-    _reduction("ReduceLogSum", None),
-    _reduction("ReduceLogSumExp", None),
-    _reduction("ReduceLogicalAnd", np.all, onnx=False),
-    _reduction("ReduceLogicalOr", np.any, onnx=False),
-    _reduction("ReduceMax", np.max),
-    _reduction("ReduceMean", np.mean),
-    _reduction("ReduceMin", np.min),
-    _reduction("ReduceProd", np.prod),
-    _reduction("ReduceSum", np.sum),
-    _reduction("ReduceSumSquare", None),
-    _position("ArgMax", np.argmax),
-    _position("ArgMin", np.argmin),
+    _make_reduction("ReduceL1", lambda data, **options: np.sum(np.abs(data), **options)),
+    _make_reduction("ReduceL2", _compute_l2_norm),
+    _make_reduction("ReduceLogSum", None),
+    _make_reduction("ReduceLogSumExp", None),
+    _make_reduction("ReduceLogicalAnd", np.all, onnx=False),
+    _make_reduction("ReduceLogicalOr", np.any, onnx=False),
+    _make_reduction("ReduceMax", np.max),
+    _make_reduction("ReduceMean", np.mean),
+    _make_reduction("ReduceMin", np.min),
+    _make_reduction("ReduceProd", np.prod),
+    _make_reduction("ReduceSum", np.sum),
+    _make_reduction("ReduceSumSquare", None),
+    _make_arg_reduction("ArgMax", np.argmax),
+    _make_arg_reduction("ArgMin", np.argmin),
 )

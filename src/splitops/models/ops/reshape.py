@@ -15,10 +15,10 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_integers,
-    elements_of,
+    get_elements,
     infer_result,
 )
-from splitops.models.ops.shapes import product, reshaped, size_of
+from splitops.models.ops.shapes import multiply, resolve_reshape, to_size
 from splitops.models.ops.writing import NodeWriter, as_int64, require
 from splitops.spec.sizes.dims import Shape
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    data, pattern = operands.tensor(), operands.entries("shape")
-    return reshape(data, reshaped(data.shape, pattern, copies_zero=operands["copies_zero"]))
+    data, pattern = operands.get_tensor(), operands.get_entries("shape")
+    return reshape(data, resolve_reshape(data.shape, pattern, copies_zero=operands["copies_zero"]))
 
 
 def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
-    """Infer a tensor of the same elements in another shape."""
+    """Infer a tensor with the elements of ``data`` in another shape."""
     exact = [size if isinstance(size, int) else -1 for size in shape]
-    return infer_result(data, shape, lambda: elements_of(data).reshape(exact))
+    return infer_result(data, shape, lambda: get_elements(data).reshape(exact))
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     pattern = operands["shape"]
-    shape, kind = writer.read_constant(pattern), writer.type_of(pattern)
+    shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
     require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
     require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
-    # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
+    # Without a 0, both meanings of it are the same, and every opset has the older one.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True
     if not operands["copies_zero"] and shape is not None and -1 in shape:
@@ -84,11 +84,11 @@ RESHAPE: Final = Operator(
 
 
 def _infer_flatten(operands: Operands) -> AbstractTensor:
-    shape, axis = operands.shape(), operands["axis"]
+    shape, axis = operands.get_shape(), operands["axis"]
     if not -len(shape) <= axis <= len(shape):
         raise Unknown(f"axis {axis} is not an axis of rank {len(shape)}")
     axis += len(shape) if axis < 0 else 0
-    return reshape(operands.tensor(), (size_of(product(shape[:axis])), size_of(product(shape[axis:]))))
+    return reshape(operands.get_tensor(), (to_size(multiply(shape[:axis])), to_size(multiply(shape[axis:]))))
 
 
 FLATTEN: Final = Operator(

@@ -1,4 +1,4 @@
-"""Shape, in OpenVINO ShapeOf: the sizes of a tensor as its elements. Size: their product."""
+"""Shape (ShapeOf in OpenVINO), which returns the sizes of a tensor, and Size, which multiplies them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, make_shape_value
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer
-from splitops.models.ops.shapes import product
+from splitops.models.ops.shapes import multiply
 from splitops.models.ops.writing import INT64, SIZES, NodeWriter
 from splitops.spec.elements.types import ElementType, from_openvino
 from splitops.spec.sizes.dims import UNKNOWN
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    kind, sizes = operands["type"], make_shape_value(operands.tensor().shape)
+    kind, sizes = operands["type"], make_shape_value(operands.get_tensor().shape)
     if sizes is None:
         return AbstractTensor(kind, (UNKNOWN,))
     sizes = sizes[operands.get("start") : operands.get("end")]
@@ -32,7 +32,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     if operands["type"] is INT64:
         return operands
-    return writer.cast(writer.op("Shape", [operands["data"]]), operands["type"])
+    return writer.cast(writer.add("Shape", [operands["data"]]), operands["type"])
 
 
 def _size_type(value: Any) -> ElementType:
@@ -67,5 +67,5 @@ SHAPE: Final = Operator(
 
 SIZE: Final = Operator(
     onnx=(Spelling("Size"),),
-    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(product(operands.shape()), object)),
+    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(multiply(operands.get_shape()), object)),
 )

@@ -1,4 +1,4 @@
-"""Shapes that are computed from shapes and numbers, over partly known ones: no operator has its own rule."""
+"""Shape arithmetic with partly known sizes, which all operators share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 D = TypeVar("D", int, Dim)
 
 
-def axis_within(axis: int, rank: int) -> int:
-    """Return an axis counted from the first.
+def normalise_axis(axis: int, rank: int) -> int:
+    """Return an axis counted from the first, or raise if it is not an axis of ``rank``.
 
     Examples:
-        >>> axis_within(-1, 3)
+        >>> normalise_axis(-1, 3)
         2
     """
     if not -rank <= axis < rank:
@@ -29,45 +29,45 @@ def axis_within(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def unsqueezed(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
-    """Return a shape with axes of size 1 put in, counted in the result.
+def unsqueeze(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
+    """Insert axes of size 1 into a shape. ``axes`` are counted in the result.
 
     Examples:
-        >>> unsqueezed((4, 5), [0, -1])
+        >>> unsqueeze((4, 5), [0, -1])
         (1, 4, 5, 1)
     """
     rank = len(shape) + len(axes)
-    added = {axis_within(axis, rank) for axis in axes}
+    added = {normalise_axis(axis, rank) for axis in axes}
     if len(added) < len(axes):
         raise Unknown(f"axes = {list(axes)} repeat one another")
     sizes = iter(shape)
     return tuple(1 if axis in added else next(sizes) for axis in range(rank))
 
 
-def gathered(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ...]:
-    """Return the shape of what is gathered from an axis, counted from the first, by positions of a shape.
+def gather(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ...]:
+    """Return the shape of a Gather. The shape ``positions`` replaces an axis, counted from the first.
 
     Examples:
-        >>> gathered((4, 5, 6), 1, (2, 3))
+        >>> gather((4, 5, 6), 1, (2, 3))
         (4, 2, 3, 6)
     """
     return tuple(chain(shape[:axis], positions, shape[axis + 1 :]))
 
 
-def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of a concatenation; symbols that splits have taken apart come together again.
+def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
+    """Return the shape of a concatenation. Sizes that splits have divided add up to a symbol again.
 
     Examples:
-        >>> concatenated([(Range(name="N - 2"), 4), (2, Range())], 0)
+        >>> concatenate([(Range(name="N - 2"), 4), (2, Range())], 0)
         (Range(lo=2, hi=None, name='N'), 4)
     """
-    axis = axis_within(axis, len(shapes[0]))
+    axis = normalise_axis(axis, len(shapes[0]))
     if any(len(shape) != len(shapes[0]) for shape in shapes):
         raise Unknown("the ranks differ")
     dims: list[Dim] = []
     for index, column in enumerate(zip(*shapes, strict=True)):
         if index == axis:
-            dims.append(size_of(reduce(_PLUS, column)))
+            dims.append(to_size(reduce(_ADD, column)))
             continue
         known: Dim = column[0]
         for dim in column[1:]:
@@ -77,39 +77,39 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
     return tuple(dims)
 
 
-def joined(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
-    """Return the shape of the tensors of a sequence put together, on an axis that they have or on a new one.
+def join_sequence(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
+    """Return the shape of the concatenation of a sequence on an axis, which is new if ``stacked``.
 
     Examples:
         >>> from splitops.models.abstract_values import AbstractTensor
         >>> parts = AbstractSequence(AbstractTensor(shape=(Range(0, 2), 5)), axis=0, total=Range(name="N"))
-        >>> joined(parts, 0, stacked=False)
+        >>> join_sequence(parts, 0, stacked=False)
         (Range(lo=0, hi=None, name='N'), 5)
     """
     shape = sequence.element.shape
     if shape is None:
         raise Unknown("the elements are unknown")
-    axis = axis_within(axis, len(shape) + stacked)
+    axis = normalise_axis(axis, len(shape) + stacked)
     if stacked:
         return (*shape[:axis], sequence.length, *shape[axis:])
-    size = sequence.total if axis == sequence.axis else size_of(_TIMES(sequence.length, shape[axis]))
+    size = sequence.total if axis == sequence.axis else to_size(_MULTIPLY(sequence.length, shape[axis]))
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def reshaped(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool) -> Shape:
-    """Return the shape that a reshape gives.
+def resolve_reshape(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool) -> Shape:
+    """Return the shape of the result of a Reshape.
 
     Args:
-        shape: the shape of the data.
-        entries: the target: sizes, 0 and -1, as far as they are known. A symbol that was computed from shapes
-            is taken as that size, also where 0 would mean another one.
-        copies_zero: whether 0 takes the size of the data in its place.
+        shape: shape of the data, or None.
+        entries: elements of the input ``shape``: sizes, 0, -1 and unknown ones. A named size is used as it
+            is, even if it may be 0 with ``copies_zero``.
+        copies_zero: whether a 0 copies the size of the data at its position.
 
     Raises:
         Unknown: a 0 has no size to copy.
 
     Examples:
-        >>> reshaped((Range(name="N"), 768), [0, 12, -1], copies_zero=True)
+        >>> resolve_reshape((Range(name="N"), 768), [0, 12, -1], copies_zero=True)
         (Range(lo=0, hi=None, name='N'), 12, 64)
     """
     dims: list[Dim] = []
@@ -126,12 +126,12 @@ def reshaped(shape: Shape | None, entries: Sequence[Entry], *, copies_zero: bool
             dims.append(UNKNOWN)
     if list(entries).count(-1) == 1 and shape is not None and None not in entries:
         at = list(entries).index(-1)
-        dims[at] = _quotient(shape, [*dims[:at], *dims[at + 1 :]])
+        dims[at] = _divide_sizes(shape, [*dims[:at], *dims[at + 1 :]])
     return tuple(dims)
 
 
-def _quotient(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
-    """Return what is left of a product, once the dimensions on both sides have cancelled out."""
+def _divide_sizes(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
+    """Divide the product of ``dims`` by that of ``divisors``, after cancelling common symbols."""
     left, right = list(dims), list(divisors)
     for dim in divisors:
         if isinstance(dim, Range) and dim.name is not None and dim in left:
@@ -158,23 +158,22 @@ def _quotient(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
     )
 
 
-def size_of(entry: Entry) -> Dim:
-    """Return the size that a number stands for.
+def to_size(entry: Entry) -> Dim:
+    """Convert an entry to a size, which is at least 0. A name is dropped if its number may be negative.
 
     Examples:
-        >>> size_of(3), size_of(None) == UNKNOWN, size_of(Range(-1, 5, "N - 1"))
+        >>> to_size(3), to_size(None) == UNKNOWN, to_size(Range(-1, 5, "N - 1"))
         (3, True, Range(lo=0, hi=5, name=None))
     """
     if isinstance(entry, int) and entry >= 0:
         return int(entry)
     if not isinstance(entry, Range) or (entry.hi is not None and entry.hi < 0):
         return UNKNOWN
-    # A name counts only where the number that it stands for cannot be negative.
     return entry if entry.lo >= 0 else dimension(0, entry.hi)
 
 
 def clamp_negative(entry: Entry) -> Entry:
-    """Return a number that is not negative, or its node fails: a name stays what it is.
+    """Exclude negative numbers, for which the node would fail, from an entry, or return None if none is left.
 
     Examples:
         >>> clamp_negative(Range(-2, None, "H - 2")), clamp_negative(-1)
@@ -188,7 +187,7 @@ def clamp_negative(entry: Entry) -> Entry:
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:
-    """Return the shape of two tensors together, as NumPy broadcasts them.
+    """Return the shape to which two shapes are broadcast, as in NumPy.
 
     Examples:
         >>> broadcast((1, 5), (Range(name="N"), 1, 1))
@@ -196,10 +195,10 @@ def broadcast(left: Shape, right: Shape) -> Shape:
     """
     rank = max(len(left), len(right))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (left, right)]
-    return tuple(_together(a, b) for a, b in zip(*padded, strict=True))
+    return tuple(_broadcast_size(a, b) for a, b in zip(*padded, strict=True))
 
 
-def _together(left: Dim, right: Dim) -> Dim:
+def _broadcast_size(left: Dim, right: Dim) -> Dim:
     if left == 1 or (left == right and (isinstance(left, int) or left.name is not None)):
         return right
     if right == 1:
@@ -207,131 +206,131 @@ def _together(left: Dim, right: Dim) -> Dim:
     if isinstance(left, int) or isinstance(right, int):
         if isinstance(left, int) and isinstance(right, int):
             raise Unknown("the sizes exclude one another")
-        return left if isinstance(left, int) else right  # the other one is this size or 1
-    if left.lo > 1 and right.lo > 1:  # neither is 1, so they are the same
+        return left if isinstance(left, int) else right  # the other size is this one or 1
+    if left.lo > 1 and right.lo > 1:  # neither is 1, so they are equal
         return (meet_shapes((left,), (right,)) or (UNKNOWN,))[0]
     if left.lo > 1 or right.lo > 1:
-        return left if left.lo > 1 else right  # the other one is this size or 1
+        return left if left.lo > 1 else right  # the other size is this one or 1
     hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
     return dimension(min(left.lo, right.lo), hi)
 
 
-def product(shape: Shape) -> Entry:
-    """Return the number of elements of a shape.
+def multiply(shape: Shape) -> Entry:
+    """Multiply the sizes of a shape.
 
     Examples:
-        >>> product((Range(name="N"), 2)), product(())
+        >>> multiply((Range(name="N"), 2)), multiply(())
         (Range(lo=0, hi=None, name='2*N'), 1)
     """
     if len(shape) > MAX_ELEMENTS:
         raise Unknown("too many sizes")
     sizes: list[Entry] = [1, *(None if dim == UNKNOWN else dim for dim in shape)]
-    return reduce(_TIMES, sizes)
+    return reduce(_MULTIPLY, sizes)
 
 
-def counted(start: Entry, limit: Entry, step: int) -> Dim:
-    """Return how many numbers there are from a start to below a limit.
+def count_range(start: Entry, limit: Entry, step: int) -> Dim:
+    """Return the length of a Range from ``start`` to ``limit`` with a positive ``step``.
 
     Examples:
-        >>> counted(0, Range(name="N"), 1), counted(2, 9, 3)
+        >>> count_range(0, Range(name="N"), 1), count_range(2, 9, 3)
         (Range(lo=0, hi=None, name='N'), 3)
     """
-    distance = _MINUS(limit, start)
+    distance = _SUBTRACT(limit, start)
     if isinstance(distance, int):
         return max(0, -(-distance // step))
-    size = size_of(distance)
+    size = to_size(distance)
     if step == 1 or isinstance(size, int):
         return size
     return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
 
 
-def clamped(size: int, taken: slice) -> slice:
-    """Return the slice of Python that takes of an axis what ONNX and OpenVINO take.
+def clamp(size: int, bounds: slice) -> slice:
+    """Return the Python slice that selects the same positions of an axis as ONNX and OpenVINO.
 
-    Going back from before the first position they take this one, and Python takes nothing.
+    A slice backwards from before the first position selects this position there, and nothing in Python.
 
     Examples:
-        >>> clamped(2, slice(-3, -99, -1)), clamped(2, slice(-1, -99, -1)), clamped(2, slice(-3, 2, 1))
+        >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))
         (slice(-2, -99, -1), slice(-1, -99, -1), slice(-3, 2, 1))
     """
-    if taken.step < 0 and taken.start < -size:
-        return slice(-size, taken.stop, taken.step)
-    return taken
+    if bounds.step < 0 and bounds.start < -size:
+        return slice(-size, bounds.stop, bounds.step)
+    return bounds
 
 
-def positions(size: int, taken: slice) -> range:
-    """Return the positions that ONNX and OpenVINO take of an axis.
+def list_positions(size: int, bounds: slice) -> range:
+    """Return the positions of an axis that a slice selects in ONNX and OpenVINO.
 
     Examples:
-        >>> positions(5, slice(-9, -99, -1)), positions(5, slice(-2, 9, 1))
+        >>> list_positions(5, slice(-9, -99, -1)), list_positions(5, slice(-2, 9, 1))
         (range(0, -1, -1), range(3, 5))
     """
-    return range(size)[clamped(size, taken)]
+    return range(size)[clamp(size, bounds)]
 
 
-def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
-    """Return the size of a slice.
+def slice_size(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
+    """Return the size of a slice of an axis.
 
     Examples:
-        >>> sliced(Range(name="N"), 0, (1 << 63) - 1), sliced(Range(2, 9, "N"), 1, -1)
+        >>> slice_size(Range(name="N"), 0, (1 << 63) - 1), slice_size(Range(2, 9, "N"), 1, -1)
         (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=7, name='N - 2'))
-        >>> sliced(512, 0, Range(name="N"))
+        >>> slice_size(512, 0, Range(name="N"))
         Range(lo=0, hi=512, name=None)
-        >>> sliced(5, -1, -99, -2), sliced(Range(2, 9), 0, 9, 2)
+        >>> slice_size(5, -1, -99, -2), slice_size(Range(2, 9), 0, 9, 2)
         (3, Range(lo=1, hi=5, name=None))
-        >>> sliced(Range(name="N"), 0, (1 << 31) - 1), sliced(Range(name="N"), -1, -(1 << 63), -1)
+        >>> slice_size(Range(name="N"), 0, (1 << 31) - 1), slice_size(Range(name="N"), -1, -(1 << 63), -1)
         (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=None, name='N'))
-        >>> sliced(5, -6, -99, -1), sliced(0, -6, -99, -1)
+        >>> slice_size(5, -6, -99, -1), slice_size(0, -6, -99, -1)
         (1, 0)
     """
     if isinstance(start, bool | float) or isinstance(end, bool | float) or step == 0:
         return UNKNOWN
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-        return len(positions(size, slice(start, end, step)))
-    taken = _forward(size, start, end) if step > 0 else _backward(size, start, end)
-    return ceil_divided(taken, abs(step))
+        return len(list_positions(size, slice(start, end, step)))
+    count = _count_forward(size, start, end) if step > 0 else _count_backward(size, start, end)
+    return divide_up(count, abs(step))
 
 
-def _forward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
-    """Return how many positions there are from a start to an end, one by one."""
+def _count_forward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
+    """Return the number of positions of a slice with step 1."""
     if _is_endless(end, size):
         if isinstance(start, int) and start < 0:
-            return _at_most(-start, size)
+            return _get_smaller(-start, size)
         end = _ENDLESS
-    distance = _MINUS(_position(size, end), _position(size, start))
+    distance = _SUBTRACT(_normalise_bound(size, end), _normalise_bound(size, start))
     if isinstance(distance, int):
         return max(0, distance)
-    found = size_of(distance)
-    return found if isinstance(found, Range) and found.name is not None else _at_most(found, size)
+    count = to_size(distance)
+    return count if isinstance(count, Range) and count.name is not None else _get_smaller(count, size)
 
 
-def _backward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
-    """Return how many positions there are from a start back to an end, or to the first one."""
+def _count_backward(size: Dim, start: int | Range | None, end: int | Range | None) -> Dim:
+    """Return the number of positions of a slice with step -1."""
     if not isinstance(start, int) or not isinstance(end, int) or not _is_before(end, size):
-        return _at_most(UNKNOWN, size)
+        return _get_smaller(UNKNOWN, size)
     if start == -1 or _is_endless(start, size):
         return size
     if start >= 0:
-        return _at_most(start + 1, size)
-    if start < -_lowest(size):  # of a smaller axis it is the first position
-        return dimension(min(_lowest(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
-    return size_of(_PLUS(size, start + 1))
+        return _get_smaller(start + 1, size)
+    if start < -_get_min(size):  # on a smaller axis, it is the first position
+        return dimension(min(_get_min(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
+    return to_size(_ADD(size, start + 1))
 
 
 def _is_endless(index: Entry, size: Dim) -> bool:
-    """Return whether an index is behind every axis, or is what ONNX recommends for the end of an open one."""
+    """Return whether an index is past the end of an axis, or the INT_MAX that ONNX recommends for it."""
     is_open = isinstance(size, Range) and size.hi is None
-    return _lowest(index) >= _highest(size) or (is_open and index == _INT32_MAX)
+    return _get_min(index) >= _get_max(size) or (is_open and index == _INT32_MAX)
 
 
 def _is_before(index: int, size: Dim) -> bool:
-    """Return whether an index is before every axis, or is what ONNX recommends for that of an open one."""
+    """Return whether an index is before the start of an axis, or the INT_MIN that ONNX recommends for it."""
     is_open = isinstance(size, Range) and size.hi is None
-    return index < -_highest(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
+    return index < -_get_max(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
 
 
-def ceil_divided(size: Dim, step: int) -> Dim:
-    """Return a size divided by a step, rounded up."""
+def divide_up(size: Dim, step: int) -> Dim:
+    """Divide a size by a step and round up."""
     if step == 1:
         return size
     if isinstance(size, int):
@@ -341,31 +340,31 @@ def ceil_divided(size: Dim, step: int) -> Dim:
     return dimension(-(-size.lo // step), hi, name if isinstance(name, str) else None)
 
 
-def _position(size: Dim, index: int | Range | None) -> Entry:
-    """Return where on an axis an index of a slice is: from its begin, and inside it."""
+def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:
+    """Return the position of an index of a slice on the axis, counted from 0 and clamped to the axis."""
     if isinstance(index, int) and index < 0:
-        found = _PLUS(size, index)
-        return max(0, found) if isinstance(found, int) else found if _lowest(found) >= 0 else size_of(found)
-    if index is None or _lowest(index) < 0:
-        return _at_most(UNKNOWN, size)
-    return _at_most(index, size)
+        place = _ADD(size, index)
+        return max(0, place) if isinstance(place, int) else place if _get_min(place) >= 0 else to_size(place)
+    if index is None or _get_min(index) < 0:
+        return _get_smaller(UNKNOWN, size)
+    return _get_smaller(index, size)
 
 
-def _at_most(number: Dim, size: Dim) -> Dim:
-    """Return the smaller one of two sizes."""
-    if number == size or _highest(size) <= _lowest(number) or _lowest(number) >= _ENDLESS:
+def _get_smaller(number: Dim, size: Dim) -> Dim:
+    """Return the smaller of two sizes."""
+    if number == size or _get_max(size) <= _get_min(number) or _get_min(number) >= _ENDLESS:
         return size
-    if _highest(number) <= _lowest(size):
+    if _get_max(number) <= _get_min(size):
         return number
-    lo, hi = min(_lowest(number), _lowest(size)), min(_highest(number), _highest(size))
+    lo, hi = min(_get_min(number), _get_min(size)), min(_get_max(number), _get_max(size))
     return dimension(lo, None if hi >= _ENDLESS else hi)
 
 
-def _lowest(entry: Entry) -> int:
+def _get_min(entry: Entry) -> int:
     return entry.lo if isinstance(entry, Range) else int(entry or 0)
 
 
-def _highest(size: Dim) -> int:
+def _get_max(size: Dim) -> int:
     return size if isinstance(size, int) else _ENDLESS if size.hi is None else size.hi
 
 
@@ -373,6 +372,6 @@ _INT32_MAX: Final = (1 << 31) - 1
 _BEFORE: Final = (-_INT32_MAX, -_INT32_MAX - 1)
 _ENDLESS: Final = (1 << 63) - 1
 """The largest 64-bit integer: no axis reaches it, and slices write it for the end."""
-_PLUS: Final = ARITHMETIC["Add"]
-_MINUS: Final = ARITHMETIC["Sub"]
-_TIMES: Final = ARITHMETIC["Mul"]
+_ADD: Final = ARITHMETIC["Add"]
+_SUBTRACT: Final = ARITHMETIC["Sub"]
+_MULTIPLY: Final = ARITHMETIC["Mul"]

@@ -1,4 +1,4 @@
-"""Slice and StridedSlice: a part of each of some axes, in steps."""
+"""Slice and StridedSlice, which read ranges of axes in steps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from splitops.models.ops.operator import (
     as_integers,
     infer_result,
 )
-from splitops.models.ops.shapes import axis_within, clamped, sliced
-from splitops.models.ops.writing import NodeWriter, Reader, as_int64, length_of, require
+from splitops.models.ops.shapes import clamp, normalise_axis, slice_size
+from splitops.models.ops.writing import NodeWriter, Reader, as_int64, get_length, require
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 if TYPE_CHECKING:
@@ -29,60 +29,60 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    sizes: list[Dim] = list(operands.shape())
-    starts, ends = operands.entries("starts"), operands.entries("ends")
-    axes = operands.integers("axes") if "axes" in operands else range(len(starts))
-    steps = operands.integers("steps") if "steps" in operands else [1] * len(starts)
+    sizes: list[Dim] = list(operands.get_shape())
+    starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
+    axes = operands.get_integers("axes") if "axes" in operands else range(len(starts))
+    steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise Unknown(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     bounds = [
-        (axis_within(axis, len(sizes)), start, end, step)
+        (normalise_axis(axis, len(sizes)), start, end, step)
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
     ]
     for axis, start, end, step in bounds:
-        sizes[axis] = sliced(sizes[axis], start, end, step)
+        sizes[axis] = slice_size(sizes[axis], start, end, step)
 
     def take() -> Value:
-        data = operands.elements()
+        data = operands.get_elements()
         keys = [slice(None)] * data.ndim
         for axis, start, end, step in bounds:
             if not isinstance(start, int) or not isinstance(end, int):
                 raise Unknown("a bound is unknown")
-            keys[axis] = clamped(data.shape[axis], slice(start, end, step))
+            keys[axis] = clamp(data.shape[axis], slice(start, end, step))
         return data[tuple(keys)]
 
-    return infer_result(operands.tensor(), tuple(sizes), take)
+    return infer_result(operands.get_tensor(), tuple(sizes), take)
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     data = operands.pop("data")
-    found = {name: as_int64(writer, value) for name, value in operands.items()}
-    if "axes" not in found:
-        count = length_of(writer, operands["starts"], f"the number of bounds of {layer}")
-        return {"data": data, **found, "axes": range(count)}
-    axes, shape = writer.read_constant(found["axes"]), writer.shape_of(data)
+    bounds = {name: as_int64(writer, value) for name, value in operands.items()}
+    if "axes" not in bounds:
+        count = get_length(writer, operands["starts"], f"the number of bounds of {layer}")
+        return {"data": data, **bounds, "axes": range(count)}
+    axes, shape = writer.read_constant(bounds["axes"]), writer.find_shape(data)
     if axes is not None and shape is not None:
-        places = [axis_within(int(axis), len(shape)) for axis in axes.reshape(-1)]
+        places = [normalise_axis(int(axis), len(shape)) for axis in axes.reshape(-1)]
         require(len(set(places)) == len(places), f"{layer} has an axis twice: {places}")
-    return {"data": data, **found}
+    return {"data": data, **bounds}
 
 
-def _accepts_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
-    kind = reader.type_of(operands["data"])
+def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+    kind = reader.find_type(operands["data"])
     return kind is not None and kind.bits >= 8  # OpenVINO slices neither strings nor parts of bytes
 
 
 def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:
-    """Add the steps that a node leaves out."""
+    """Add steps of 1 if a node does not set them, or return None if their number or type is unknown."""
     if "steps" in operands:
         return operands
     starts, bounds = operands["starts"], [operands.get(name) for name in ("starts", "ends", "axes")]
     if not hasattr(starts, "producer"):
         return {**operands, "steps": [1] * len(starts)}
-    shapes = [reader.shape_of(value) for value in bounds if value is not None]
+    shapes = [reader.find_shape(value) for value in bounds if value is not None]
     counts = [shape[0] for shape in shapes if shape is not None and len(shape) == 1]
     count = next((count for count in counts if isinstance(count, int)), None)
-    type_ = reader.type_of(starts)
+    type_ = reader.find_type(starts)
     if count is None or type_ is None:
         return None
     return {**operands, "steps": np.ones(count, type_.numpy)}
@@ -107,7 +107,7 @@ SLICE: Final = Operator(
     converts=True,
     adapt_layer=_adapt_layer,
     adapt_node=_adapt_node,
-    accepts_node=_accepts_node,
+    can_convert_node=_can_convert_node,
 )
 
 _END: Final = (1 << 63) - 1
@@ -115,10 +115,10 @@ _NUMPY: Final[dict[str, Any]] = {"new": None, "...": ...}
 _MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 
 
-def _keys(operands: Operands) -> Iterator[Any]:
-    """Yield the key of each bound as NumPy has it, but ``"new"`` for an added axis and ``"..."``."""
-    starts, ends = operands.entries("starts"), operands.entries("ends")
-    steps = operands.integers("steps") if "steps" in operands else [1] * len(starts)
+def _iter_keys(operands: Operands) -> Iterator[Any]:
+    """Yield each bound as an index of NumPy, but ``"new"`` for a new axis and ``"..."`` for an ellipsis."""
+    starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
+    steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
     if not len(starts) == len(ends) == len(steps):
         raise Unknown(f"{len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
     masks = [set(np.flatnonzero(operands[f"{name}_mask"])) for name in _MASKS]
@@ -139,25 +139,25 @@ def _keys(operands: Operands) -> Iterator[Any]:
 
 
 def _infer_strided(operands: Operands) -> AbstractTensor:
-    shape, keys = operands.shape(), list(_keys(operands))
+    shape, keys = operands.get_shape(), list(_iter_keys(operands))
     missing = len(shape) - sum(key not in ("new", "...") for key in keys)
     if missing < 0:
         raise Unknown("more bounds than axes")
     if "..." not in keys:
         keys.append("...")
-    left, sizes = iter(shape), list[Dim]()
+    remaining, sizes = iter(shape), list[Dim]()
     for key in keys:
         if key == "...":
-            sizes += [next(left) for _ in range(missing)]
+            sizes += [next(remaining) for _ in range(missing)]
         elif key == "new":
             sizes.append(1)
         elif isinstance(key, slice):
-            sizes.append(_sliced(next(left), key))
+            sizes.append(_slice_size(next(remaining), key))
         else:
-            next(left)
+            next(remaining)
 
     def take() -> Value:
-        data = operands.elements()
+        data = operands.get_elements()
         bounds = [
             bound for key in keys for bound in ((key.start, key.stop) if isinstance(key, slice) else (key,))
         ]
@@ -170,13 +170,13 @@ def _infer_strided(operands: Operands) -> AbstractTensor:
         except IndexError as error:
             raise Unknown("outside") from error
 
-    return infer_result(operands.tensor(), tuple(sizes), take)
+    return infer_result(operands.get_tensor(), tuple(sizes), take)
 
 
-def _sliced(size: Dim, key: slice) -> Dim:
+def _slice_size(size: Dim, key: slice) -> Dim:
     if key.step < 0 and not (isinstance(key.start, int) and key.start >= -1):
-        return UNKNOWN  # it may be before the first position, where NumPy and runtimes differ
-    return sliced(size, key.start, key.stop, key.step)
+        return UNKNOWN  # it may be before the first position, for which NumPy and runtimes differ
+    return slice_size(size, key.start, key.stop, key.step)
 
 
 STRIDED_SLICE: Final = Operator(

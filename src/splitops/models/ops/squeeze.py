@@ -1,4 +1,4 @@
-"""Squeeze and Unsqueeze: axes of size 1 removed and inserted."""
+"""Squeeze and Unsqueeze, which remove and insert axes of size 1."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from splitops.models.ops.operator import (
     as_integers,
 )
 from splitops.models.ops.reshape import reshape
-from splitops.models.ops.shapes import axis_within, unsqueezed
-from splitops.models.ops.writing import NodeWriter, Reader, axes_of, require
+from splitops.models.ops.shapes import normalise_axis, unsqueeze
+from splitops.models.ops.writing import NodeWriter, Reader, read_integers, require
 from splitops.spec.sizes.dims import Range
 
 if TYPE_CHECKING:
@@ -28,52 +28,52 @@ if TYPE_CHECKING:
 
 
 def _infer_squeeze(operands: Operands) -> AbstractTensor:
-    shape = operands.shape()
-    axes = operands.integers("axes") if "axes" in operands else None
+    shape = operands.get_shape()
+    axes = operands.get_integers("axes") if "axes" in operands else None
     if axes == [] and not operands.of_layer:
-        raise Unknown("runtimes read no axes in two ways")
-    removed = _removed(axes or (), len(shape))
-    # Whether an axis of unknown size stays depends on what the version says of sizes other than 1.
+        raise Unknown("runtimes interpret empty axes differently")
+    removed = _find_removed_axes(axes or (), len(shape))
+    # Versions differ for an axis of another size than 1: it is kept, or an error.
     if any(isinstance(shape[axis], Range) for axis in removed):
-        return AbstractTensor(operands.type())
+        return AbstractTensor(operands.get_type())
     kept = (size for axis, size in enumerate(shape) if axis not in removed or size != 1)
-    return reshape(operands.tensor(), tuple(kept))
+    return reshape(operands.get_tensor(), tuple(kept))
 
 
-def _removed(axes: Sequence[int], rank: int) -> Collection[int]:
-    """Return the axes that are removed if they are of size 1: all, if none are set."""
-    return {axis_within(axis, rank) for axis in axes} or range(rank)
+def _find_removed_axes(axes: Sequence[int], rank: int) -> Collection[int]:
+    """Return the axes that are removed if their size is 1: all axes if none are set."""
+    return {normalise_axis(axis, rank) for axis in axes} or range(rank)
 
 
 def _infer_unsqueeze(operands: Operands) -> AbstractTensor:
-    axes = list(dict.fromkeys(operands.integers("axes")))
+    axes = list(dict.fromkeys(operands.get_integers("axes")))
     if len(axes) > MAX_RANK:
         raise Unknown(f"{len(axes)} axes")
-    return reshape(operands.tensor(), unsqueezed(operands.shape(), axes))
+    return reshape(operands.get_tensor(), unsqueeze(operands.get_shape(), axes))
 
 
 def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     data, given = operands["data"], operands.get("axes")
-    axes, shape = [] if given is None else axes_of(writer, layer, given), writer.shape_of(data)
+    axes, shape = [] if given is None else read_integers(writer, layer, given), writer.find_shape(data)
     if not axes:
         return {"data": data}
     if shape is not None:
-        # ONNX rejects to remove an axis of another size than 1, which a layer keeps.
-        removed = sorted(_removed(axes, len(shape)))
+        # ONNX rejects an axis of another size than 1, which a layer keeps.
+        removed = sorted(_find_removed_axes(axes, len(shape)))
         axes = [axis for axis in removed if shape[axis] == 1 or isinstance(shape[axis], Range)]
-    return {"data": data, "axes": axes} if axes else writer.op("Identity", [data])
+    return {"data": data, "axes": axes} if axes else writer.add("Identity", [data])
 
 
 def _squeeze_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:
     axes = operands.get("axes")
     if axes is None:
         return operands
-    count = (reader.shape_of(axes) or (None,))[0] if hasattr(axes, "producer") else len(axes)
+    count = (reader.find_shape(axes) or (None,))[0] if hasattr(axes, "producer") else len(axes)
     return operands if isinstance(count, int) and count > 0 else None
 
 
 def _unsqueeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    axes = list(dict.fromkeys(axes_of(writer, layer, operands["axes"])))
+    axes = list(dict.fromkeys(read_integers(writer, layer, operands["axes"])))
     require(bool(axes), f"{layer} has no axes")
     return {**operands, "axes": axes}
 

@@ -1,4 +1,4 @@
-"""Transpose: the axes of a tensor in another order."""
+"""Transpose, which reorders the axes of a tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splitops.models.ops.operator import (
     as_integers,
     infer_result,
 )
-from splitops.models.ops.writing import NodeWriter, Reader, axes_of, require
+from splitops.models.ops.writing import NodeWriter, Reader, read_integers, require
 from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
@@ -23,22 +23,24 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Operands) -> AbstractTensor:
-    shape = operands.shape()
+    shape = operands.get_shape()
     order = operands.get("order", [])
     if isinstance(order, AbstractTensor) and not order.is_complete:
-        return AbstractTensor(operands.type(), (UNKNOWN,) * len(shape))
-    axes = (operands.integers("order") if order else None) or list(reversed(range(len(shape))))
+        return AbstractTensor(operands.get_type(), (UNKNOWN,) * len(shape))
+    axes = (operands.get_integers("order") if order else None) or list(reversed(range(len(shape))))
     if sorted(axes) != list(range(len(shape))):
         raise Unknown(f"order = {axes[:8]} is not an order of {len(shape)} axes")
     return infer_result(
-        operands.tensor(), tuple(shape[axis] for axis in axes), lambda: operands.elements().transpose(axes)
+        operands.get_tensor(),
+        tuple(shape[axis] for axis in axes),
+        lambda: operands.get_elements().transpose(axes),
     )
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    order = axes_of(writer, layer, operands["order"], "order")
+    order = read_integers(writer, layer, operands["order"], "order")
     require(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
-    return {**operands, "order": order or None}  # an empty one reverses the axes, as none does in ONNX
+    return {**operands, "order": order or None}  # an empty order reverses the axes; in ONNX, an absent one
 
 
 def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:

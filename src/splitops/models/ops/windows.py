@@ -19,20 +19,20 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_integers,
-    as_word,
+    as_name,
 )
-from splitops.models.ops.shapes import ceil_divided, clamp_negative, size_of
+from splitops.models.ops.shapes import clamp_negative, divide_up, to_size
 from splitops.models.ops.writing import INT64
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
-_PLUS: Final = ARITHMETIC["Add"]
-_TIMES: Final = ARITHMETIC["Mul"]
+_ADD: Final = ARITHMETIC["Add"]
+_MULTIPLY: Final = ARITHMETIC["Mul"]
 _EXPLICIT: Final = frozenset({"explicit", "notset"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """How a window moves: one number for each spatial axis. Padding is that of both ends together."""
+    """Strides, dilations and total padding of a window: one number for each spatial axis."""
 
     strides: Sequence[int]
     dilations: Sequence[int]
@@ -40,26 +40,26 @@ class _Window:
     auto_pad: str
 
     @classmethod
-    def of(cls, operands: Operands, axes: int) -> _Window:
+    def read(cls, operands: Operands, axes: int) -> _Window:
         strides, dilations = operands["strides"] or [1] * axes, operands["dilations"] or [1] * axes
         begins, ends, auto_pad = operands.get("begins", []), operands.get("ends", []), operands["auto_pad"]
         if "pads" in operands:
             pads = operands["pads"]
             begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-        if auto_pad not in _EXPLICIT:  # the specifications ignore them, whatever the file sets
+        if auto_pad not in _EXPLICIT:  # the specifications ignore them, even if the file sets them
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
-        found = (strides, dilations, begins, ends)
-        if any(len(numbers) != axes for numbers in found) or min(*strides, *dilations, 1) < 1:
+        settings = (strides, dilations, begins, ends)
+        if any(len(numbers) != axes for numbers in settings) or min(*strides, *dilations, 1) < 1:
             raise Unknown("the window does not fit the data")
         return cls(strides, dilations, [sum(pair) for pair in zip(begins, ends, strict=True)], auto_pad)
 
-    def sizes(self, shape: Shape, kernel: Sequence[Dim], *, fits: bool, rounds_up: bool = False) -> list[Dim]:
-        """Return the number of positions of the window on each axis: at least one if it ``fits``."""
+    def count(self, shape: Shape, kernel: Sequence[Dim], *, fits: bool, rounds_up: bool = False) -> list[Dim]:
+        """Return the number of positions of the window on each axis, at least 1 if it ``fits``."""
         rows = zip(shape, kernel, self.strides, self.dilations, self.padding, strict=True)
-        return [self._size(*row, least=int(fits), rounds_up=rounds_up) for row in rows]
+        return [self._count_axis(*row, min_count=int(fits), rounds_up=rounds_up) for row in rows]
 
-    def _size(
+    def _count_axis(
         self,
         size: Dim,
         kernel: Dim,
@@ -67,87 +67,86 @@ class _Window:
         dilation: int,
         padding: int,
         *,
-        least: int,
+        min_count: int,
         rounds_up: bool,
     ) -> Dim:
         if self.auto_pad.startswith("same"):
-            return ceil_divided(size, stride)
+            return divide_up(size, stride)
         if not isinstance(kernel, int) or kernel < 1 or (rounds_up and stride > 1):
-            return UNKNOWN  # dialects differ in what the last window of a size that is rounded up reads
-        room = _PLUS(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - least))
-        return size_of(_PLUS(ARITHMETIC["Div"](clamp_negative(room), stride), least))
+            return UNKNOWN  # dialects differ in the last window if the size is rounded up
+        room = _ADD(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
+        return to_size(_ADD(ARITHMETIC["Div"](clamp_negative(room), stride), min_count))
 
 
 def _infer_convolution(operands: Operands) -> AbstractTensor:
-    shape, filters = operands.shape(), operands.shape("filters")
+    shape, filters = operands.get_shape(), operands.get_shape("filters")
     first = operands["first_spatial"]
     kernel = filters[first:]
     if len(shape) != len(kernel) + 2:
         raise Unknown("the filters do not fit the data")
-    channels = filters[0] if first == 2 else size_of(_TIMES(filters[0], filters[1]))
-    sizes = _Window.of(operands, len(kernel)).sizes(shape[2:], kernel, fits=operands.of_layer)
-    return AbstractTensor(operands.type(), (shape[0], channels, *sizes))
+    channels = filters[0] if first == 2 else to_size(_MULTIPLY(filters[0], filters[1]))
+    sizes = _Window.read(operands, len(kernel)).count(shape[2:], kernel, fits=operands.of_layer)
+    return AbstractTensor(operands.get_type(), (shape[0], channels, *sizes))
 
 
 def _infer_transposed(operands: Operands) -> AbstractTensor:
-    shape, filters = operands.shape(), operands.shape("filters")
+    shape, filters = operands.get_shape(), operands.get_shape("filters")
     first = operands["first_spatial"]
     kernel = filters[first:]
     axes = len(kernel)
     if len(shape) != axes + 2:
         raise Unknown("the filters do not fit the data")
     groups = operands["groups"] if first == 2 else filters[0]
-    channels = size_of(_TIMES(filters[first - 1], groups))
-    window = _Window.of(operands, axes)
+    channels = to_size(_MULTIPLY(filters[first - 1], groups))
+    window = _Window.read(operands, axes)
     if "output_shape" in operands:
-        sizes = [size_of(entry) for entry in operands.entries("output_shape")][-axes:]
+        sizes = [to_size(entry) for entry in operands.get_entries("output_shape")][-axes:]
     elif window.auto_pad not in (*_EXPLICIT, "valid"):
         sizes = [UNKNOWN] * axes
     else:
         added = operands["output_padding"] or [0] * axes
         rows = zip(shape[2:], kernel, window.strides, window.dilations, window.padding, added, strict=True)
-        sizes = [_transposed_size(*row) for row in rows] if len(added) == axes else [UNKNOWN] * axes
-    return AbstractTensor(operands.type(), (shape[0], channels, *sizes))
+        sizes = [_infer_output_size(*row) for row in rows] if len(added) == axes else [UNKNOWN] * axes
+    return AbstractTensor(operands.get_type(), (shape[0], channels, *sizes))
 
 
-def _transposed_size(size: Dim, kernel: Dim, stride: int, dilation: int, padding: int, added: int) -> Dim:
+def _infer_output_size(size: Dim, kernel: Dim, stride: int, dilation: int, padding: int, added: int) -> Dim:
     if not isinstance(kernel, int):
         return UNKNOWN
-    whole = _PLUS(_TIMES(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
-    return size_of(clamp_negative(whole))
+    whole = _ADD(_MULTIPLY(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
+    return to_size(clamp_negative(whole))
 
 
 def _infer_pool(operands: Operands, *, outputs: int) -> list[AbstractTensor]:
-    shape, kernel = operands.shape(), operands["kernel"]
+    shape, kernel = operands.get_shape(), operands["kernel"]
     if len(shape) != len(kernel) + 2:
         raise Unknown("the kernel does not fit the data")
-    window, rounds_up = _Window.of(operands, len(kernel)), operands["rounds_up"]
-    sizes = window.sizes(shape[2:], kernel, fits=operands.of_layer, rounds_up=rounds_up)
-    found = (*shape[:2], *sizes)
-    return [AbstractTensor(operands.type(), found), AbstractTensor(operands.get("type", INT64), found)][
-        :outputs
-    ]
+    window, rounds_up = _Window.read(operands, len(kernel)), operands["rounds_up"]
+    sizes = window.count(shape[2:], kernel, fits=operands.of_layer, rounds_up=rounds_up)
+    result = (*shape[:2], *sizes)
+    types = (operands.get_type(), operands.get("type", INT64))
+    return [AbstractTensor(kind, result) for kind in types[:outputs]]
 
 
 def _infer_adaptive(operands: Operands) -> list[AbstractTensor]:
-    shape, sizes = operands.shape(), operands.entries("sizes")
-    found = (*shape[:2], *map(size_of, sizes))
-    if len(found) != len(shape):
+    shape, sizes = operands.get_shape(), operands.get_entries("sizes")
+    result = (*shape[:2], *map(to_size, sizes))
+    if len(result) != len(shape):
         raise Unknown("the sizes do not fit the data")
-    return [AbstractTensor(operands.type(), found), AbstractTensor(operands.get("type", INT64), found)]
+    return [AbstractTensor(operands.get_type(), result), AbstractTensor(operands.get("type", INT64), result)]
 
 
 _LISTS: Final = {name: Attribute(as_integers, ()) for name in ("strides", "dilations")}
 _NODE: Final = {
     **_LISTS,
     "pads": Attribute(as_integers, ()),
-    "auto_pad": Attribute(as_word, "notset"),
+    "auto_pad": Attribute(as_name, "notset"),
 }
 _LAYER: Final = {
     **_LISTS,
     "begins": Attribute(as_integers, (), "pads_begin"),
     "ends": Attribute(as_integers, (), "pads_end"),
-    "auto_pad": Attribute(as_word, "explicit"),
+    "auto_pad": Attribute(as_name, "explicit"),
 }
 _SHAPED: Final = {
     "groups": Attribute(as_integer, 1, "group"),
@@ -169,7 +168,7 @@ _LAYER_POOL: Final = {
 }
 
 
-def _convolution(
+def _make_convolution(
     infer: Callable[[Operands], AbstractTensor], onnx: str, openvino: tuple[str, str], shaped: str, more: Any
 ) -> Operator:
     layer, grouped = openvino
@@ -186,8 +185,8 @@ def _convolution(
 
 
 WINDOWS: Final = (
-    _convolution(_infer_convolution, "Conv", ("Convolution", "GroupConvolution"), "", {}),
-    _convolution(
+    _make_convolution(_infer_convolution, "Conv", ("Convolution", "GroupConvolution"), "", {}),
+    _make_convolution(
         _infer_transposed,
         "ConvTranspose",
         ("ConvolutionBackpropData", "GroupConvolutionBackpropData"),

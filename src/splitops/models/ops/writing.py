@@ -1,4 +1,4 @@
-"""What writes nodes and layers, and what converters require of a layer."""
+"""Protocols of the writers of nodes and layers, and checks that converters share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer, Output
 
 ONNX_OPSET: Final = 14
-"""The opset of the nodes that layers become: the first one whose Reshape can set OpenVINO's."""
+"""The opset of the nodes that layers become: the first one whose Reshape supports shapes with 0."""
 BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 SIZES: Final = frozenset({INT32, INT64})
-"""The integers of which both dialects say that they wrap; of narrower ones OpenVINO says nothing."""
+"""The integers that wrap around in both dialects. OpenVINO does not specify this for narrower ones."""
 NUMBERS: Final = FLOATS | SIZES
 INTEGERS: Final = frozenset(
     ELEMENT_TYPES[f"{sign}int{bits}"] for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -36,40 +36,40 @@ Values = Sequence["ir.Value | None"]
 
 
 class Reader(Protocol):
-    """What is inferred of the values of an ONNX graph."""
+    """Reads the inferred facts of the values of an ONNX graph."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant, or None if they are computed when the model runs."""
+        """Return the elements of a constant, or None if the model computes them when it runs."""
 
-    def type_of(self, value: ir.Value) -> ElementType | None:
-        """Return the element type."""
+    def find_type(self, value: ir.Value) -> ElementType | None:
+        """Return the element type, or None if it is unknown."""
 
-    def shape_of(self, value: ir.Value) -> Shape | None:
-        """Return the shape."""
+    def find_shape(self, value: ir.Value) -> Shape | None:
+        """Return the shape, or None if the rank is unknown."""
 
 
 class NodeWriter(Reader, Protocol):
     """Writes ONNX nodes."""
 
-    def op(
+    def add(
         self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
     ) -> ir.Value:
-        """Add a node of one output."""
+        """Add a node with one output."""
 
     def cast(self, value: ir.Value, element_type: ElementType) -> ir.Value:
         """Add a Cast."""
 
-    def integers(self, values: Sequence[int], /) -> ir.Value:
+    def add_ints(self, values: Sequence[int], /) -> ir.Value:
         """Add a 1-D constant of int64."""
 
-    def constant(self, array: npt.NDArray[Any], /) -> ir.Value:
+    def add_constant(self, array: npt.NDArray[Any], /) -> ir.Value:
         """Add a constant."""
 
 
 class LayerWriter(Reader, Protocol):
     """Writes OpenVINO layers."""
 
-    def layer(
+    def add_layer(
         self,
         node: ir.Node,
         type_: str,
@@ -79,17 +79,17 @@ class LayerWriter(Reader, Protocol):
         version: str = "opset1",
         kind: ElementType | None = None,
     ) -> Output:
-        """Add a layer of one output in place of a node: of the type of the first input, or ``kind``."""
+        """Add a layer with one output for ``node``, of the element type of the first input or ``kind``."""
 
-    def integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add a constant, of int64 or ``kind``."""
+    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
+        """Add a constant of int64, or of ``kind``."""
 
 
-# What a layer sets
+# Attributes of a layer
 
 
 def require(holds: bool, reason: str) -> None:
-    """Reject a layer for a reason, unless something holds."""
+    """Reject a layer for a reason if a condition does not hold."""
     if not holds:
         raise ModelError(reason)
 
@@ -97,71 +97,72 @@ def require(holds: bool, reason: str) -> None:
 def require_types(
     builder: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
 ) -> None:
-    """Reject a layer of other element types."""
+    """Reject a layer if an input has another element type."""
     for source in sources:
-        kind = builder.type_of(source)
-        require(kind in types, f"{layer} of {kind} is not said to be the same in ONNX")
+        kind = builder.find_type(source)
+        require(kind in types, f"{layer} of {kind} is not specified to be the same in ONNX")
 
 
 def require_broadcast(layer: Layer) -> None:
-    """Reject what ONNX does not broadcast alike. Equal shapes need none, pdpd of the last axes is."""
-    stated, axis = layer.attribute("auto_broadcast"), layer.attribute("axis")
-    alike = stated in (None, "numpy", "none") or (stated == "pdpd" and axis in (None, "-1"))
-    require(alike, f"{layer} has auto_broadcast = {stated!r}")
+    """Reject a layer that ONNX would broadcast differently."""
+    # "none" requires equal shapes, and "pdpd" can align the last axes, as NumPy and ONNX do.
+    mode, axis = layer.attribute("auto_broadcast"), layer.attribute("axis")
+    same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
+    require(same, f"{layer} has auto_broadcast = {mode!r}")
 
 
-# What is known of its inputs
+# Inputs of a layer
 
 
-def must_know(found: T | None, what: str) -> T:
-    """Return what is known, or reject a layer of which it is not."""
-    if found is None:
-        raise ModelError(f"{what} is not known")
-    return found
+def unwrap(fact: T | None, what: str) -> T:
+    """Return an inferred fact, or reject a layer if it is None. ``what`` names it in the error."""
+    if fact is None:
+        raise ModelError(f"{what} is unknown")
+    return fact
 
 
-def constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
-    """Return the numbers of an input that ONNX needs to be constant."""
-    found = builder.read_constant(value)
-    if found is None:
+def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+    """Return the elements of an input, or reject the layer if it is not constant, as ONNX requires."""
+    constant = builder.read_constant(value)
+    if constant is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
         raise ModelError(f"the {name} of {layer} {verb} computed when the model runs. ONNX needs a constant")
-    return found
+    return constant
 
 
-def axes_of(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
-    """Return the integers of an input that ONNX needs to be constant."""
-    return [int(axis) for axis in constant(builder, layer, value, name).reshape(-1)]
+def read_integers(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
+    """Return the integers of an input, which must be constant."""
+    return [int(axis) for axis in require_constant(builder, layer, value, name).reshape(-1)]
 
 
-def axis_input(builder: Reader, layer: Layer, value: ir.Value) -> int:
-    """Return the axis that ONNX needs to be constant."""
-    axes = axes_of(builder, layer, value, "axis")
+def read_axis(builder: Reader, layer: Layer, value: ir.Value) -> int:
+    """Return the only integer of an axis input, which must be constant."""
+    axes = read_integers(builder, layer, value, "axis")
     require(len(axes) == 1, f"{layer} has {len(axes)} axes")
     return axes[0]
 
 
-def rank_of(builder: Reader, layer: Layer, value: ir.Value) -> int:
-    """Return the rank of an input."""
-    return len(must_know(builder.shape_of(value), f"the rank of what {layer} takes"))
+def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
+    """Return the rank of an input, which must be known."""
+    return len(unwrap(builder.find_shape(value), f"the rank of an input of {layer}"))
 
 
-def length_of(builder: Reader, value: ir.Value, what: str) -> int:
-    """Return how many numbers a 1-D input has."""
-    shape = must_know(builder.shape_of(value), what)
-    return must_know(shape[0] if isinstance(shape[0], int) else None, what)
+def get_length(builder: Reader, value: ir.Value, what: str) -> int:
+    """Return the number of elements of a 1-D input, which must be known."""
+    shape = unwrap(builder.find_shape(value), what)
+    return unwrap(shape[0] if isinstance(shape[0], int) else None, what)
 
 
-def scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
-    """Add a constant of the type of a value."""
-    return builder.constant(np.array(number, must_know(builder.type_of(like), "the element type").numpy))
+def add_scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
+    """Add a scalar constant of the element type of ``like``."""
+    return builder.add_constant(np.array(number, unwrap(builder.find_type(like), "the element type").numpy))
 
 
 def as_int64(builder: NodeWriter, value: ir.Value) -> ir.Value:
-    """Return integers as ONNX takes sizes and positions."""
-    return value if builder.type_of(value) is INT64 else builder.cast(value, INT64)
+    """Cast integers to int64, as ONNX requires for sizes."""
+    return value if builder.find_type(value) is INT64 else builder.cast(value, INT64)
 
 
 def as_positions(builder: NodeWriter, value: ir.Value) -> ir.Value:
-    """Return integers as ONNX takes positions."""
-    return value if builder.type_of(value) in SIZES else builder.cast(value, INT64)
+    """Cast integers to int64 unless they are int32, which ONNX accepts for positions, too."""
+    return value if builder.find_type(value) in SIZES else builder.cast(value, INT64)

@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from splitops.models.formats.openvino.nodes import DOMAIN
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import has_consumers, shape_of, type_of
+from splitops.models.graph.onnx import find_shape, find_type, has_consumers
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.spec.sizes.rules import SizeRule
 
@@ -196,8 +196,8 @@ class GraphView:
             return None if others else data
         output = node.outputs[0]
         if name in _CASTS:
-            return data if type_of(output) is not None and type_of(data) == type_of(output) else None
-        while not is_same_shape(shape_of(data), shape_of(output)):
+            return data if find_type(output) is not None and find_type(data) == find_type(output) else None
+        while not is_same_shape(find_shape(data), find_shape(output)):
             reshape = data.producer() if name in _RESHAPING else None
             before = None if reshape is None or self.name(reshape) not in _RESHAPING else reshape.inputs[0]
             if before is None:
@@ -215,16 +215,16 @@ class GraphView:
 
     def _is_in_order(self, node: ir.Node) -> bool:
         """Return whether a node that keeps the shape of its data also keeps the order of the elements."""
-        rank = len(shape_of(node.outputs[0]) or ())
+        rank = len(find_shape(node.outputs[0]) or ())
         if self.name(node) == "Pad":
             pads = node.inputs[1] if len(node.inputs) > 1 else None
-            content = None if pads is None else self.editor.content(self.skip_idle(pads), 2 * rank)
+            content = None if pads is None else self.editor.read_constant(self.skip_idle(pads), 2 * rank)
             return content is not None and not content[0].any()
-        match self.editor.role(node):
+        match self.editor.find_role(node):
             case Role.TRANSPOSE:
-                return self.editor.permutation(node, rank) == list(range(rank))
+                return self.editor.read_permutation(node, rank) == list(range(rank))
             case Role.SLICE:
-                bounds = self.editor.bounds(node, rank)
+                bounds = self.editor.read_slices(node, rank)
                 return bounds is not None and all(one.step > 0 for one in bounds.values())
         return True
 
@@ -237,21 +237,21 @@ class GraphView:
         constant = None if data is None else self.skip_idle(data)
         if constant is None or self.size(constant) not in (None, 1):
             return None
-        content = self.editor.content(constant, 1)
+        content = self.editor.read_constant(constant, 1)
         if content is None or content[0].size != 1 or content[0].dtype.kind not in "iuf":
             return None
         return float(content[0].reshape(()))
 
     def size(self, value: ir.Value | None) -> int | None:
         """Return the number of elements of a value, or None if it is unknown."""
-        sizes = None if value is None else get_static_sizes(shape_of(value))
+        sizes = None if value is None else get_static_sizes(find_shape(value))
         return None if sizes is None else math.prod(sizes)
 
     # Splits
 
     def find_split(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
         """Return the split that produces a value and the index of the part, or None."""
-        return None if value is None else self.editor.part_of(self.skip_idle(value))
+        return None if value is None else self.editor.find_source_split(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:
         """Return whether OpenVINO reads a split as its operator Split, which has a number of parts."""
@@ -292,10 +292,10 @@ class GraphView:
 
     def _read_slice(self, node: ir.Node) -> SliceOfAxis | None:
         data = node.inputs[0]
-        shape = None if data is None else shape_of(data)
-        if data is None or shape is None or self.editor.role(node) is not Role.SLICE:
+        shape = None if data is None else find_shape(data)
+        if data is None or shape is None or self.editor.find_role(node) is not Role.SLICE:
             return None
-        bounds = self.editor.bounds(node, len(shape))
+        bounds = self.editor.read_slices(node, len(shape))
         if bounds is None or len(bounds) != 1 or not all(map(self._is_folded, node.inputs[1:])):
             return None
         ((axis, one),) = bounds.items()

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from splitops.errors import SplitError
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import shape_of
-from splitops.models.graph.split_writer import write
+from splitops.models.graph.onnx import find_shape
+from splitops.models.graph.split_writer import write_split
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import get_first_way
 
@@ -66,26 +66,25 @@ class Match:
 def set_lengths(editor: Editor, match: Match) -> str | None:
     """Set the length of each part of the split, because the optimiser matches only a number of parts."""
     node, split_node = match.node, editor.read_split_node(match.node)
+    target = ConversionTarget(editor.domain, editor.get_opset(node))
     try:
-        way = get_first_way(
-            split_node, ConversionTarget(editor.domain, editor.opset(node)), SplitStyle.LENGTHS, apart=True
-        )
+        way = get_first_way(split_node, target, SplitStyle.LENGTHS, apart=True)
     except SplitError:
         return None
     if way.is_kept or (way.axis is None and editor.domain):
         return None
-    write(node, split_node, way, editor.make_builder(node))
+    write_split(node, split_node, way, editor.make_builder(node))
     editor.enqueue(node)
     return str(way)
 
 
 def count_axis_from_the_front(editor: Editor, match: Match, concat: ir.Node) -> str | None:
     """Make the axis of a Concat non-negative: the optimiser matches, or misreads, only negative ones."""
-    shapes = (shape_of(value) for value in (*concat.outputs, *concat.inputs) if value is not None)
+    shapes = (find_shape(value) for value in (*concat.outputs, *concat.inputs) if value is not None)
     rank = next((len(shape) for shape in shapes if shape is not None), None)
-    axis = editor.axis(concat)
+    axis = editor.find_axis(concat)
     if rank is None or axis is None:
         return None
     inputs = [value for value in concat.inputs if value is not None]
-    editor.substitute(concat, [editor.make_builder(concat).concat(inputs, axis % rank)])
+    editor.substitute(concat, [editor.make_builder(concat).concatenate(inputs, axis % rank)])
     return f"{editor.describe(match.node)}, Concat(axis={axis % rank})"

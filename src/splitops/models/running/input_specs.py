@@ -49,7 +49,7 @@ class InputSpec:
         sizes = tuple(dim for dim in self.shape if isinstance(dim, int))
         return sizes if len(sizes) == len(self.shape) else None
 
-    def dtype_of(self, stored: np.dtype[Any]) -> np.dtype[Any]:
+    def get_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype for an array from a .npy file with dtype ``stored``.
 
         If .npy does not support the element type, raw and unsigned items of the same size are its elements.
@@ -106,7 +106,7 @@ def _make_input(name: str, declared: TypeProto, required: bool) -> InputSpec:
 
 def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec, ...]:
     """Return the declared inputs of OpenVINO IR: its Parameters."""
-    found = []
+    specs = []
     tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
     for name, layer in zip(input_names(model), model.inputs, strict=True):
         where = replace(where, node=layer.name)
@@ -115,5 +115,5 @@ def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec,
             del aliases[layer.name]  # if both exist, the name refers to the tensor
         aliases.pop(name, None)
         kind = None if layer.takes_any_type else layer.element_type(where)
-        found.append(InputSpec(name, tuple(aliases), kind, layer.shape(where)))
-    return tuple(found)
+        specs.append(InputSpec(name, tuple(aliases), kind, layer.shape(where)))
+    return tuple(specs)

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from splitops.errors import ModelError, shown
 from splitops.models.formats.walk import label
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import constant_array, type_of
+from splitops.models.graph.onnx import find_type, read_constant
 from splitops.models.graph.onnx_editor import is_operator
 from splitops.models.graph.onnx_sequences import find_consumers
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
@@ -47,7 +47,7 @@ class Rules:
         """Add a rule. It consumes its numbers from the iterator."""
         self._rules.append(rule)
 
-    def hold(self, numbers: npt.NDArray[Any]) -> bool:
+    def are_met(self, numbers: npt.NDArray[Any]) -> bool:
         """Return whether the numbers of a run obey all rules."""
         key = numbers.tobytes()
         if key in self._valid:
@@ -92,7 +92,7 @@ class Checks:
         Raises:
             ModelError: the split is in a body, or a position in its sequence is computed.
         """
-        builder, data = self._pen(node), node.inputs[0]
+        builder, data = self._make_builder(node), node.inputs[0]
         assert data is not None
         at = _find_lengths_input(split_node) if split_node.bind().division is None else None
         elements = _find_min_length(node, split_node) if split_node.schema.gives_sequence else 0
@@ -118,14 +118,14 @@ class Checks:
         Raises:
             ModelError: the loop is in a body.
         """
-        builder = self._pen(loop)
+        builder = self._make_builder(loop)
         found = [_to_list(builder, value, is_list=False) for value in loop.inputs[:2] if value is not None]
         count = len(found)
 
-        def iterates(numbers: Numbers) -> bool:
+        def is_iterating(numbers: Numbers) -> bool:
             return all(number > 0 or (endless and number == -1) for number in islice(numbers, count))
 
-        self._add(loop, found, iterates)
+        self._add(loop, found, is_iterating)
 
     def join(self) -> None:
         """Concatenate all numbers to :attr:`numbers`, which becomes an output of an ONNX model."""
@@ -134,21 +134,21 @@ class Checks:
         if last is not None:
             builder = self._editor.make_builder(last)
             numbers = [value for values in self._values.values() for value in values]
-            (self.numbers,) = builder.annotate_outputs([builder.concat(numbers, 0)], _INT64, (UNKNOWN,))
+            (self.numbers,) = builder.annotate_outputs([builder.concatenate(numbers, 0)], _INT64, (UNKNOWN,))
             if not isinstance(builder, OpenVINOOpBuilder):
                 self.numbers.type, self.numbers.shape = ir.TensorType(ir.DataType.INT64), ir.Shape([None])
                 graph.outputs.append(self.numbers)
 
-    def _pen(self, node: ir.Node) -> Any:
+    def _make_builder(self, node: ir.Node) -> Any:
         if node.graph is not self._editor.model.graph:
-            raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.where(node))
+            raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.locate(node))
         return self._editor.make_builder(node)
 
 
 def _make_shape(builder: Any, data: ir.Value) -> ir.Value:
     if isinstance(builder, OpenVINOOpBuilder):
-        return builder.sizes(data)
-    made: ir.Value = builder.op("Shape", [data])
+        return builder.add_shape(data)
+    made: ir.Value = builder.add("Shape", [data])
     return made
 
 
@@ -156,11 +156,11 @@ def _to_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
     """Return a value as a 1-D int64 tensor."""
     if not is_list:
         value = builder.reshape(value, [-1], (UNKNOWN,))
-    if type_of(value) is _INT64:
+    if find_type(value) is _INT64:
         return value
     if isinstance(builder, OpenVINOOpBuilder):
         return builder.annotate_outputs(
-            builder.multi("Convert", [value], {"destination_type": "i64"}), _INT64, (UNKNOWN,)
+            builder.add_node("Convert", [value], {"destination_type": "i64"}), _INT64, (UNKNOWN,)
         )[0]
     made: ir.Value = builder.cast(value, _INT64)
     return made
@@ -189,26 +189,26 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
         if isinstance(builder, OpenVINOOpBuilder):
             bounded = _fill_rest(builder, lengths, data, binding.axis)
         else:
-            bounded = builder.op("Max", [lengths, builder.integers([0])])
+            bounded = builder.add("Max", [lengths, builder.add_ints([0])])
         node.replace_input_with(at, bounded)
     elif binding.division.rule is SizeRule.REMAINDER:
-        bounded = builder.clamped_lengths(data, binding.axis, binding.division)
+        bounded = builder.compute_clamped_lengths(data, binding.axis, binding.division)
         node.replace_input_with(at, bounded)
 
 
 def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
     """Return the lengths with -1 replaced by the rest of the axis."""
 
-    def op(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
-        return builder.annotate_outputs(builder.multi(operator, inputs, data), kind, (UNKNOWN,))[0]
+    def add_layer(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
+        return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]
 
     lengths = _to_list(builder, lengths, is_list=True)
-    minus_one, zero = builder.constant(np.array([-1])), builder.constant(np.array([0]))
-    size = builder.gather(builder.sizes(data), [axis], 0)
-    total = op("ReduceSum", lengths, zero, keep_dims="true")
-    rest = op("Subtract", op("Subtract", size, total), builder.constant(np.array([1])))
-    is_rest = op("Equal", lengths, minus_one, kind=_BOOL, auto_broadcast="numpy")
-    return op("Select", is_rest, op("Maximum", rest, zero), lengths, auto_broadcast="numpy")
+    minus_one, zero = builder.add_constant(np.array([-1])), builder.add_constant(np.array([0]))
+    size = builder.gather(builder.add_shape(data), [axis], 0)
+    total = add_layer("ReduceSum", lengths, zero, keep_dims="true")
+    rest = add_layer("Subtract", add_layer("Subtract", size, total), builder.add_constant(np.array([1])))
+    is_rest = add_layer("Equal", lengths, minus_one, kind=_BOOL, auto_broadcast="numpy")
+    return add_layer("Select", is_rest, add_layer("Maximum", rest, zero), lengths, auto_broadcast="numpy")
 
 
 def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
@@ -222,7 +222,7 @@ def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
     count = 0
     for reader in find_consumers(node.outputs[0]):
         if is_operator(reader, "SequenceAt") and reader.inputs[1] is not None:
-            position = constant_array(reader.inputs[1])
+            position = read_constant(reader.inputs[1])
             if position is None:
                 raise ModelError(
                     "the position in a sequence is computed, and cannot be checked", split_node.where

@@ -13,7 +13,7 @@ from splitops.errors import Where
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.onnx.structure import nodes_of
 from splitops.models.formats.walk import all_graphs, canonical
-from splitops.models.graph.onnx import declared
+from splitops.models.graph.onnx import get_declared
 from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.spec.sizes.dims import Dim
 
@@ -48,7 +48,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
     full: set[str | None] = set()  # names of input sizes, which are not 0
     sized: dict[ir.Value, AbstractValue] = {}
     for value in model.graph.inputs:
-        known = declared(value)
+        known = get_declared(value)
         if isinstance(known, AbstractTensor) and known.shape is not None:
             shape = tuple(
                 size if isinstance(size, int) else replace(size, name=size.name or f"{value.name}[{axis}]")
@@ -56,16 +56,16 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
             )
             full.update(size.name for size in shape if not isinstance(size, int))
             sized[value] = replace(known, shape=shape)
-    found = ShapeInterpreter(model, where, lambda _: None, given=sized).run().substitute_sizes()
+    result = ShapeInterpreter(model, where, lambda _: None, given=sized).run().substitute_sizes()
     nodes = [node for _, inner in all_graphs(model) for node in inner]
     crashing = [node for node in nodes if node.op_type in CRASHING and not canonical(node.domain)]
 
     def is_full(value: ir.Value | None) -> bool:
-        return value is None or _is_known_nonempty(found.values.get(value), full)
+        return value is None or _is_known_nonempty(result.values.get(value), full)
 
     def may_empty(node: ir.Node) -> bool:
         """Return whether a node may return an empty tensor from non-empty inputs."""
-        shapes = [getattr(found.values.get(value), "shape", None) for value in node.outputs]
+        shapes = [getattr(result.values.get(value), "shape", None) for value in node.outputs]
         if node.op_type == "Split" and not canonical(node.domain):
             axis = node.attributes.get_int("axis", 0)
             return not all(shape and _is_full(shape[axis % len(shape)], full) for shape in shapes)
@@ -75,7 +75,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
     certain = {
         node.op_type
         for node in crashing
-        for kind in map(found.values.get, filter(None, node.inputs))
+        for kind in map(result.values.get, filter(None, node.inputs))
         if isinstance(kind, AbstractTensor) and kind.shape is not None and 0 in kind.shape
     }
     doubtful = any(not all(map(is_full, node.inputs)) for node in crashing)

@@ -11,7 +11,7 @@ from onnx.helper import make_tensor_value_info
 from splitops.models.formats.onnx.structure import callees_first, functions_of, nodes_inside, nodes_of
 from splitops.models.formats.onnx.tensors import is_external
 from splitops.models.formats.walk import FunctionKey, canonical, function_key
-from splitops.models.running.onnx.evaluator import reads
+from splitops.models.running.onnx.evaluator import iter_reads
 from splitops.spec.operators import FAMILY, SCHEMAS
 from splitops.spec.operators.schemas import SourceKind
 
@@ -39,29 +39,28 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     It computes the lengths of every split. It also computes the data of splits into equal parts or sequences,
     or, with ``sizes``, of every split. Values with a declared type and shape become inputs.
     """
-    sites = [node for node in nodes_of(model) if is_split_node(node)]
-    if not sites:
+    splits = [node for node in nodes_of(model) if is_split_node(node)]
+    if not splits:
         return None
     functions = functions_of(model)
     holding: set[FunctionKey] = set()
 
-    def holds_site(node: NodeProto) -> bool:
+    def has_split(node: NodeProto) -> bool:
         return any(is_split_node(one) or function_key(one) in holding for one in nodes_inside([node]))
 
-    holding.update(key for key in callees_first(functions) if any(map(holds_site, functions[key].node)))
+    holding.update(key for key in callees_first(functions) if any(map(has_split, functions[key].node)))
     # Splits without lengths may be merged by CSE, depending on how their data is computed.
-    compared = len({len(node.output) for node in sites if not _has_lengths(node)}) > 1
-    whole = (
-        set() if compared or sizes else {value.name for value in model.graph.value_info if _is_whole(value)}
-    )
+    compared = len({len(node.output) for node in splits if not _has_lengths(node)}) > 1
+    infos = () if compared or sizes else model.graph.value_info
+    whole = {value.name for value in infos if _is_declared(value)}
     needed: set[str] = set()
     kept: list[NodeProto] = []
     for node in reversed(model.graph.node):
-        holds = holds_site(node)
+        holds = has_split(node)
         if holds or not needed.isdisjoint(node.output):
             kept.append(node)
-            by_lengths = is_split_node(node) and not (sizes or compared or _depends_on_data(node))
-            needed.update({*(node.input[1:] if by_lengths else reads(node))} - whole)
+            by_lengths = is_split_node(node) and not (sizes or compared or _is_data_dependent(node))
+            needed.update({*(node.input[1:] if by_lengths else iter_reads(node))} - whole)
     return extract_submodel(model, kept[::-1])
 
 
@@ -69,11 +68,11 @@ def _has_lengths(node: NodeProto) -> bool:
     return any(node.input[1:]) or any(one.name in _LENGTHS for one in node.attribute)
 
 
-def _depends_on_data(node: NodeProto) -> bool:
+def _is_data_dependent(node: NodeProto) -> bool:
     return node.op_type in _MAKING_SEQUENCES or any(one.name in _COUNTING for one in node.attribute)
 
 
-def _is_whole(value: ValueInfoProto) -> bool:
+def _is_declared(value: ValueInfoProto) -> bool:
     """Return whether a value has a declared type and shape and is not part of a shape computation."""
     tensor = value.type.tensor_type
     if tensor.elem_type in _NUMBERS or not tensor.elem_type or not tensor.HasField("shape"):
@@ -84,10 +83,10 @@ def _is_whole(value: ValueInfoProto) -> bool:
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
     """Return a model of ``nodes`` of the main graph. Large weights and missing values become inputs."""
     source = model.graph
-    made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
-    graph = made.graph
+    part = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    graph = part.graph
     graph.node.extend(nodes)
-    read = dict.fromkeys(name for node in graph.node for name in reads(node))
+    read = dict.fromkeys(name for node in graph.node for name in iter_reads(node))
     declared = {one.name: one for one in (*source.value_info, *source.output, *source.input)}
     defined = {name for node in graph.node for name in node.output}
     for tensor in source.initializer:
@@ -102,4 +101,4 @@ def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProt
         if name in inputs or name not in defined:
             graph.input.append(declared.get(name) or ValueInfoProto(name=name))
     graph.output.extend(value for value in source.output if value.name in defined or value.name in read)
-    return made
+    return part

@@ -29,7 +29,7 @@ from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import read_loop
 from splitops.models.formats.walk import all_graphs, all_nodes, canonical, label, subgraphs
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import constant_array, fixed_array, type_of
+from splitops.models.graph.onnx import find_elements, find_type, read_constant
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.models.infer.interpreter import ForwardInterpreter
@@ -140,20 +140,20 @@ def analyse_splits(
     fused: dict[NodeKey, str] = {}
     if editor is not None:
         for limit, match in find_quirks(editor, (target,)):
-            place = editor.where(match.last).graph, label(match.last)
+            place = editor.locate(match.last).graph, label(match.last)
             fused.setdefault(place, f"{describe_match(limit, match)} [{limit.code}]")
     return Analysis(tuple(split_nodes), reasons, frozenset(unchecked), frozenset(doubtful), fused)
 
 
 def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
     """Remove the declared shapes of computed values, which may be wrong, and return them."""
-    found: dict[ir.Value, ir.Shape] = {}
+    shapes: dict[ir.Value, ir.Shape] = {}
     bodies = (graph for path, graph in all_graphs(model) if path is not None)
     outputs = (node.outputs for node in all_nodes(model))
     for value in chain(*outputs, *(graph.inputs for graph in bodies)):
         if value.shape is not None:
-            found[value], value.shape = value.shape, None
-    return found
+            shapes[value], value.shape = value.shape, None
+    return shapes
 
 
 def _may_end_a_pattern(node: NodeProto) -> bool:
@@ -182,7 +182,7 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
             certainty is Certainty.MAYBE
             and limit.code == _NARROWED
             and traced
-            and fits_like_inputs(split_node)
+            and can_fit_like_inputs(split_node)
         ):
             continue
         return f"{limit.format_message(split_node, certainty)} [{limit.code}]"
@@ -199,7 +199,7 @@ _MOVING: Final = frozenset(
 _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
-def fits_like_inputs(split_node: SplitNode) -> bool:
+def can_fit_like_inputs(split_node: SplitNode) -> bool:
     """Return whether 64-bit data of a split fits 32 bits if the inputs do, which every run checks."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
@@ -208,9 +208,9 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
         if value is None or value in seen:
             continue
         seen.add(value)
-        array = fixed_array(value, limit=_ANY_SIZE)
+        array = find_elements(value, limit=_ANY_SIZE)
         if array is not None:
-            if not fits_32_bits(array):
+            if not can_fit_32_bits(array):
                 return False
             continue
         node = value.producer()
@@ -220,7 +220,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
         elif node.op_type in _MOVING:
             stack += node.inputs if node.op_type == "Concat" else node.inputs[:1]
         elif node.op_type in ("Cast", "Convert"):
-            source = None if node.inputs[0] is None else type_of(node.inputs[0])
+            source = None if node.inputs[0] is None else find_type(node.inputs[0])
             if source is None or not (source.integer or source.name == "bool"):
                 return False
             stack += node.inputs[:1]
@@ -229,7 +229,7 @@ def fits_like_inputs(split_node: SplitNode) -> bool:
     return True
 
 
-def fits_32_bits(array: npt.NDArray[Any]) -> bool:
+def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
     """Return whether a conversion to 32 bits keeps the values of an array."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
@@ -316,22 +316,22 @@ def _is_always_valid(split_node: SplitNode) -> bool:
     return isinstance(size, int) and find_part_sizes(split_node) is not None
 
 
-def needs_check(split_node: SplitNode, found: Analysis) -> bool:
+def needs_check(split_node: SplitNode, analysis: Analysis) -> bool:
     """Return whether the runtime may run an invalid split, or its rewrite, without an error."""
     key = make_key(split_node)
-    if key not in found.reasons:
-        return key in found.unchecked
-    return key in found.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
+    if key not in analysis.reasons:
+        return key in analysis.unchecked
+    return key in analysis.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
 
 
-def raise_limit(left: Analysis, engine: Engine, where: Where) -> None:
+def raise_limit(analysis: Analysis, engine: Engine, where: Where) -> None:
     """Raise the first reason that is left after the rewrites.
 
     Raises:
         EngineError: a reason is left.
     """
-    if left.first_reason is not None:
-        node, reason = left.first_reason
+    if analysis.first_reason is not None:
+        node, reason = analysis.first_reason
         problem = f"would not run {shown(node or '')} as specified: {reason}"
         raise EngineError(engine.name, problem, replace(where, node=node), node=node)
 
@@ -369,15 +369,15 @@ def _count_iterations(graph: Iterable[ir.Node]) -> float:
 
 def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     limit = loop.inputs[0]
-    trips = None if limit is None else constant_array(limit)
+    trips = None if limit is None else read_constant(limit)
     if limit is not None and (trips is None or trips.size != 1):
         return 1.0
     if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
         return float(max(0, trips.item()))
-    return math.inf if any(_never_ends(loop, body) for body in bodies) else 1.0
+    return math.inf if any(_is_endless(loop, body) for body in bodies) else 1.0
 
 
-def _never_ends(loop: ir.Node, body: ir.Graph) -> bool:
+def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
     """Return whether the condition that a body returns is its input condition or a constant."""
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)
@@ -402,7 +402,7 @@ def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
     is_layer = type(loop) is LayerNode
     if loop.op_type != "Loop" or (not is_layer and canonical(loop.domain)):
         return False
-    limits = [fixed_array(value) for value in loop.inputs[:2] if value is not None]
+    limits = [find_elements(value) for value in loop.inputs[:2] if value is not None]
     if all(limit is not None and (limit.all() if is_layer else (limit > 0).all()) for limit in limits):
         return False
     if is_layer:

@@ -31,13 +31,14 @@ def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> li
 
 def _make_abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:
     """Return the abstract values of inputs for arrays, with their elements if they may be lengths."""
-    found: dict[ir.Value, AbstractValue] = {}
+    values: dict[ir.Value, AbstractValue] = {}
     for names, value in _iter_inputs(model):
         array = next((inputs[name] for name in names if name in inputs), None)
         if isinstance(array, np.ndarray):
             small = array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _MAX_LENGTHS
-            found[value] = AbstractTensor(element_type_of(array.dtype), array.shape, array if small else None)
-    return found
+            elements = array if small else None
+            values[value] = AbstractTensor(element_type_of(array.dtype), array.shape, elements)
+    return values
 
 
 def _iter_inputs(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:

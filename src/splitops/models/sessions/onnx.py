@@ -61,13 +61,13 @@ class OnnxProgram(SessionProgram):
         self._allow_links = allow_links
         proto = self._read()
         self.inputs = read_onnx_inputs(proto.graph)
-        found = analyse(proto, self._where, engine)
-        self.splits = found.split_nodes
-        reject_invalid(found.split_nodes, {value.name for value in proto.graph.input})
+        analysis = analyse(proto, self._where, engine)
+        self.splits = analysis.split_nodes
+        reject_invalid(analysis.split_nodes, {value.name for value in proto.graph.input})
         self.outputs = tuple(value.name for value in proto.graph.output)
         if proto.ir_version < INITIALIZERS_OF_THEIR_OWN:
             self._constants = {tensor.name for tensor in proto.graph.initializer}
-        self._analysed: tuple[ModelProto, Analysis] | None = (proto, found)
+        self._analysed: tuple[ModelProto, Analysis] | None = (proto, analysis)
         self._start()
         self._analysed = None
 
@@ -83,7 +83,7 @@ class OnnxProgram(SessionProgram):
         return proto
 
     def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
-        proto, found = self._analysed or (proto := self._read(), analyse(proto, self._where, engine))
+        proto, analysis = self._analysed or (proto := self._read(), analyse(proto, self._where, engine))
         runner = self._get_child() if guarded else engine
         repeats = any(node.op_type in REPEATING for node in nodes_of(proto))
         refusal, has_loops, whole = too_many_inlined(proto), False, proto
@@ -103,7 +103,7 @@ class OnnxProgram(SessionProgram):
             self._preflight = partial(_reject_empty, risk.operators, self._where)
             runner = self._get_child() if risk.possible else engine
         rewritten, rules, outputs = proto, None, self.outputs
-        if found.reasons or found.fused or found.unchecked or has_loops:
+        if analysis.reasons or analysis.fused or analysis.unchecked or has_loops:
             whole = inline_functions(whole)
             opened = CheckedModel(self._where, whole)
             edited = opened.copy(name_unread=False)
@@ -157,18 +157,18 @@ def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[
 
 def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> Program:
     """Make the program of a model. Large weights are not copied: they stay in memory or in their file."""
-    made = ModelProto(ir_version=max(proto.ir_version, 8), opset_import=proto.opset_import)
-    made.functions.extend(proto.functions)
-    made.graph.name = proto.graph.name
+    slim = ModelProto(ir_version=max(proto.ir_version, 8), opset_import=proto.opset_import)
+    slim.functions.extend(proto.functions)
+    slim.graph.name = proto.graph.name
     for field in ("node", "input", "output", "value_info", "sparse_initializer", "quantization_annotation"):
-        getattr(made.graph, field).extend(getattr(proto.graph, field))
-    made.metadata_props.extend(proto.metadata_props)
-    for _, graph in located_graphs(made):
+        getattr(slim.graph, field).extend(getattr(proto.graph, field))
+    slim.metadata_props.extend(proto.metadata_props)
+    for _, graph in located_graphs(slim):
         _name_nodes(graph.node)
-    for function in made.functions:
+    for function in slim.functions:
         _name_nodes(function.node)
-    weights, folder = _add_initializers(proto, made, where)
-    return Program(made.SerializeToString(), outputs, where, weights, folder=folder)
+    weights, folder = _add_initializers(proto, slim, where)
+    return Program(slim.SerializeToString(), outputs, where, weights, folder=folder)
 
 
 def _name_nodes(nodes: Any) -> None:
@@ -177,13 +177,13 @@ def _name_nodes(nodes: Any) -> None:
         node.name = node_label(node)
 
 
-def _add_initializers(proto: ModelProto, made: ModelProto, where: Where) -> tuple[dict[str, Any], str | None]:
-    """Add the initializers to ``made``. Return the arrays of large ones, and the folder of external ones."""
+def _add_initializers(proto: ModelProto, slim: ModelProto, where: Where) -> tuple[dict[str, Any], str | None]:
+    """Add the initializers to ``slim``. Return the arrays of large ones, and the folder of external ones."""
     weights: dict[str, Any] = {}
     folder: str | None = None
     inputs = {value.name for value in proto.graph.input}
     for tensor in proto.graph.initializer:
-        declared: TensorProto = made.graph.initializer.add()
+        declared: TensorProto = slim.graph.initializer.add()
         if is_external(tensor):
             place = _find_file(tensor, where)
             if place is not None and folder in (None, place[0]):

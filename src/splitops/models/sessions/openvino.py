@@ -21,7 +21,7 @@ from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.formats.walk import all_nodes
 from splitops.models.graph.onnx import annotate
 from splitops.models.graph.split_nodes import is_split, iter_split_nodes
-from splitops.models.infer.layers import get_value_before
+from splitops.models.infer.layers import get_initial_value
 from splitops.models.running.input_specs import read_openvino_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model
@@ -72,7 +72,7 @@ class OpenVINOIRProgram(SessionProgram):
         repeats = any(node.op_type in REPEATING for node in all_nodes(nodes))
         refusal = COUNTED if self._counts and repeats else find_refusal(nodes)
         for layer in (layer for _, graph in source.graphs() for layer in graph.layers):
-            if layer.type == "TensorIterator" and not _reads_parts(layer):
+            if layer.type == "TensorIterator" and not _has_used_slices(layer):
                 refusal = f"{layer} does not read its sliced inputs, and OpenVINO would run it only once"
             if layer.type == "Parameter" and layer.takes_any_type:
                 refusal = f"{layer} has no element type"
@@ -102,7 +102,7 @@ class OpenVINOIRProgram(SessionProgram):
         return self._compile(runner, program, Inputs(list(enumerate(self.inputs))), checks.rules)
 
 
-def _reads_parts(iterator: Layer) -> bool:
+def _has_used_slices(iterator: Layer) -> bool:
     ports = read_loop(iterator, iterator.where)
     sliced = {entry.inner for entry in ports.inputs if entry.slicing is not None}
     return any(edge.source.layer in sliced for edge in ports.body.edges)
@@ -115,7 +115,7 @@ def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
         if node.op_type in ("Parameter", "Const"):
             (value,) = node.outputs
             if any(is_split(use.node) for use in value.uses()):
-                annotate(value, get_value_before(layer_of(node), replace(where, node=node.name)))
+                annotate(value, get_initial_value(layer_of(node), replace(where, node=node.name)))
                 parameters.update([value.name or ""] if node.op_type == "Parameter" else ())
     return parameters
 

@@ -54,13 +54,13 @@ class Profile:
     operators: tuple[Operator, ...]
 
     @classmethod
-    def of(cls, events: Iterable[Event], runs: int) -> Profile:
+    def from_events(cls, events: Iterable[Event], runs: int) -> Profile:
         """Aggregate the events of ``runs`` runs.
 
         Examples:
             >>> events = [Event("Conv", "c", "onnxruntime", 0.0, 0.3)]
             >>> events += [Event("Split", "s", "splitops", 0.3, 0.1)]
-            >>> profile = Profile.of([*events, *events], runs=2)
+            >>> profile = Profile.from_events([*events, *events], runs=2)
             >>> [(row.name, row.calls, row.seconds) for row in profile.operators]
             [('Conv', 1.0, 0.3), ('Split', 1.0, 0.1)]
             >>> round(profile.share_of_splits, 2)
@@ -92,15 +92,15 @@ class Profile:
         return found / self.seconds if self.seconds else 0.0
 
 
-def chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
+def make_chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
     """Convert events to a trace for Chrome and Perfetto, with one row per engine.
 
     Examples:
-        >>> chrome_trace([Event("Split", "cut", "splitops", 5.0, 0.25)])["traceEvents"][0]["dur"]
+        >>> make_chrome_trace([Event("Split", "cut", "splitops", 5.0, 0.25)])["traceEvents"][0]["dur"]
         250000.0
     """
-    known = sorted(events, key=lambda event: event.begin)
-    start = known[0].begin if known else 0.0
+    ordered = sorted(events, key=lambda event: event.begin)
+    start = ordered[0].begin if ordered else 0.0
     return {
         "displayTimeUnit": "ms",
         "traceEvents": [
@@ -114,12 +114,12 @@ def chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
                 "tid": event.engine,
                 "args": {"node": event.node},
             }
-            for event in known
+            for event in ordered
         ],
     }
 
 
-def seconds_of(run: Callable[[], object], times: int) -> list[float]:
+def time_calls(run: Callable[[], object], times: int) -> list[float]:
     """Call ``run`` and return the seconds of each call."""
     found = []
     for _ in range(times):
@@ -136,5 +136,5 @@ def time_interleaved(runs: Mapping[str, Callable[[], object]], times: int) -> di
         run()
     for _ in range(times):
         for name, run in runs.items():
-            found[name] += seconds_of(run, 1)
+            found[name] += time_calls(run, 1)
     return {name: statistics.median(seconds) for name, seconds in found.items()}

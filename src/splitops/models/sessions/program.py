@@ -30,7 +30,7 @@ from splitops.models.sessions.checks import Checks, Rules
 from splitops.models.sessions.fallback import (
     Analysis,
     analyse_splits,
-    fits_32_bits,
+    can_fit_32_bits,
     forget_shapes,
     make_key,
     may_not_iterate,
@@ -97,14 +97,14 @@ class EngineModel:
         if self.engine == "openvino":
             self._check_narrowing(feeds)
         found = self.compiled.run(feeds)
-        if self.rules is not None and not self.rules.hold(found[-1]):
+        if self.rules is not None and not self.rules.are_met(found[-1]):
             problem = "would run a split that is not valid, or a loop without iterations"
             raise CheckError(self.engine, problem, self.where)
         return dict(zip(self.outputs, found, strict=False))
 
     def _check_narrowing(self, feeds: Mapping[Any, Any]) -> None:
         """Check that 64-bit inputs keep their values in the 32 bits in which OpenVINO's CPU computes."""
-        if not all(fits_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
+        if not all(can_fit_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
             problem = "computes in 32 bits, which an input does not fit [openvino.narrowed-values]"
             raise CheckError(self.engine, problem, self.where)
 
@@ -194,15 +194,15 @@ class SessionProgram(ABC):
         declared = {} if is_ir else forget_shapes(nodes)
         look = partial(take_snapshot, nodes, self._where, (target,))
         first = look()
-        checks = Checks(first.forms.editor)
-        found = _analyse(first, nodes, engine)
+        checks = Checks(first.writer.editor)
+        analysis = _analyse(first, nodes, engine)
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
         for node, (split_node, *_) in first.calls.items():
-            rewritten = make_key(split_node) in found.reasons
+            rewritten = make_key(split_node) in analysis.reasons
             if (
                 split_node.binding is not None
                 and split_node.binding.axis is not None
-                and needs_check(split_node, found)
+                and needs_check(split_node, analysis)
             ):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
@@ -211,13 +211,13 @@ class SessionProgram(ABC):
         checks.join()
         looks = chain([first], iter(look, None))
         reports, last = fix_splits(partial(next, looks), (target,), None, repair=False)
-        left = _analyse(last, nodes, engine)
-        raise_limit(left, engine, self._where)
+        remaining = _analyse(last, nodes, engine)
+        raise_limit(remaining, engine, self._where)
         for value, shape in declared.items():
             if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs shapes of bodies
                 value.shape = shape
         self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
-        return checks, list(left.split_nodes)
+        return checks, list(remaining.split_nodes)
 
     def _compile(
         self,
@@ -276,13 +276,13 @@ class SessionProgram(ABC):
         if not (self._fallback or of_split or self._is_child(error)):
             raise error
         try:
-            found = self._get_reference().run(inputs, max_iterations=self._limit)
+            outputs = self._get_reference().run(inputs, max_iterations=self._limit)
         except RuleError:
             raise
         except SplitError:
             raise error from None
         self.last.failure = error
-        return found
+        return outputs
 
     def _is_child(self, error: EngineError) -> bool:
         """Return whether the model crashed the child process of :meth:`_get_child`."""
@@ -335,7 +335,7 @@ class SessionProgram(ABC):
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
     split_nodes = [split_node for calls in seen.calls.values() for split_node in calls]
-    editor = seen.forms.editor if may_be_in(nodes) else None
+    editor = seen.writer.editor if may_be_in(nodes) else None
     return analyse_splits(split_nodes, seen.context, editor, engine)
 
 

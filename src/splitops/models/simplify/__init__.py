@@ -132,7 +132,7 @@ def simplify_with_report(
 all parts of a split are in their order
     """
     from splitops.models.formats.model import CheckedModel
-    from splitops.models.graph.provenance import runtimes_fixed_for
+    from splitops.models.graph.provenance import read_fixed_runtimes
     from splitops.models.simplify.driver import simplify_copy
 
     select_rewrites(rewrites)  # wrong names are reported before a wrong model
@@ -141,7 +141,7 @@ all parts of a split are in their order
     options: dict[str, Any] = {"allow": check_allowed(allow)} | ({} if limit is None else {"limit": limit})
     checked = CheckedModel.read(model, allow_links=allow_links)
     edited = checked.copy()
-    kept = runtimes_fixed_for(edited) if rewrites is None else ()
+    kept = read_fixed_runtimes(edited) if rewrites is None else ()
     return simplify_copy(checked, edited, select_rewrites(rewrites, keep_fixes=bool(kept)), options, kept)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from splitops.models.ops.shapes import clamped, positions
+from splitops.models.ops.shapes import clamp, list_positions
 from splitops.spec.sizes.dims import Dim, Shape
 
 _MAX: Final = (1 << 63) - 1
@@ -23,7 +23,7 @@ def is_whole_axis(bounds: slice, size: Dim) -> bool:
         (True, True)
     """
     if isinstance(size, int):
-        return positions(size, bounds) == range(size)
+        return list_positions(size, bounds) == range(size)
     longest = _MAX if size.hi is None else size.hi
     from_first = bounds.start == 0 or bounds.start <= -longest
     return bool(bounds.step == 1 and from_first and bounds.stop >= longest)
@@ -52,8 +52,8 @@ def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
         True
     """
     if isinstance(size, int):
-        inside = positions(size, inner)
-        taken = inside[clamped(len(inside), outer)]
+        inside = list_positions(size, inner)
+        taken = inside[clamp(len(inside), outer)]
         if taken.step < 0:
             return None  # runtimes disagree on an end before the first position
         return slice(taken.start, max(taken.start, taken.stop), taken.step)
@@ -74,7 +74,7 @@ def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, ra
         return None
     ((axis, taken),) = cut.items()
     size = shape[axis]
-    return (axis, positions(size, taken)) if isinstance(size, int) else None
+    return (axis, list_positions(size, taken)) if isinstance(size, int) else None
 
 
 def find_stride(taken: Collection[range], size: int) -> int | None:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import get_abstract_value, has_consumers, shape_of
+from splitops.models.graph.onnx import find_shape, get_abstract_value, has_consumers
 from splitops.models.graph.op_builder import annotate_like
 from splitops.models.split_nodes.static_facts import (
     SplitFacts,
@@ -42,9 +42,9 @@ def _read_items(node: ir.Node, editor: Editor) -> list[Item]:
 
 
 def _read_item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
-    origin = editor.part_of(value)
+    origin = editor.find_source_split(value)
     cut = None if origin is None else editor.read_split_facts(origin[0])
-    return origin if cut is not None and cut.axis == editor.concat_axis(node, cut.rank) else None
+    return origin if cut is not None and cut.axis == editor.find_concat_axis(node, cut.rank) else None
 
 
 def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
@@ -73,7 +73,7 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
         begin = end
     if not splits or (len(values) == 1 and editor.has_fixed_name(node.outputs[0])):
         return False
-    before, where = editor.describe(splits[0]), editor.where(node)
+    before, where = editor.describe(splits[0]), editor.locate(node)
     before = f"{before}, {editor.describe(node)}"
     if len(values) == 1 and values[0] is not None:
         after = values[0].name or "its input"
@@ -86,7 +86,7 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
         # Other passes may not run, so this one removes the Splits that it leaves unused.
         if not any(map(has_consumers, split.outputs)):
             editor.remove(split)
-    editor.applied(where, before, after, "all parts of a split are in their order")
+    editor.record(where, before, after, "all parts of a split are in their order")
     return True
 
 
@@ -102,7 +102,7 @@ def _merge_runs(node: ir.Node, editor: Editor) -> None:
             continue
         found = {node: own}
         for reader in dict.fromkeys(map(editor.find_sole_consumer, split.outputs)):
-            if reader is not None and reader not in found and editor.role(reader) is Role.CONCAT:
+            if reader is not None and reader not in found and editor.find_role(reader) is Role.CONCAT:
                 found[reader] = _find_runs(reader, editor).get(split, [])
         _merge_parts({concat: spans for concat, spans in found.items() if spans}, split, cut, sizes, editor)
         return  # the node is visited again with its new inputs
@@ -110,15 +110,15 @@ def _merge_runs(node: ir.Node, editor: Editor) -> None:
 
 def _find_runs(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
     """Return the index ranges of neighbouring parts that only this Concat uses, by their split."""
-    items, found = _read_items(node, editor), dict[ir.Node, list[range]]()
+    items, spans = _read_items(node, editor), dict[ir.Node, list[range]]()
     for run in find_runs(items):
         item = items[run.start]
         assert item is not None
         split, span = item[0], range(item[1], item[1] + len(run))
         kept = len(run) == len(items) and editor.has_fixed_name(node.outputs[0])
         if not kept and all(editor.find_sole_consumer(split.outputs[index]) is node for index in span):
-            found.setdefault(split, []).append(span)
-    return found
+            spans.setdefault(split, []).append(span)
+    return spans
 
 
 def _merge_parts(
@@ -131,7 +131,7 @@ def _merge_parts(
     source, first = split.inputs[0], next(iter(concats))
     assert source is not None
     often = f"{len(concats)} x " if len(concats) > 1 else ""
-    before, where = f"{editor.describe(split)}, {often}{editor.describe(first)}", editor.where(first)
+    before, where = f"{editor.describe(split)}, {often}{editor.describe(first)}", editor.locate(first)
     starts = {span.start: span for spans in concats.values() for span in spans}
     groups, position = [], 0
     while position < len(sizes):
@@ -156,7 +156,7 @@ def _merge_parts(
         if len(concat.inputs) == 1 and concat.inputs[0] is not None:
             editor.replace(concat.outputs[0], concat.inputs[0])
             editor.remove(concat)
-    editor.applied(where, before, after, "neighbouring parts are concatenated, and nothing else reads them")
+    editor.record(where, before, after, "neighbouring parts are concatenated, and nothing else reads them")
 
 
 def _is_later_part(before: Item, item: Item) -> bool:
@@ -177,10 +177,10 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     if cut is None or data is None:
         return
     concat = editor.skip_identities(data).producer()
-    if concat is None or editor.role(concat) is not Role.CONCAT or len(concat.outputs) != 1:
+    if concat is None or editor.find_role(concat) is not Role.CONCAT or len(concat.outputs) != 1:
         return
     pieces = [value for value in concat.inputs if value is not None]
-    if cut.axis != editor.concat_axis(concat, cut.rank) or not pieces:
+    if cut.axis != editor.find_concat_axis(concat, cut.rank) or not pieces:
         return
     dead = editor.find_sole_consumer(concat.outputs[0]) is node
     tensors = [
@@ -196,14 +196,14 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     several = [group for group in groups if len(group) > 1]
     if several and (len(several) > 1 or not dead or concat.graph is not node.graph):
         return
-    before, where = f"{editor.describe(concat)}, {editor.describe(node)}", editor.where(node)
+    before, where = f"{editor.describe(concat)}, {editor.describe(node)}", editor.locate(node)
     values: list[ir.Value | None] = []
     for group, size in zip(groups, cut.parts, strict=True):
         own = pieces[group.start : group.stop]
         if len(own) == 1:
             values.append(own[0])
         else:
-            joint = editor.make_builder(node).concat(own, cut.axis)
+            joint = editor.make_builder(node).concatenate(own, cut.axis)
             annotate_like(joint, data, {cut.axis: size})
             values.append(joint)
     for output, value in zip(list(node.outputs), values, strict=True):
@@ -213,19 +213,19 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     if dead and not has_consumers(concat.outputs[0]):
         editor.remove(concat)
     names = ", ".join(value.name or "?" for value in values[:8] if value is not None)
-    editor.applied(where, before, names, "the parts are the concatenated values")
+    editor.record(where, before, names, "the parts are the concatenated values")
 
 
 def _match_inputs(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
     pieces = [_get_size(tensor, cut.axis, cut.rank) for tensor in tensors]
-    found = [piece for piece in pieces if piece is not None]
-    if len(found) != len(pieces):
+    sizes = [piece for piece in pieces if piece is not None]
+    if len(sizes) != len(pieces):
         return None
-    if len(found) == len(cut.parts) and all(map(is_same_size, found, cut.parts)):
+    if len(sizes) == len(cut.parts) and all(map(is_same_size, sizes, cut.parts)):
         # The sizes then sum to that of the axis, so the split cannot fail.
-        return [range(index, index + 1) for index in range(len(found))]
-    exact = [piece for piece in found if isinstance(piece, int)]
-    if len(exact) != len(found) or cut.sizes is None or not cut.removable:
+        return [range(index, index + 1) for index in range(len(sizes))]
+    exact = [piece for piece in sizes if isinstance(piece, int)]
+    if len(exact) != len(sizes) or cut.sizes is None or not cut.removable:
         return None
     return group_pieces(exact, cut.sizes)
 
@@ -233,15 +233,15 @@ def _match_inputs(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> 
 def remove_single_concat(node: ir.Node, editor: Editor) -> None:
     """Replace a Concat of one value by the value."""
     data, output = node.inputs[0], node.outputs[0]
-    rank = None if data is None else shape_of(data)
+    rank = None if data is None else find_shape(data)
     if len(node.inputs) != 1 or data is None or rank is None or editor.has_fixed_name(output):
         return
-    if editor.concat_axis(node, len(rank)) is None:
+    if editor.find_concat_axis(node, len(rank)) is None:
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     editor.replace(output, data)
     editor.remove(node)
-    editor.applied(where, before, data.name or "its input", "it concatenates one value")
+    editor.record(where, before, data.name or "its input", "it concatenates one value")
 
 
 def merge_concats(node: ir.Node, editor: Editor) -> None:
@@ -253,29 +253,29 @@ def merge_concats(node: ir.Node, editor: Editor) -> None:
     while (above := _find_outer(outer, editor)) is not None:
         outer = above
     inner, leaves = _collect_tree(outer, editor)
-    axis = editor.axis(outer)
+    axis = editor.find_axis(outer)
     if not inner or axis is None:
         return
-    before, where = f"{len(inner) + 1} x {editor.describe(outer)}", editor.where(outer)
-    joint = editor.make_builder(outer).concat(leaves, axis)
+    before, where = f"{len(inner) + 1} x {editor.describe(outer)}", editor.locate(outer)
+    joint = editor.make_builder(outer).concatenate(leaves, axis)
     editor.substitute(outer, [joint])
     editor.remove(*inner)
     after = f"Concat of {len(leaves)} inputs"
-    editor.applied(where, before, after, "they concatenate on the same axis, and nothing else reads them")
+    editor.record(where, before, after, "they concatenate on the same axis, and nothing else reads them")
 
 
 def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
     """Return the Concat that a Concat can be merged into, or None."""
     reader = editor.find_sole_consumer(node.outputs[0])
-    if reader is None or editor.role(reader) is not Role.CONCAT or reader.graph is not node.graph:
+    if reader is None or editor.find_role(reader) is not Role.CONCAT or reader.graph is not node.graph:
         return None
-    axes, shape = (editor.axis(node), editor.axis(reader)), shape_of(node.outputs[0])
+    axes, shape = (editor.find_axis(node), editor.find_axis(reader)), find_shape(node.outputs[0])
     if None in axes or None in (*node.inputs, *reader.inputs):
         return None
     if axes[0] == axes[1]:
         return reader
-    ranked = shape is not None and len({editor.concat_axis(one, len(shape)) for one in (node, reader)}) == 1
-    return reader if ranked else None
+    equal = shape is not None and len({editor.find_concat_axis(n, len(shape)) for n in (node, reader)}) == 1
+    return reader if equal else None
 
 
 def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]]:
@@ -289,10 +289,10 @@ def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[i
         if value is None:
             pending.pop()
             continue
-        concat = editor.skip_identities(value).producer()
-        if concat is not None and editor.role(concat) is Role.CONCAT and _find_outer(concat, editor) is user:
-            inner.append(concat)
-            pending.append((concat, iter(concat.inputs)))
+        node = editor.skip_identities(value).producer()
+        if node is not None and editor.find_role(node) is Role.CONCAT and _find_outer(node, editor) is user:
+            inner.append(node)
+            pending.append((node, iter(node.inputs)))
         else:
             leaves.append(value)
     return inner, leaves

@@ -26,7 +26,7 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
     cut, data = editor.read_split_facts(node), node.inputs[0]
     if cut is None or data is None:
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     folded = 0
     parts = _read_parts(editor.skip_identities(data), cut, editor, limit)
     for index, output in enumerate(node.outputs):
@@ -43,14 +43,14 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
         folded += 1
     if folded:
         after = f"{folded} constant{'s' if folded > 1 else ''}"
-        editor.applied(where, before, after, "the values are known before the model runs")
+        editor.record(where, before, after, "the values are known before the model runs")
 
 
 def _read_parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
     sizes = cut.sizes
     if sizes is None or not cut.removable:
         return None
-    whole = editor.content(data, max(limit * 8 * len(sizes), 1))
+    whole = editor.read_constant(data, max(limit * 8 * len(sizes), 1))
     if whole is None:
         return None
     array, element_type = whole
@@ -58,15 +58,15 @@ def _read_parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> 
 
 
 def _read_inferred(value: ir.Value) -> Content | None:
-    found = get_abstract_value(value)
+    tensor = get_abstract_value(value)
     if (
-        not isinstance(found, AbstractTensor)
-        or found.elements is None
-        or found.type is None
-        or not found.is_complete
+        not isinstance(tensor, AbstractTensor)
+        or tensor.elements is None
+        or tensor.type is None
+        or not tensor.is_complete
     ):
         return None
-    return found.elements.astype(found.type.numpy), found.type
+    return tensor.elements.astype(tensor.type.numpy), tensor.type
 
 
 def _count_bytes(content: Content) -> int:
@@ -93,17 +93,17 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
         o.is_graph_output() or editor.has_fixed_name(o) for o in outputs
     ):
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     parts = editor.split_constant(data, cut.axis, sizes)
     if parts is None:
         return
-    made = []
+    names = []
     for output, part in zip(outputs, parts, strict=True):
         if not has_consumers(output):
             continue
         annotate_like(part, output, {})
         editor.use_split_constant(part, output, node)
-        made.append(part.name or "")
+        names.append(part.name or "")
     editor.remove(node)
-    after, reason = f"initializers {', '.join(made[:8])}", f"{data.name} has no other use"
-    editor.applied(where, before, after, reason)
+    after, reason = f"initializers {', '.join(names[:8])}", f"{data.name} has no other use"
+    editor.record(where, before, after, reason)

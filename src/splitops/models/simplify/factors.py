@@ -63,34 +63,34 @@ class Factored:
             >>> [[factor.size for factor in axis] for axis in factored.axes], factored.reshape((5, 5))
             ([[2], [2, 6]], False)
         """
-        left = [factor for axis in self.axes for factor in axis]
+        factors = [factor for axis in self.axes for factor in axis]
         axes: list[Axis] = []
         for size in shape:
-            taken = self._pop_factors(left, size)
+            taken = self._pop_factors(factors, size)
             if taken is None:
                 return False
             axes.append(taken)
-        if left:
+        if factors:
             return False
         self.axes = axes
         return True
 
-    def _pop_factors(self, left: list[Factor], size: Dim) -> Axis | None:
+    def _pop_factors(self, factors: list[Factor], size: Dim) -> Axis | None:
         """Remove the first factors, with product ``size``, and return them. The last one may be divided."""
         if not isinstance(size, int):
-            return [left.pop(0)] if left and is_same_size(left[0].size, size) else None
-        taken: Axis = []
+            return [factors.pop(0)] if factors and is_same_size(factors[0].size, size) else None
+        popped: Axis = []
         while size != 1:
-            first = left.pop(0) if left else Factor(0)
+            first = factors.pop(0) if factors else Factor(0)
             exact = first.size
             if not isinstance(exact, int) or not size or not exact or (size % exact and exact % size):
                 return None
             if exact > size:
                 first, rest = self._split_factor(first, size)
-                left.insert(0, rest)
-            taken.append(first)
+                factors.insert(0, rest)
+            popped.append(first)
             size //= min(exact, size)
-        return taken
+        return popped
 
     def find_leading(self, axis: int, size: int) -> Factor | None:
         """Return the outermost factor of an axis, with a given size, if a source axis begins with it."""
@@ -139,28 +139,28 @@ def find_moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | N
     wanted = [factor for axis in target for factor in axis]
     if order == wanted:
         return _find_reshape(source, target)
-    behind_source = front_of_target = None
+    after_source = before_target = None
     if all(_is_run(axis, wanted) for axis in source):
-        permuted, found = _permute_axes(source, target, wanted)
-        behind = _find_reshape(permuted, target)
-        behind_source = None if behind is None else [found, *behind]
+        permuted, transpose = _permute_axes(source, target, wanted)
+        after = _find_reshape(permuted, target)
+        after_source = None if after is None else [transpose, *after]
     if all(_is_run(axis, order) for axis in target):
         between = sorted(target, key=lambda axis: order.index(axis[0]) if axis else -1)
-        front = _find_reshape(source, between)
-        front_of_target = None if front is None else [*front, _permute_axes(between, target, wanted)[1]]
+        first = _find_reshape(source, between)
+        before_target = None if first is None else [*first, _permute_axes(between, target, wanted)[1]]
     # A last Transpose is best: many runtimes fuse it into a matrix product.
-    found_two = [one for one in (front_of_target, behind_source) if one is not None]
-    if found_two:
-        return min(found_two, key=len)
+    chains = [one for one in (before_target, after_source) if one is not None]
+    if chains:
+        return min(chains, key=len)
     blocks: list[Axis] = []
     for factor in order:
         if blocks and wanted.index(factor) == wanted.index(blocks[-1][-1]) + 1:
             blocks[-1].append(factor)
         else:
             blocks.append([factor])
-    permuted, found = _permute_axes(blocks, target, wanted)
-    front, behind = _find_reshape(source, blocks), _find_reshape(permuted, target)
-    return None if front is None or behind is None else [*front, found, *behind]
+    permuted, transpose = _permute_axes(blocks, target, wanted)
+    first, after = _find_reshape(source, blocks), _find_reshape(permuted, target)
+    return None if first is None or after is None else [*first, transpose, *after]
 
 
 def _is_run(axis: Axis, order: Sequence[Factor]) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import has_consumers, shape_of
+from splitops.models.graph.onnx import find_shape, has_consumers
 from splitops.models.simplify.factors import Factored, Move, Permute, find_moves
 from splitops.models.simplify.slices import find_gathered_axis
 
@@ -26,7 +26,7 @@ def merge_reshapes(node: ir.Node, editor: Editor) -> None:
     sizes are inferred.
     """
     data = node.inputs[0]
-    shape = None if data is None else shape_of(data)
+    shape = None if data is None else find_shape(data)
     if data is None or shape is None:
         return
     factored = Factored(shape)
@@ -37,11 +37,11 @@ def merge_reshapes(node: ir.Node, editor: Editor) -> None:
     fewer = find_moves(factored.source, factored.axes)
     if fewer is None or len(fewer) >= len(row) or editor.has_fixed_name(end):
         return
-    before, where = ", ".join(one.op_type for one in row), editor.where(row[-1])
+    before, where = ", ".join(one.op_type for one in row), editor.locate(row[-1])
     editor.replace(end, apply_moves(fewer, row[-1], data, editor))
     editor.remove(*row)
     after = ", ".join("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
-    editor.applied(where, before, after or data.name or "its input", "fewer nodes have the same effect")
+    editor.record(where, before, after or data.name or "its input", "fewer nodes have the same effect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class HoistedPart:
 
     size: int
     end: ir.Value
-    behind: Sequence[ir.Node]
+    old_nodes: Sequence[ir.Node]
     """The present nodes from the part to ``end``."""
     moves: Sequence[Move]
     """The new Reshapes and Transposes from the part to ``end``."""
@@ -96,20 +96,20 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
     if source is None or found is None:
         return False
     axis, parts = found
-    old = len(above) + len(cover.nodes) + sum(len(part.behind) for part in parts)
+    old = len(above) + len(cover.nodes) + sum(len(part.old_nodes) for part in parts)
     if 1 + sum(len(part.moves) for part in parts) >= old:
         return False
     first = cover.nodes[0]
-    where, before = editor.where(first), f"{', '.join(one.op_type for one in above)}, {first.op_type}"
+    where, before = editor.locate(first), f"{', '.join(one.op_type for one in above)}, {first.op_type}"
     sizes = [part.size for part in parts]
-    made = editor.make_builder(first).split(source, axis, sum(sizes), sizes)
-    for part, value in zip(parts, made, strict=True):
+    values = editor.make_builder(first).split(source, axis, sum(sizes), sizes)
+    for part, value in zip(parts, values, strict=True):
         if has_consumers(part.end):
             editor.replace(part.end, apply_moves(part.moves, first, value, editor))
-        editor.remove(*part.behind)
+        editor.remove(*part.old_nodes)
     editor.remove(*above, *cover.nodes)
     reason = "the nodes before it keep the axis"
-    editor.applied(where, before, editor.describe_producer(made[0]), reason)
+    editor.record(where, before, editor.describe_producer(values[0]), reason)
     return True
 
 
@@ -121,12 +121,12 @@ def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartiti
         if sizes is None or not cut.removable or sum(sizes) != cut.size or 0 in sizes:
             return None
         return AxisPartition([node], cut.axis, sizes, list(node.outputs), squeezed=False)
-    shape = shape_of(data)
+    shape = find_shape(data)
     found = None if shape is None else find_gathered_axis(node, data, shape, editor)
     if found is None:
         return None
     axis, gathers = found
-    first = sorted(gathers, key=lambda gather: editor.position(gather) or 0)
+    first = sorted(gathers, key=lambda gather: editor.find_position(gather) or 0)
     return AxisPartition(
         first, axis, [1] * len(gathers), [gather.outputs[0] for gather in gathers], squeezed=True
     )
@@ -137,7 +137,7 @@ def plan_hoist(
 ) -> tuple[int, list[HoistedPart]] | None:
     """Return the axis and the parts of the equal split of the first input of ``movers``, or None."""
     source = movers[0].inputs[0]
-    shape = None if source is None else shape_of(source)
+    shape = None if source is None else find_shape(source)
     if shape is None:
         return None
     factored = Factored(shape)
@@ -153,12 +153,12 @@ def plan_hoist(
     parts = []
     for length, value in zip(cover.sizes, cover.parts, strict=True):
         part = factored.make_part(factor, length // unit, cover.axis if cover.squeezed else None)
-        behind = _trace_moves(value, part, editor)
-        end = behind[-1].outputs[0] if behind else value
+        following = _trace_moves(value, part, editor)
+        end = following[-1].outputs[0] if following else value
         found = find_moves(part.source, part.axes) if has_consumers(end) else []
         if found is None or editor.has_fixed_name(end):
             return None
-        parts.append(HoistedPart(length * size // sum(cover.sizes), end, behind, found))
+        parts.append(HoistedPart(length * size // sum(cover.sizes), end, following, found))
     return axis, parts
 
 
@@ -167,13 +167,13 @@ def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list
     row: list[ir.Node] = []
     while len(row) < _LONGEST:
         mover = value.producer()
-        if mover is None or editor.role(mover) not in _MOVERS or mover.graph is not node.graph:
+        if mover is None or editor.find_role(mover) not in _MOVERS or mover.graph is not node.graph:
             break
-        behind = mover.inputs[0]
-        if behind is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
+        source = mover.inputs[0]
+        if source is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
             break
         row.append(mover)
-        value = behind
+        value = source
     return row[::-1]
 
 
@@ -195,11 +195,11 @@ def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir
 
 def _apply_node(factored: Factored, node: ir.Node, editor: Editor) -> bool:
     """Apply a Reshape or Transpose to ``factored``; return False for other nodes and unknown shapes."""
-    role = editor.role(node)
+    role = editor.find_role(node)
     if role is Role.TRANSPOSE:
-        order = editor.permutation(node, len(factored.axes))
+        order = editor.read_permutation(node, len(factored.axes))
         return order is not None and factored.permute(order)
-    shape = shape_of(node.outputs[0]) if role is Role.RESHAPE and editor.is_fixed(node) else None
+    shape = find_shape(node.outputs[0]) if role is Role.RESHAPE and editor.is_fixed(node) else None
     return shape is not None and factored.reshape(shape)
 
 

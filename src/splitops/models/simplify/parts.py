@@ -24,10 +24,10 @@ def remove_whole_part(node: ir.Node, editor: Editor) -> None:
     read = [has_consumers(output) for output in node.outputs]
     if at is None or not read[at] or sum(read) > 1 or editor.has_fixed_name(node.outputs[at]):
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     editor.replace(node.outputs[at], data)
     editor.remove(node)
-    editor.applied(where, before, data.name or "its input", "one part is the whole axis")
+    editor.record(where, before, data.name or "its input", "one part is the whole axis")
 
 
 def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
@@ -40,11 +40,11 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     read = [has_consumers(output) for output in node.outputs]
     if cut is None or data is None or all(read):
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     if not any(read):
         if cut.removable:
             editor.remove(node)
-            editor.applied(where, before, "nothing", "no part is read")
+            editor.record(where, before, "nothing", "no part is read")
         return
     sizes = cut.sizes
     if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
@@ -57,7 +57,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
         part = editor.make_builder(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
         after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
         editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
-        editor.applied(where, before, after, "one part is read")
+        editor.record(where, before, after, "one part is read")
         return
     groups = group_parts(sizes, read)
     if len(groups) == len(sizes) or editor.has_fixed_outputs(node):
@@ -69,7 +69,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
             values[group.start] = part
     editor.substitute(node, values)
     reason = f"{len(sizes) - sum(read)} of {len(sizes)} parts are not read"
-    editor.applied(where, before, editor.describe_producer(parts[0]), reason)
+    editor.record(where, before, editor.describe_producer(parts[0]), reason)
 
 
 def empty_parts(node: ir.Node, editor: Editor) -> None:
@@ -80,25 +80,25 @@ def empty_parts(node: ir.Node, editor: Editor) -> None:
     parts = list(zip(node.outputs, cut.parts, strict=True))
     if not cut.removable and not any(has_consumers(output) for output, size in parts if size != 0):
         return  # an unused split may be removed, and with it its check of the size of the axis
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     for output, size in parts:
-        found = get_abstract_value(output)
+        tensor = get_abstract_value(output)
         if (
             size != 0
             or not has_consumers(output)
-            or not isinstance(found, AbstractTensor)
-            or found.type is None
+            or not isinstance(tensor, AbstractTensor)
+            or tensor.type is None
         ):
             continue
-        shape = _to_empty_shape(found.shape)
+        shape = _to_empty_shape(tensor.shape)
         # A constant needs all sizes, and NumPy has no dtype for strings.
-        if shape is None or found.type.name == "string" or not editor.has_type(found.type):
+        if shape is None or tensor.type.name == "string" or not editor.has_type(tensor.type):
             continue
-        if not editor.has_empty(found.type, node):
+        if not editor.has_empty(tensor.type, node):
             continue
-        editor.replace(output, editor.fold(np.zeros(shape, found.type.numpy), found.type, output, node))
+        editor.replace(output, editor.fold(np.zeros(shape, tensor.type.numpy), tensor.type, output, node))
         after = f"a constant of shape {shape}"
-        editor.applied(where, before, after, f"part {output.index()} is empty")
+        editor.record(where, before, after, f"part {output.index()} is empty")
 
 
 def _to_empty_shape(shape: Shape | None) -> tuple[int, ...] | None:
@@ -123,20 +123,20 @@ def merge_splits(node: ir.Node, editor: Editor) -> None:
     assert source is not None
     inner, leaves = _collect_tree(root, editor)
     what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
-    before, where = f"{what} of {editor.describe(root)}", editor.where(node)
+    before, where = f"{what} of {editor.describe(root)}", editor.locate(node)
     parts = editor.make_builder(root).split(source, cut.axis, cut.size, list(leaves.values()))
     new = dict(zip(leaves, parts, strict=True))
     splits = (*reversed(inner), root)
     editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
-    editor.applied(where, before, editor.describe_producer(parts[0]), "both split the same axis")
+    editor.record(where, before, editor.describe_producer(parts[0]), "both split the same axis")
 
 
 def _find_outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
     """Return the split that a split can be merged into, and the index of the divided part, or None."""
-    if editor.role(node) is not Role.SPLIT:  # a SplitToSequence has no outputs for its parts
+    if editor.find_role(node) is not Role.SPLIT:  # a SplitToSequence has no outputs for its parts
         return None
     data = node.inputs[0]
-    origin = None if data is None else editor.part_of(data)
+    origin = None if data is None else editor.find_source_split(data)
     if origin is None:
         return None
     outer, index = origin
@@ -187,14 +187,14 @@ def shorten_lengths(node: ir.Node, editor: Editor) -> None:
     sizes = None if cut is None else cut.sizes
     if cut is None or data is None or sizes is None or not cut.division.lengths:
         return
-    if find_shortest(editor.make_builder(node).rows, sizes, cut.size)[1].lengths:
+    if find_shortest(editor.make_builder(node).schemas, sizes, cut.size)[1].lengths:
         return
-    if node in editor.cached_analysis(_find_if_counted):
+    if node in editor.analyse_once(_find_if_counted):
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     parts = editor.make_builder(node).split(data, cut.axis, cut.size, sizes)
     editor.substitute(node, list(parts))
-    editor.applied(where, before, editor.describe_producer(parts[0]), "the lengths follow from their number")
+    editor.record(where, before, editor.describe_producer(parts[0]), "the lengths follow from their number")
 
 
 def _find_if_counted(editor: Editor) -> frozenset[ir.Node]:

@@ -57,20 +57,20 @@ def find_order_error(model: ir.Model) -> str | None:
     return next(filter(None, found), None)
 
 
-def _find_order_error(graph: Any, made: set[ir.Value]) -> str | None:
+def _find_order_error(graph: Any, produced: set[ir.Value]) -> str | None:
     # Values of a subgraph may stay in the set: in onnx-ir, no other graph can use them.
-    made.update(graph.inputs)
+    produced.update(graph.inputs)
     if isinstance(graph, ir.Graph):
-        made.update(graph.initializers.values())
+        produced.update(graph.initializers.values())
     for node in graph:
-        early = next((value for value in node.inputs if value is not None and value not in made), None)
+        early = next((value for value in node.inputs if value is not None and value not in produced), None)
         if early is not None:
             return f"node {node.name!r} uses {early.name!r} before it is produced: sort the nodes"
-        made.update(node.outputs)
+        produced.update(node.outputs)
         for _, inner in subgraphs(node):
-            if (problem := _find_order_error(inner, made)) is not None:
+            if (problem := _find_order_error(inner, produced)) is not None:
                 return problem
-    missing = next((value for value in graph.outputs if value not in made), None)
+    missing = next((value for value in graph.outputs if value not in produced), None)
     return (
         None
         if missing is None

@@ -20,13 +20,13 @@ def set_equal_lengths(node: ir.Node, editor: Editor) -> None:
 
 def _prevent_matches(node: ir.Node, editor: Editor, runtime: str, reason: str) -> None:
     # Each match is handled once, although its node may be visited again.
-    for match in editor.cached_analysis(_find_matches).pop((runtime, node), ()):
+    for match in editor.analyse_once(_find_matches).pop((runtime, node), ()):
         if any(other.graph is None for other in match.path):
             continue  # the next pass matches the nodes that replace it
-        before, where = editor.describe(match.node), editor.where(match.node)
+        before, where = editor.describe(match.node), editor.locate(match.node)
         after = match.rewrite(editor)
         if after is not None:
-            editor.applied(where, before, after, reason.format(match.quirk.name))
+            editor.record(where, before, after, reason.format(match.quirk.name))
 
 
 def _find_matches(editor: Editor) -> dict[tuple[str, ir.Node], list[Match]]:

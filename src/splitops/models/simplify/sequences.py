@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.graph.onnx_sequences import find_consumers, position_of, read_elements, stacks
+from splitops.models.graph.onnx_sequences import find_consumers, find_position, read_elements, read_new_axis
 from splitops.models.graph.op_builder import annotate_like
 from splitops.models.split_nodes.static_facts import SplitFacts
 from splitops.spec.sizes.rules import SizeRule
@@ -28,27 +28,27 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     sequence = node.outputs[0]
     if cut is None or data is None:
         return
-    before, where = editor.describe(node), editor.where(node)
+    before, where = editor.describe(node), editor.locate(node)
     readers = find_consumers(sequence)
     work = _Work(node, data, cut, editor)
     done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
-    left = [reader for reader in readers if reader not in done]
-    needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
+    remaining = [reader for reader in readers if reader not in done]
+    needless = not sequence.is_graph_output() and all(map(work.can_read_parts, remaining))
     # A Split replaces the sequence only if the sequence is then unused, and the nodes are not more.
-    if not needless or sum(map(work.count_nodes, readers)) + work.needs_split(left) > len(readers) + 1:
-        needless, left = False, []
+    if not needless or sum(map(work.count_nodes, readers)) + work.needs_split(remaining) > len(readers) + 1:
+        needless, remaining = False, []
         done = [reader for reader in done if work.count_nodes(reader) <= 1]
     for reader in done:
         work.rewrite_without_parts(reader)
-    if left:
-        work.rewrite_with_parts(left)
+    if remaining:
+        work.rewrite_with_parts(remaining)
         done = readers
     if not done and not (not readers and needless and cut.removable):
         return
     if needless:
         editor.remove(node)
     words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
-    editor.applied(where, before, work.describe(), f"{words} can read the parts without a sequence")
+    editor.record(where, before, work.describe(), f"{words} can read the parts without a sequence")
 
 
 class _Work:
@@ -82,7 +82,7 @@ class _Work:
         if is_operator(reader, "SequenceAt"):
             if not self._is_gather(reader):
                 return 0
-            return 1 if position_of(reader) is not None or self.cut.squeeze else 2
+            return 1 if find_position(reader) is not None or self.cut.squeeze else 2
         return 0 if self.cut.removable and self._is_inverse(reader) else 1
 
     def needs_split(self, readers: list[ir.Node]) -> bool:
@@ -103,14 +103,14 @@ class _Work:
     def _rewrite_length(self, reader: ir.Node) -> None:
         editor, cut = self.editor, self.cut
         if self.count is not None:
-            value = editor.constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
+            value = editor.add_constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
         else:
             chunk = cut.division.chunk
             builder = editor.make_builder(reader)
-            value = builder.size(self.data, builder.constant(np.array(cut.axis, np.int64)))
+            value = builder.add_size(self.data, builder.add_constant(np.array(cut.axis, np.int64)))
             if chunk > 1:
-                value = builder.op("Add", [value, builder.constant(np.array(chunk - 1, np.int64))])
-                value = builder.op("Div", [value, builder.constant(np.array(chunk, np.int64))])
+                value = builder.add("Add", [value, builder.add_constant(np.array(chunk - 1, np.int64))])
+                value = builder.add("Div", [value, builder.add_constant(np.array(chunk, np.int64))])
         editor.substitute(reader, [value])
         self.made.append("its length")
 
@@ -121,7 +121,7 @@ class _Work:
         return (
             (least > 0 or bool(cut.parts))
             and self._read_axis(reader) == cut.axis
-            and (stacks(reader) is cut.squeeze)
+            and (read_new_axis(reader) is cut.squeeze)
         )
 
     def _read_axis(self, reader: ir.Node) -> int | None:
@@ -129,7 +129,7 @@ class _Work:
         attribute = reader.attributes.get("axis")
         if attribute is None or attribute.is_ref():
             return None
-        rank = self.cut.rank - int(self.cut.squeeze) + int(stacks(reader) is True)
+        rank = self.cut.rank - int(self.cut.squeeze) + int(read_new_axis(reader) is True)
         axis = int(attribute.value)
         return axis % rank if -rank <= axis < rank else None
 
@@ -139,11 +139,11 @@ class _Work:
         """Return whether a node can use parts instead of the sequence."""
         cut = self.cut
         if is_operator(reader, "SequenceAt"):
-            position = position_of(reader)
+            position = find_position(reader)
             if position is None:
                 # Gather accepts the same positions as SequenceAt.
                 index = reader.inputs[1]
-                return self._single and index is not None and shape_of(index) == ()
+                return self._single and index is not None and find_shape(index) == ()
             if self._single:
                 # Gather rejects the same positions as SequenceAt. With a known size, the position must exist.
                 return self.count is None or -self.count <= position < self.count
@@ -151,7 +151,7 @@ class _Work:
         if is_operator(reader, "SequenceLength"):
             return bool(cut.parts)
         if is_operator(reader, "ConcatFromSequence"):
-            plain = stacks(reader) is False and not cut.squeeze
+            plain = read_new_axis(reader) is False and not cut.squeeze
             return plain and bool(cut.parts) and self._read_axis(reader) is not None
         return False
 
@@ -177,18 +177,18 @@ class _Work:
         """Return whether a SequenceAt becomes a Gather."""
         if not is_operator(reader, "SequenceAt") or not self._single:
             return False
-        return self.cut.squeeze or not self.cut.parts or position_of(reader) is None
+        return self.cut.squeeze or not self.cut.parts or find_position(reader) is None
 
     def _write_gather(self, reader: ir.Node) -> None:
         editor, cut, builder = self.editor, self.cut, self.editor.make_builder(reader)
-        position = position_of(reader)
+        position = find_position(reader)
         if position is not None:
-            index = builder.constant(np.full(() if cut.squeeze else (1,), position, np.int64))
+            index = builder.add_constant(np.full(() if cut.squeeze else (1,), position, np.int64))
         else:
             scalar = reader.inputs[1]
             assert scalar is not None
             index = scalar if cut.squeeze else builder.reshape(scalar, (1,), (1,))
-        part = builder.op("Gather", [self.data, index], {"axis": cut.axis})
+        part = builder.add("Gather", [self.data, index], {"axis": cut.axis})
         annotate_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
         editor.substitute(reader, [part])
         self.made.append("Gather")

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import get_abstract_value, shape_of
+from splitops.models.graph.onnx import find_shape, get_abstract_value
 from splitops.models.simplify.bounds import (
     compose,
     drop_whole_axes,
@@ -25,16 +25,16 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
     """Replace a Slice by its data if it selects whole axes, for all values of unknown sizes."""
     data, part = node.inputs[0], node.outputs[0]
-    shape = None if data is None else shape_of(data)
-    bounds = None if shape is None else editor.bounds(node, len(shape))
+    shape = None if data is None else find_shape(data)
+    bounds = None if shape is None else editor.read_slices(node, len(shape))
     if data is None or shape is None or bounds is None or editor.has_fixed_name(part):
         return
     if drop_whole_axes(bounds, shape):
         return
-    before, where = _describe_slice(bounds), editor.where(node)
+    before, where = _describe_slice(bounds), editor.locate(node)
     editor.replace(part, data)
     editor.remove(node)
-    editor.applied(where, before, data.name or "its input", "it selects whole axes")
+    editor.record(where, before, data.name or "its input", "it selects whole axes")
 
 
 def merge_slices(node: ir.Node, editor: Editor) -> None:
@@ -43,8 +43,8 @@ def merge_slices(node: ir.Node, editor: Editor) -> None:
     On the same axis, one pair of bounds must equal both Slices, for all values of an unknown size.
     """
     data, part = node.inputs[0], node.outputs[0]
-    shape = None if data is None else shape_of(data)
-    inner = None if shape is None else editor.bounds(node, len(shape))
+    shape = None if data is None else find_shape(data)
+    inner = None if shape is None else editor.read_slices(node, len(shape))
     readers = list(part.consumers())
     if data is None or shape is None or inner is None or not readers or part.is_graph_output():
         return
@@ -52,7 +52,7 @@ def merge_slices(node: ir.Node, editor: Editor) -> None:
     for reader, bounds in zip(readers, merged, strict=True):
         if bounds is None or editor.has_fixed_outputs(reader):
             return
-    where, before = editor.where(node), _describe_slice(inner)
+    where, before = editor.locate(node), _describe_slice(inner)
     for reader, bounds in zip(readers, merged, strict=True):
         assert bounds is not None
         editor.substitute(reader, [editor.make_builder(reader).slice(data, bounds)])
@@ -60,18 +60,18 @@ def merge_slices(node: ir.Node, editor: Editor) -> None:
     after = (
         f"{_describe_slice(bounds)}" if len(readers) == 1 and bounds else f"{len(readers)} Slices of its data"
     )
-    editor.applied(where, before, after, "only Slices read it")
+    editor.record(where, before, after, "only Slices read it")
 
 
 def _merge(
     reader: ir.Node, node: ir.Node, inner: dict[int, slice], shape: Shape, editor: Editor
 ) -> dict[int, slice] | None:
     """Return the bounds of the one Slice that equals two consecutive ones, or None if there is none."""
-    if reader.graph is not node.graph or editor.role(reader) is not Role.SLICE:
+    if reader.graph is not node.graph or editor.find_role(reader) is not Role.SLICE:
         return None
     if reader.inputs[0] is not node.outputs[0] or node.outputs[0] in reader.inputs[1:]:
         return None
-    outer = editor.bounds(reader, len(shape))
+    outer = editor.read_slices(reader, len(shape))
     if outer is None:
         return None
     merged = dict(inner)
@@ -95,7 +95,7 @@ def _describe_slice(bounds: dict[int, slice]) -> str:
 
 def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
     """Return the only axis that a Slice does not select whole, and its positions, or None."""
-    bounds = editor.bounds(node, len(shape))
+    bounds = editor.read_slices(node, len(shape))
     return None if bounds is None else find_sliced_axis(bounds, shape)
 
 
@@ -157,24 +157,24 @@ def _replace_by_split(
     node: ir.Node, editor: Editor, taken: ReadPositions, *, strided: bool = False, squeezed: bool = False
 ) -> None:
     """Replace all nodes with the data and role of ``node`` by a Split, if together they are a whole axis."""
-    data, role = node.inputs[0], editor.role(node)
-    found = None if data is None else get_abstract_value(data)
-    if data is None or not isinstance(found, AbstractTensor) or found.shape is None or node.graph is None:
+    data, role = node.inputs[0], editor.find_role(node)
+    tensor = None if data is None else get_abstract_value(data)
+    if data is None or not isinstance(tensor, AbstractTensor) or tensor.shape is None or node.graph is None:
         return
-    if not editor.is_first_visit(data, node.graph) or not _can_split(found, editor, node):
+    if not editor.is_first_visit(data, node.graph) or not _can_split(tensor, editor, node):
         return
     axes: dict[int, dict[ir.Node, range]] = {}
     for reader in data.consumers():
-        if reader.graph is not node.graph or editor.role(reader) is not role:
+        if reader.graph is not node.graph or editor.find_role(reader) is not role:
             continue
         if editor.has_fixed_name(reader.outputs[0]):
             continue
-        if reader.inputs[0] is data and editor.position(reader) is not None:
-            own = taken(reader, found.shape, editor)
+        if reader.inputs[0] is data and editor.find_position(reader) is not None:
+            own = taken(reader, tensor.shape, editor)
             if own is not None:
                 axes.setdefault(own[0], {})[reader] = own[1]
     for axis, readers in axes.items():
-        size, positions = found.shape[axis], readers.values()
+        size, positions = tensor.shape[axis], readers.values()
         if not isinstance(size, int):
             continue
         cover = (
@@ -203,12 +203,12 @@ def _write_split(
     strided: bool,
     squeezed: bool,
 ) -> None:
-    first = min(readers, key=lambda reader: editor.position(reader) or 0)
-    where, before = editor.where(first), f"{len(readers)} x {first.op_type}(axis={axis})"
+    first = min(readers, key=lambda reader: editor.find_position(reader) or 0)
+    where, before = editor.locate(first), f"{len(readers)} x {first.op_type}(axis={axis})"
     builder, sizes, shape = (
         editor.make_builder(first),
         [len(positions) for positions in cover],
-        shape_of(data),
+        find_shape(data),
     )
     if strided and shape is not None:  # into an axis of the steps and an axis of the positions in a step
         inner = [sizes[0], len(cover), *(_read_inner_sizes(shape, axis) or ())]
@@ -222,11 +222,11 @@ def _write_split(
             part = editor.make_builder(reader).squeeze(part, axis) if strided or squeezed else part
             editor.replace(reader.outputs[0], part)
             editor.remove(reader)
-    editor.applied(where, before, editor.describe_producer(parts[0]), "they are the parts of one axis")
+    editor.record(where, before, editor.describe_producer(parts[0]), "they are the parts of one axis")
 
 
 def _can_split(found: AbstractTensor, editor: Editor, node: ir.Node) -> bool:
-    schemas = editor.make_builder(node).rows
+    schemas = editor.make_builder(node).schemas
     return found.type is not None and any(
         found.type in schema.types_of(schema.inputs[0]) for schema in schemas
     )
@@ -247,9 +247,9 @@ def find_gathered_axis(
         return None
     by_position: dict[int, ir.Node] = {}
     for reader in readers:
-        if editor.role(reader) is not Role.GATHER or reader.graph is not node.graph:
+        if editor.find_role(reader) is not Role.GATHER or reader.graph is not node.graph:
             return None
-        taken = None if editor.position(reader) is None else _read_gather(reader, shape, editor, rank=0)
+        taken = None if editor.find_position(reader) is None else _read_gather(reader, shape, editor, rank=0)
         if taken is None or taken[0] != first[0] or reader.inputs[0] is not data:
             return None
         by_position[taken[1].start] = reader
@@ -257,7 +257,7 @@ def find_gathered_axis(
 
 
 def _read_gather(node: ir.Node, shape: Shape, editor: Editor, rank: int) -> tuple[int, range] | None:
-    found = editor.gathered(node)
+    found = editor.read_gather(node)
     if found is None:
         return None
     axis, array = found

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import has_consumers, is_constant, shape_of, type_of
-from splitops.models.graph.op_builder import shape_like
+from splitops.models.graph.onnx import find_shape, find_type, has_consumers, is_constant
+from splitops.models.graph.op_builder import replace_sizes
 from splitops.models.simplify.moves import (
     HoistedPart,
     apply_moves,
@@ -27,7 +27,7 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     ``allow`` has ``"numerics"``; integers are exact.
     """
     data = node.inputs[0]
-    kind = None if data is None else type_of(data)
+    kind = None if data is None else find_type(data)
     if data is None or kind is None or not (kind.integer or NUMERICS in allow):
         return
     movers = find_reshapes_before(data, node, editor)
@@ -36,29 +36,29 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     if top is None or cover is None or len(data.uses()) != len(cover.nodes):
         return
     if movers:
-        found = plan_hoist(movers, cover, editor)
+        plan = plan_hoist(movers, cover, editor)
     elif cover.squeezed or any(map(editor.has_fixed_name, cover.parts)):
-        found = None
+        plan = None
     else:
         sizes = zip(cover.sizes, cover.parts, strict=True)
-        found = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
-    if found is None or len(found[1]) < 2:
+        plan = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
+    if plan is None or len(plan[1]) < 2:
         return
-    axis, parts = found
+    axis, parts = plan
     row = _find_product(top, axis, editor)
     divided = None if row is None else _split_constants(row, axis, [part.size for part in parts], editor)
     if row is None or divided is None:
         return
-    where, first = editor.where(cover.nodes[0]), cover.nodes[0]
+    where, first = editor.locate(cover.nodes[0]), cover.nodes[0]
     before = ", ".join(one.op_type for one in (*row, *movers, first))
     for index, part in enumerate(parts):
         if has_consumers(part.end):
             made = _write_part(row, divided, index, axis, part.size, first, editor)
             editor.replace(part.end, apply_moves(part.moves, first, made, editor))
-        editor.remove(*part.behind)
+        editor.remove(*part.old_nodes)
     editor.remove(*row, *movers, *cover.nodes)
     after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
-    editor.applied(where, before, after, "its weights are constant")
+    editor.record(where, before, after, "its weights are constant")
 
 
 def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
@@ -67,14 +67,14 @@ def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] |
     while True:
         node = value.producer()
         alone = len(value.uses()) == 1 and not value.is_graph_output()
-        if node is None or not alone or editor.weights(node, axis) is None or len(node.outputs) != 1:
+        if node is None or not alone or editor.find_weight_axes(node, axis) is None or len(node.outputs) != 1:
             return None
         row.insert(0, node)
-        if editor.role(node) is not Role.SUM:
+        if editor.find_role(node) is not Role.SUM:
             return row
         constant = 1 if is_constant(node.inputs[1]) else 0
         added = node.inputs[1 - constant]
-        if len(row) > 1 or added is None or shape_of(added) != shape_of(value):
+        if len(row) > 1 or added is None or find_shape(added) != find_shape(value):
             return None
         value = added
 
@@ -88,9 +88,9 @@ def _split_constants(
     """Return the parts of each constant that determines the axis, or None if one of them cannot be split."""
     parts: dict[ir.Value, Sequence[ir.Value]] = {}
     for node in row:
-        for index, own in (editor.weights(node, axis) or {}).items():
+        for index, own in (editor.find_weight_axes(node, axis) or {}).items():
             whole = node.inputs[index]
-            shape = None if whole is None else shape_of(whole)
+            shape = None if whole is None else find_shape(whole)
             if whole is None or shape is None or shape[own] != sum(sizes):
                 return None
             found = editor.split_constant(whole, own, sizes)
@@ -110,7 +110,7 @@ def _write_part(
     editor: Editor,
 ) -> ir.Value:
     """Add the nodes that compute a part before ``before``, and return the part."""
-    made: ir.Value | None = None
+    part: ir.Value | None = None
     for node in row:
         inputs: list[ir.Value | None] = []
         for value in node.inputs:
@@ -118,7 +118,7 @@ def _write_part(
                 editor.insert_part(divided[value][index], value, before)
                 inputs.append(divided[value][index])
             else:
-                inputs.append(made if made is not None and value is row[0].outputs[0] else value)
-        made = editor.make_builder(before).repeat(node, inputs, shape_like(node.outputs[0], {axis: size}))
-    assert made is not None
-    return made
+                inputs.append(part if part is not None and value is row[0].outputs[0] else value)
+        part = editor.make_builder(before).repeat(node, inputs, replace_sizes(node.outputs[0], {axis: size}))
+    assert part is not None
+    return part

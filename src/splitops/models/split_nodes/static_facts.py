@@ -201,16 +201,16 @@ def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
         >>> find_runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
         [range(0, 2)]
     """
-    found: list[Group] = []
+    runs: list[Group] = []
     begin = 0
     for end in range(1, len(items) + 1):
         before, item = items[end - 1], items[end] if end < len(items) else None
         if before is not None and item is not None and item == (before[0], before[1] + 1):
             continue
         if end - begin > 1:
-            found.append(range(begin, end))
+            runs.append(range(begin, end))
         begin = end
-    return found
+    return runs
 
 
 def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:

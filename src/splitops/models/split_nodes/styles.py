@@ -31,7 +31,7 @@ class ConversionTarget:
             return f"onnx:{self.opset}"
         return self.domain if self.opset is None else f"{self.domain}:opset{self.opset}"
 
-    def schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
+    def list_schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
         """Return the operator versions of the target that can replace ``like``, those of the same name first.
 
         Both return outputs, or both a sequence, unless the target has only the other kind.
@@ -39,5 +39,5 @@ class ConversionTarget:
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)
         schemas = versions(self.domain, self.opset)
-        alike = [schema for schema in schemas if schema.gives_sequence is like.gives_sequence] or schemas
-        return tuple(sorted(alike, key=lambda schema: schema.name != like.name))
+        candidates = [schema for schema in schemas if schema.gives_sequence is like.gives_sequence] or schemas
+        return tuple(sorted(candidates, key=lambda schema: schema.name != like.name))

@@ -209,7 +209,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
-        self.schemas = self.target.schemas(self.split_node.schema)
+        self.schemas = self.target.list_schemas(self.split_node.schema)
         self.outputs = len(self.split_node.outputs)
         shape, axis = self.binding.data.shape, self.binding.axis
         size = None if shape is None or axis is None else shape[axis]
@@ -364,16 +364,16 @@ class _Search:
 
     def _has_same_parts(self, division: Division) -> bool:
         """Return whether a division has the parts of the split node for every valid size."""
-        own = self.binding.division
-        assert own is not None
-        if division == own:
+        present = self.binding.division
+        assert present is not None
+        if division == present:
             return True
         if self.size is not None:
-            counts = part_count(division, self.size), part_count(own, self.size)
+            counts = part_count(division, self.size), part_count(present, self.size)
             if self.binding.schema.gives_sequence and len(set(counts)) > 1:
                 return False
-            wanted = self._count_parts(own, self.size)
-            return part_sizes(division, self.size, wanted) == part_sizes(own, self.size, wanted)
+            wanted = self._count_parts(present, self.size)
+            return part_sizes(division, self.size, wanted) == part_sizes(present, self.size, wanted)
         return False
 
     # Lengths known only at run time
@@ -440,15 +440,15 @@ class _Search:
         division, rule = self.binding.division, self.binding.schema.lengths_rule
         if axis is None:
             return
-        found = Way(Kind.SLICES, None, axis, None, self.outputs, bounds=bounds or ())
+        way = Way(Kind.SLICES, None, axis, None, self.outputs, bounds=bounds or ())
         if bounds is None:
             known = rule is SizeRule.EXPLICIT if division is None else division.count <= _MAX_ADDED
             if not known or opset < 10 or self.outputs > _MAX_COMPUTED:
                 return
-            found = replace(found, lengths=division)
-        yield found
+            way = replace(way, lengths=division)
+        yield way
         if opset >= COMPUTED_POSITIONS:
-            yield replace(found, kind=Kind.GATHERS)
+            yield replace(way, kind=Kind.GATHERS)
 
     def _compute_bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
@@ -481,16 +481,15 @@ class _Search:
 
     def _iter_casts(self) -> Iterator[Way]:
         binding, division = self.binding, self.binding.division
-        own = binding.data.type
-        if own is None or division is None or own.name not in _VALUE_BITS:
+        element_type = binding.data.type
+        if element_type is None or division is None or element_type.name not in _VALUE_BITS:
             return
+        min_bits = _VALUE_BITS[element_type.name]
         for schema in self.schemas:
             taken = schema.types_of(schema.inputs[0])
-            if own in taken:
+            if element_type in taken:
                 continue
-            wide = [
-                ELEMENT_TYPES[name] for name, bits in _FLOAT_BITS.items() if bits >= _VALUE_BITS[own.name]
-            ]
+            wide = [ELEMENT_TYPES[name] for name, bits in _FLOAT_BITS.items() if bits >= min_bits]
             cast_type = next((one for one in wide if one in taken), None)
             for candidate in self._iter_divisions() if cast_type is not None else ():
                 yield from self._iter_nodes(

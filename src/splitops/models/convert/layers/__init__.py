@@ -1,4 +1,4 @@
-"""The layers of networks that are only written as nodes, by family.
+"""One-way converters of OpenVINO layers to ONNX nodes, by family.
 
 Operators that mean the same in both dialects are in :mod:`splitops.models.ops`.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from splitops.models.convert.layers.arranging import ARRANGING
+from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.convert.layers.elementwise import ELEMENTWISE
-from splitops.models.convert.layers.form import LayerForm
 from splitops.models.convert.layers.images import IMAGES
 from splitops.models.convert.layers.positions import POSITIONS
 from splitops.models.convert.layers.products import PRODUCTS
@@ -19,7 +19,7 @@ from splitops.models.convert.layers.reductions import REDUCTIONS
 from splitops.models.convert.layers.windows import WINDOWS
 from splitops.models.formats.openvino import Layer
 
-FORMS: Final[tuple[LayerForm, ...]] = (
+CONVERTERS: Final[tuple[LayerConverter, ...]] = (
     *ELEMENTWISE,
     *WINDOWS,
     *PRODUCTS,
@@ -29,13 +29,13 @@ FORMS: Final[tuple[LayerForm, ...]] = (
     *IMAGES,
     *RECURRENT,
 )
-"""Every form."""
+"""Every converter."""
 
-_BY_LAYER: Final[Mapping[tuple[str, str], LayerForm]] = {
-    (form.layer, version): form for form in FORMS for version in form.versions
+_BY_LAYER: Final[Mapping[tuple[str, str], LayerConverter]] = {
+    (entry.layer, version): entry for entry in CONVERTERS for version in entry.versions
 }
 
 
-def find_form(layer: Layer) -> LayerForm | None:
-    """Return how a layer is written, or None if there is no form for its type and version."""
+def find_layer_converter(layer: Layer) -> LayerConverter | None:
+    """Return the converter of a layer, or None if its type and version have none."""
     return _BY_LAYER.get((layer.type, layer.version))

@@ -1,4 +1,4 @@
-"""Layers that copy, pad and rearrange whole tensors."""
+"""Converters of layers that copy, pad and rearrange whole tensors."""
 
 from __future__ import annotations
 
@@ -9,58 +9,59 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.writing import (
     as_int64,
-    axes_of,
-    length_of,
-    must_know,
-    rank_of,
+    get_length,
+    get_rank,
+    read_integers,
     require,
+    unwrap,
 )
 
 
-def _broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
     mode = layer.read_enum("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
-    if mode in ("explicit", "none"):  # version 1 has both words for it
-        axes = axes_of(builder, layer, mapping[0], "axes_mapping")
-        rank = length_of(builder, shape, f"the rank of what {layer} gives")
+    if mode in ("explicit", "none"):  # version 1 has both names for this mode
+        axes = read_integers(builder, layer, mapping[0], "axes_mapping")
+        rank = get_length(builder, shape, f"the rank of the output of {layer}")
         others = [axis for axis in range(rank) if axis not in axes]
         require(axes == sorted(axes), f"{layer} changes the order of the axes")
-        data = builder.op("Unsqueeze", [data, builder.integers(others)]) if others else data
-    return builder.op("Expand", [data, as_int64(builder, shape)])
+        data = builder.add("Unsqueeze", [data, builder.add_ints(others)]) if others else data
+    return builder.add("Expand", [data, as_int64(builder, shape)])
 
 
-def _tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
-    rank, count = rank_of(builder, layer, data), length_of(builder, repeats, f"how many repeats {layer} has")
+    rank = get_rank(builder, layer, data)
+    count = get_length(builder, repeats, f"the number of repeats of {layer}")
     repeats = as_int64(builder, repeats)
     if count < rank:
-        repeats = builder.op("Concat", [builder.integers([1] * (rank - count)), repeats], {"axis": 0})
+        repeats = builder.add("Concat", [builder.add_ints([1] * (rank - count)), repeats], {"axis": 0})
     elif count > rank:
-        data = builder.op("Unsqueeze", [data, builder.integers(range(count - rank))])
-    return builder.op("Tile", [data, repeats])
+        data = builder.add("Unsqueeze", [data, builder.add_ints(range(count - rank))])
+    return builder.add("Tile", [data, repeats])
 
 
-def _pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, begin, end, *value = sources
     mode = layer.read_enum("pad_mode", ("constant", "edge", "reflect"))
-    pads = builder.op("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
-    # ONNX pads with zeros, or what is here.
-    filled = value[:1] if mode == "constant" else []
-    return builder.op("Pad", [data, pads, *filled], {"mode": mode})
+    pads = builder.add("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
+    # ONNX pads with zeros if this value is absent.
+    constant = value[:1] if mode == "constant" else []
+    return builder.add("Pad", [data, pads, *constant], {"mode": mode})
 
 
-_FAR: Final = (1 << 63) - 1
-"""After the end of every axis."""
+_END: Final = (1 << 63) - 1
+"""Past the end of every axis."""
 _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """How a StridedSlice slices one axis; a mask that is 1 takes the end of the axis for a bound."""
+    """Bounds and masks of a StridedSlice for one axis. A masked bound is replaced by the end of the axis."""
 
     begin: int | ir.Value
     end: int | ir.Value
@@ -72,126 +73,126 @@ class _Bound:
     ellipsis_mask: int
 
     def as_slice(self, builder: LayerOpBuilder) -> tuple[int | ir.Value, int | ir.Value, int]:
-        """Return begin, end and step as ONNX declares them."""
+        """Return begin, end and step of an ONNX Slice."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
-                return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
-            last = builder.op("Equal", [self.begin, builder.integers([-1])])
-            following = builder.op("Add", [self.begin, builder.integers([1])])
-            return self.begin, builder.op("Where", [last, builder.integers([_FAR]), following]), 1
-        begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _FAR
-        end = self.end if not self.end_mask else _FAR if self.step > 0 else -_FAR
+                return self.begin, _END if self.begin == -1 else self.begin + 1, 1
+            last = builder.add("Equal", [self.begin, builder.add_ints([-1])])
+            following = builder.add("Add", [self.begin, builder.add_ints([1])])
+            return self.begin, builder.add("Where", [last, builder.add_ints([_END]), following]), 1
+        begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _END
+        end = self.end if not self.end_mask else _END if self.step > 0 else -_END
         return begin, end, self.step
 
 
-def _strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a slice, and apart from it the axes that are dropped or added."""
-    data = builder.op("Identity", [sources[0]])
+def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    """Write a Slice, a Squeeze of the dropped axes, and an Unsqueeze for the added axes."""
+    data = builder.add("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
     axis = 0
-    bounds = _bounds(builder, layer, sources)
+    bounds = _read_bounds(builder, layer, sources)
     for bound in bounds:
         if bound.ellipsis_mask:
-            taken = sum(not (other.new_axis_mask or other.ellipsis_mask) for other in bounds)
-            axis += rank_of(builder, layer, sources[0]) - taken
+            explicit = sum(not (each.new_axis_mask or each.ellipsis_mask) for each in bounds)
+            axis += get_rank(builder, layer, sources[0]) - explicit
         elif bound.new_axis_mask:
             added.append(axis + len(added) - len(dropped))
         else:
             if bound.shrink_axis_mask:
                 dropped.append(axis)
             begin, end, step = bound.as_slice(builder)
-            if (begin, end, step) != (0, _FAR, 1):
+            if (begin, end, step) != (0, _END, 1):
                 rows.append((begin, end, axis, step))
             axis += 1
     if rows:
-        data = builder.op("Slice", [data, *(_column(builder, column) for column in zip(*rows, strict=True))])
+        data = builder.add("Slice", [data, *(_join(builder, column) for column in zip(*rows, strict=True))])
     if dropped:
-        data = builder.op("Squeeze", [data, builder.integers(dropped)])
+        data = builder.add("Squeeze", [data, builder.add_ints(dropped)])
     if added:
-        data = builder.op("Unsqueeze", [data, builder.integers(added)])
+        data = builder.add("Unsqueeze", [data, builder.add_ints(added)])
     return data
 
 
-def _bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
+def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
     count, steps = None, sources[3:]
     for value in sources[1:]:
-        shape = builder.shape_of(value)
+        shape = builder.find_shape(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
-    count = must_know(count, f"how many bounds {layer} has")
+    count = unwrap(count, f"the number of bounds of {layer}")
     masks = [[*layer.integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
             0 if masked else number
-            for masked, number in zip(mask, _numbers(builder, value, count, mask), strict=True)
+            for masked, number in zip(mask, _unpack(builder, value, count, mask), strict=True)
         ]
         for value, mask in zip(sources[1:3], masks, strict=False)
     )
-    strides = axes_of(builder, layer, steps[0], "steps") if steps else [1] * count
-    found = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
-    require(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
-    both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
-    require(not both, f"{layer} drops an axis at a position that it masks")
-    return found
+    strides = read_integers(builder, layer, steps[0], "steps") if steps else [1] * count
+    bounds = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
+    require(sum(bound.ellipsis_mask for bound in bounds) <= 1, f"{layer} has two ellipses")
+    both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in bounds)
+    require(not both, f"{layer} drops an axis at a masked position")
+    return bounds
 
 
-def _numbers(
+def _unpack(
     builder: LayerOpBuilder, value: ir.Value, count: int, left_out: Sequence[int]
 ) -> list[int | ir.Value]:
-    """Return each of some integers: a number, or a value of shape [1] where it is computed and read."""
-    stated = builder.read_constant(value)
-    if stated is not None:
-        found: list[int | ir.Value] = stated.reshape(-1).tolist()
-        return found
+    """Return integers one by one: a number, or a value of shape [1] if it is computed (0 if left out)."""
+    constant = builder.read_constant(value)
+    if constant is not None:
+        numbers: list[int | ir.Value] = constant.reshape(-1).tolist()
+        return numbers
     wide = as_int64(builder, value)
     return [
-        0 if left_out[at] else builder.op("Gather", [wide, builder.integers([at])]) for at in range(count)
+        0 if left_out[at] else builder.add("Gather", [wide, builder.add_ints([at])]) for at in range(count)
     ]
 
 
-def _column(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Value:
-    """Return numbers and values of shape [1] as one value."""
+def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Value:
+    """Concatenate numbers and values of shape [1] into one 1-D value."""
     if all(isinstance(number, int) for number in numbers):
-        return builder.integers([number for number in numbers if isinstance(number, int)])
-    parts = [builder.integers([number]) if isinstance(number, int) else number for number in numbers]
-    return parts[0] if len(parts) == 1 else builder.op("Concat", parts, {"axis": 0})
+        return builder.add_ints([number for number in numbers if isinstance(number, int)])
+    parts = [builder.add_ints([number]) if isinstance(number, int) else number for number in numbers]
+    return parts[0] if len(parts) == 1 else builder.add("Concat", parts, {"axis": 0})
 
 
-def _depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.integers("block_size", [1])[0]
-    return builder.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
+    return builder.add("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
-def _space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
+def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     layer.read_enum("mode", ("blocks_first",))
-    return builder.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
+    return builder.add("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
 
 
-def _shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    rank = rank_of(builder, layer, data)
+    rank = get_rank(builder, layer, data)
     axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
-    sizes = builder.op("Shape", [data])
-    before = builder.op("Slice", [sizes, builder.integers([0]), builder.integers([axis])])
-    behind = builder.op("Slice", [sizes, builder.integers([axis + 1]), builder.integers([_FAR])])
-    shape = builder.op("Concat", [before, builder.integers([groups, -1]), behind], {"axis": 0})
+    sizes = builder.add("Shape", [data])
+    before = builder.add("Slice", [sizes, builder.add_ints([0]), builder.add_ints([axis])])
+    after = builder.add("Slice", [sizes, builder.add_ints([axis + 1]), builder.add_ints([_END])])
+    shape = builder.add("Concat", [before, builder.add_ints([groups, -1]), after], {"axis": 0})
     order = [*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)]
-    turned = builder.op("Transpose", [builder.op("Reshape", [data, shape])], {"perm": order})
-    return builder.op("Reshape", [turned, sizes])
+    shuffled = builder.add("Transpose", [builder.add("Reshape", [data, shape])], {"perm": order})
+    return builder.add("Reshape", [shuffled, sizes])
 
 
-def _roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
-    axes, sizes = axes_of(builder, layer, given_axes), builder.shape_of(data)
-    shifts = must_know(builder.shape_of(given_shift), f"how many shifts {layer} has")
+    axes, sizes = read_integers(builder, layer, given_axes), builder.find_shape(data)
+    shifts = unwrap(builder.find_shape(given_shift), f"the number of shifts of {layer}")
     single = shifts in ((), (1,))
-    turns = builder.op("Reshape", [given_shift, builder.integers([-1])]) if shifts == () else given_shift
+    turns = builder.add("Reshape", [given_shift, builder.add_ints([-1])]) if shifts == () else given_shift
     for shift, axis in zip(
-        _numbers(builder, turns, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
+        _unpack(builder, turns, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
         axes,
         strict=True,
     ):
@@ -199,28 +200,29 @@ def _roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) ->
         if isinstance(size, int) and isinstance(shift, int):
             cut: int | ir.Value = -shift % size if size else 0
         else:
-            length = builder.op("Max", [builder.size(data, builder.integers([axis])), builder.integers([1])])
-            back = builder.integers([-shift]) if isinstance(shift, int) else builder.op("Neg", [shift])
-            cut = builder.op("Mod", [back, length])
+            dynamic = builder.add_size(data, builder.add_ints([axis]))
+            length = builder.add("Max", [dynamic, builder.add_ints([1])])
+            back = builder.add_ints([-shift]) if isinstance(shift, int) else builder.add("Neg", [shift])
+            cut = builder.add("Mod", [back, length])
         if cut == 0:
             continue
         parts = [
-            builder.op(
-                "Slice", [data, _column(builder, [begin]), _column(builder, [end]), builder.integers([axis])]
+            builder.add(
+                "Slice", [data, _join(builder, [begin]), _join(builder, [end]), builder.add_ints([axis])]
             )
-            for begin, end in ((cut, _FAR), (0, cut))
+            for begin, end in ((cut, _END), (0, cut))
         ]
-        data = builder.op("Concat", parts, {"axis": axis})
-    return builder.op("Identity", [data])
+        data = builder.add("Concat", parts, {"axis": axis})
+    return builder.add("Identity", [data])
 
 
 ARRANGING: Final = (
-    LayerForm(layer="Broadcast", versions=opsets(1, 3), write=_broadcast),
-    LayerForm(layer="Tile", versions=opsets(1), write=_tile),
-    LayerForm(layer="Pad", versions=opsets(1, 12), write=_pad),
-    LayerForm(layer="StridedSlice", versions=opsets(1), write=_strided_slice),
-    LayerForm(layer="DepthToSpace", versions=opsets(1), write=_depth_to_space),
-    LayerForm(layer="SpaceToDepth", versions=opsets(1), write=_space_to_depth),
-    LayerForm(layer="ShuffleChannels", versions=opsets(1), write=_shuffle_channels),
-    LayerForm(layer="Roll", versions=opsets(7), write=_roll),
+    LayerConverter(layer="Broadcast", versions=to_opsets(1, 3), write=_write_broadcast),
+    LayerConverter(layer="Tile", versions=to_opsets(1), write=_write_tile),
+    LayerConverter(layer="Pad", versions=to_opsets(1, 12), write=_write_pad),
+    LayerConverter(layer="StridedSlice", versions=to_opsets(1), write=_write_strided_slice),
+    LayerConverter(layer="DepthToSpace", versions=to_opsets(1), write=_write_depth_to_space),
+    LayerConverter(layer="SpaceToDepth", versions=to_opsets(1), write=_write_space_to_depth),
+    LayerConverter(layer="ShuffleChannels", versions=to_opsets(1), write=_write_shuffle_channels),
+    LayerConverter(layer="Roll", versions=to_opsets(7), write=_write_roll),
 )

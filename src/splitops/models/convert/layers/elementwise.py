@@ -1,4 +1,4 @@
-"""Layers that compute each element of the output from one element of each input, written as several nodes."""
+"""Converters of elementwise layers, which mostly become several nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.elementwise import COMPARED
 from splitops.models.ops.writing import (
@@ -20,98 +20,97 @@ from splitops.models.ops.writing import (
     NUMBERS,
     SIZES,
     NodeWriter,
-    constant,
-    must_know,
-    rank_of,
+    add_scalar,
+    get_rank,
     require,
-    scalar,
+    require_constant,
+    unwrap,
 )
 
 
-def _floor_modulo(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    if builder.type_of(sources[0]) in SIZES:
-        return builder.op("Mod", sources)
-    whole = builder.op("Floor", [builder.op("Div", sources)])
-    return builder.op("Sub", [sources[0], builder.op("Mul", [whole, sources[1]])])
+def _write_floor_mod(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    if builder.find_type(sources[0]) in SIZES:
+        return builder.add("Mod", sources)
+    quotient = builder.add("Floor", [builder.add("Div", sources)])
+    return builder.add("Sub", [sources[0], builder.add("Mul", [quotient, sources[1]])])
 
 
-def _squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    difference = builder.op("Sub", sources)
-    return builder.op("Mul", [difference, difference])
+def _write_squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    difference = builder.add("Sub", sources)
+    return builder.add("Mul", [difference, difference])
 
 
-def _clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     low, high = layer.number("min"), layer.number("max")
-    if builder.type_of(data) in SIZES:
-        # Of integers, the bounds are the integers inside them.
-        info = np.iinfo(builder.type_of(data).numpy)  # type: ignore[union-attr]
+    if builder.find_type(data) in SIZES:
+        # Integers are clamped to the integers between the bounds.
+        info = np.iinfo(builder.find_type(data).numpy)  # type: ignore[union-attr]
         low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
-    return builder.op("Clip", [data, scalar(builder, low, data), scalar(builder, high, data)])
+    return builder.add("Clip", [data, add_scalar(builder, low, data), add_scalar(builder, high, data)])
 
 
-def _round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
-    if builder.type_of(data) in INTEGERS:
-        return builder.op("Identity", [data])
+    if builder.find_type(data) in INTEGERS:
+        return builder.add("Identity", [data])
     if layer.text("mode", "half_to_even") == "half_to_even":
-        return builder.op("Round", [data])
-    # Away from zero: adding a half would round what lies just below it up.
-    size = builder.op("Abs", [data])
-    whole = builder.op("Floor", [size])
-    rest = builder.op("Sub", [size, whole])
-    kind = must_know(builder.type_of(data), "the element type")
-    up = builder.cast(builder.op("GreaterOrEqual", [rest, scalar(builder, 0.5, data)]), kind)
-    return builder.op("Mul", [builder.op("Sign", [data]), builder.op("Add", [whole, up])])
+        return builder.add("Round", [data])
+    # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
+    size = builder.add("Abs", [data])
+    floor = builder.add("Floor", [size])
+    rest = builder.add("Sub", [size, floor])
+    kind = unwrap(builder.find_type(data), "the element type")
+    up = builder.cast(builder.add("GreaterOrEqual", [rest, add_scalar(builder, 0.5, data)]), kind)
+    return builder.add("Mul", [builder.add("Sign", [data]), builder.add("Add", [floor, up])])
 
 
-def _swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_swish(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *beta = sources
-    scaled = builder.op("Mul", [data, beta[0]]) if beta else data
-    return builder.op("Mul", [data, builder.op("Sigmoid", [scaled])])
+    scaled = builder.add("Mul", [data, beta[0]]) if beta else data
+    return builder.add("Mul", [data, builder.add("Sigmoid", [scaled])])
 
 
-def _with_numbers(
+def _write_node(
     operator: str, names: Mapping[str, str], builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
-    """Write an operator that has as attributes what are inputs of the layer, whose names are the values."""
+    """Write a node whose attributes are inputs of the layer. ``names`` maps attributes to input names."""
     rows = zip(names.items(), sources[1:], strict=True)
-    return builder.op(
-        operator, sources[:1], {own: _stated(builder, layer, value, name) for (own, name), value in rows}
-    )
+    attributes = {attr: _read_float(builder, layer, value, name) for (attr, name), value in rows}
+    return builder.add(operator, sources[:1], attributes)
 
 
-def _stated(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
-    """Return an input that ONNX has as an attribute, which is a float32."""
-    found = constant(builder, layer, value, name)
-    require(found.size == 1, f"{name} of {layer} has {found.size} elements")
-    exact = float(found.reshape(()))
+def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
+    """Return a constant input as the value of an attribute, which is a float32 in ONNX."""
+    array = require_constant(builder, layer, value, name)
+    require(array.size == 1, f"{name} of {layer} has {array.size} elements")
+    exact = float(array.reshape(()))
     require(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
     return exact
 
 
-def _parametric(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_prelu(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, slope = sources
-    rank = rank_of(builder, layer, data)
-    shape = must_know(builder.shape_of(slope), f"the rank of the slope of {layer}")
+    rank = get_rank(builder, layer, data)
+    shape = unwrap(builder.find_shape(slope), f"the rank of the slope of {layer}")
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
-        # One slope a channel, where there are as many; else as NumPy broadcasts.
-        channels = (builder.shape_of(data) or ())[1]
+        # As many slopes as channels are one per channel. Others are broadcast as in NumPy.
+        channels = (builder.find_shape(data) or ())[1]
         both = isinstance(channels, int) and isinstance(shape[0], int)
-        require(both, f"the number of channels of {layer} is not known")
+        require(both, f"the number of channels of {layer} is unknown")
         if channels == shape[0]:
-            slope = builder.op("Reshape", [slope, builder.integers([-1, *[1] * (rank - 2)])])
-    return builder.op("PRelu", [data, slope])
+            slope = builder.add("Reshape", [slope, builder.add_ints([-1, *[1] * (rank - 2)])])
+    return builder.add("PRelu", [data, slope])
 
 
-def _is_infinite(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_is_inf(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
-    return builder.op("IsInf", sources, signs)
+    return builder.add("IsInf", sources, signs)
 
 
-def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, like = sources
-    source, target = builder.type_of(data), builder.type_of(like)
+    source, target = builder.find_type(data), builder.find_type(like)
     if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
         raise ModelError(f"{layer} from {source} to {target} is not the same in ONNX")
     require(
@@ -120,69 +119,69 @@ def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
     return builder.cast(data, target)
 
 
-def _fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, low, high, out_low, out_high = sources
-    steps = scalar(builder, layer.number("levels") - 1, data)
-    span, out_span = builder.op("Sub", [high, low]), builder.op("Sub", [out_high, out_low])
-    level = builder.op(
-        "Round", [builder.op("Mul", [builder.op("Div", [builder.op("Sub", [data, low]), span]), steps])]
+    steps = add_scalar(builder, layer.number("levels") - 1, data)
+    span, out_span = builder.add("Sub", [high, low]), builder.add("Sub", [out_high, out_low])
+    level = builder.add(
+        "Round", [builder.add("Mul", [builder.add("Div", [builder.add("Sub", [data, low]), span]), steps])]
     )
-    inside = builder.op("Add", [builder.op("Mul", [builder.op("Div", [level, steps]), out_span]), out_low])
-    above = builder.op("Greater", [data, builder.op("Max", [low, high])])
-    below = builder.op("LessOrEqual", [data, builder.op("Min", [low, high])])
-    return builder.op("Where", [below, out_low, builder.op("Where", [above, out_high, inside])])
+    inside = builder.add("Add", [builder.add("Mul", [builder.add("Div", [level, steps]), out_span]), out_low])
+    above = builder.add("Greater", [data, builder.add("Max", [low, high])])
+    below = builder.add("LessOrEqual", [data, builder.add("Min", [low, high])])
+    return builder.add("Where", [below, out_low, builder.add("Where", [above, out_high, inside])])
 
 
-_form = partial(LayerForm, versions=opsets(1), types=FLOATS)
-_truth = partial(_form, versions=opsets(10))
-_pair = partial(_form, types=NUMBERS, broadcasts=True)
+_entry = partial(LayerConverter, versions=to_opsets(1), types=FLOATS)
+_predicate = partial(_entry, versions=to_opsets(10))
+_binary = partial(_entry, types=NUMBERS, broadcasts=True)
 
 ELEMENTWISE: Final = (
-    _pair(
+    _binary(
         layer="NotEqual",
-        write=lambda builder, layer, sources: builder.op("Not", [builder.op("Equal", sources)]),
+        write=lambda builder, layer, sources: builder.add("Not", [builder.add("Equal", sources)]),
         types=COMPARED | LOGICAL,
     ),
-    _pair(layer="Mod", write=lambda builder, layer, sources: builder.op("Mod", sources, {"fmod": 1})),
-    _pair(layer="FloorMod", write=_floor_modulo),
-    _pair(layer="SquaredDifference", write=_squared_difference),
-    _pair(
+    _binary(layer="Mod", write=lambda builder, layer, sources: builder.add("Mod", sources, {"fmod": 1})),
+    _binary(layer="FloorMod", write=_write_floor_mod),
+    _binary(layer="SquaredDifference", write=_write_squared_difference),
+    _binary(
         layer="Select",
-        write=lambda builder, layer, sources: builder.op("Where", sources),
+        write=lambda builder, layer, sources: builder.add("Where", sources),
         types=None,
     ),
-    _form(layer="Clamp", write=_clamp, types=NUMBERS),
-    _form(layer="Round", versions=opsets(5), write=_round, types=FLOATS | INTEGERS),
-    _form(layer="Swish", versions=opsets(4), write=_swish),
-    _form(
-        layer="HardSigmoid", write=partial(_with_numbers, "HardSigmoid", {"alpha": "alpha", "beta": "beta"})
+    _entry(layer="Clamp", write=_write_clamp, types=NUMBERS),
+    _entry(layer="Round", versions=to_opsets(5), write=_write_round, types=FLOATS | INTEGERS),
+    _entry(layer="Swish", versions=to_opsets(4), write=_write_swish),
+    _entry(
+        layer="HardSigmoid", write=partial(_write_node, "HardSigmoid", {"alpha": "alpha", "beta": "beta"})
     ),
-    _form(
+    _entry(
         layer="HSigmoid",
-        versions=opsets(5),
-        write=lambda builder, layer, sources: builder.op(
+        versions=to_opsets(5),
+        write=lambda builder, layer, sources: builder.add(
             "HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5}
         ),
     ),
-    _form(layer="Selu", write=partial(_with_numbers, "Selu", {"alpha": "alpha", "gamma": "lambda"})),
-    _form(layer="PReLU", write=_parametric),
-    _truth(
+    _entry(layer="Selu", write=partial(_write_node, "Selu", {"alpha": "alpha", "gamma": "lambda"})),
+    _entry(layer="PReLU", write=_write_prelu),
+    _predicate(
         layer="IsFinite",
-        write=lambda builder, layer, sources: builder.op(
-            "Not", [builder.op("Or", [builder.op("IsInf", sources), builder.op("IsNaN", sources)])]
+        write=lambda builder, layer, sources: builder.add(
+            "Not", [builder.add("Or", [builder.add("IsInf", sources), builder.add("IsNaN", sources)])]
         ),
     ),
-    _truth(layer="IsInf", write=_is_infinite),
-    _form(
+    _predicate(layer="IsInf", write=_write_is_inf),
+    _entry(
         layer="ConvertLike",
-        write=_convert_like,
+        write=_write_convert_like,
         types=NUMBERS | LOGICAL,
     ),
-    _pair(layer="FakeQuantize", write=_fake_quantize, types=FLOATS),
-    _form(
+    _binary(layer="FakeQuantize", write=_write_fake_quantize, types=FLOATS),
+    _entry(
         layer="Identity",
-        versions=opsets(16),
-        write=lambda builder, layer, sources: builder.op("Identity", sources),
+        versions=to_opsets(16),
+        write=lambda builder, layer, sources: builder.add("Identity", sources),
         types=None,
     ),
 )

@@ -1,4 +1,4 @@
-"""Layers that multiply matrices: products, attention, Einsum, Fourier transforms."""
+"""Converters of matrix products, attention, Einsum and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -11,81 +11,81 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.writing import (
     BOOL,
     FLOATS,
     NUMBERS,
-    axes_of,
-    must_know,
-    rank_of,
+    add_scalar,
+    get_rank,
+    read_integers,
     require,
-    scalar,
+    unwrap,
 )
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 
-def _matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    turned = [
+def _write_matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    factors = [
         _transpose(builder, layer, value) if layer.boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
-    return builder.op("MatMul", turned)
+    return builder.add("MatMul", factors)
 
 
 def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Value:
-    """Return matrices with rows for columns; a vector is one unchanged."""
-    rank = rank_of(builder, layer, value)
+    """Transpose the last two axes. Vectors are returned unchanged."""
+    rank = get_rank(builder, layer, value)
     if rank < 2:
         return value
-    return builder.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+    return builder.add("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
 
 
-def _einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     equation = layer.attribute("equation")
     require(bool(equation), f"{layer} has no equation")
-    return builder.op("Einsum", sources, {"equation": equation})
+    return builder.add("Einsum", sources, {"equation": equation})
 
 
-def _attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
     causal = layer.boolean("causal")
     mask = more[0] if more and not causal else None
-    scores = builder.op("MatMul", [_scaled(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
+    scores = builder.add("MatMul", [_scale(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
     if causal:
-        mask = _lower_triangle(builder, scores)
+        mask = _make_causal_mask(builder, scores)
     if mask is not None:
-        if builder.type_of(mask) is BOOL:
-            zero, outside = scalar(builder, 0, query), scalar(builder, -math.inf, query)
-            mask = builder.op("Where", [mask, zero, outside])
-        scores = builder.op("Add", [scores, mask])
-    return builder.op("MatMul", [builder.op("Softmax", [scores], {"axis": -1}), value])
+        if builder.find_type(mask) is BOOL:
+            zero, outside = add_scalar(builder, 0, query), add_scalar(builder, -math.inf, query)
+            mask = builder.add("Where", [mask, zero, outside])
+        scores = builder.add("Add", [scores, mask])
+    return builder.add("MatMul", [builder.add("Softmax", [scores], {"axis": -1}), value])
 
 
-def _scaled(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
+def _scale(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
     if scale:
-        return builder.op("Mul", [query, scale[0]])
-    width = (builder.shape_of(query) or (None,))[-1]
+        return builder.add("Mul", [query, scale[0]])
+    width = (builder.find_shape(query) or (None,))[-1]
     if isinstance(width, int):
-        return builder.op("Mul", [query, scalar(builder, 1 / math.sqrt(width), query)])
-    # With the precision of the constant: rounded once, to the type of the query.
-    kind = must_know(builder.type_of(query), "the element type")
-    size = builder.cast(builder.size(query, builder.constant(np.array(-1, np.int64))), FLOAT64)
-    factor = builder.op("Div", [builder.constant(np.array(1.0)), builder.op("Sqrt", [size])])
-    return builder.op("Mul", [query, builder.cast(factor, kind)])
+        return builder.add("Mul", [query, add_scalar(builder, 1 / math.sqrt(width), query)])
+    # As precise as the constant above: rounded once, to the type of the query.
+    kind = unwrap(builder.find_type(query), "the element type")
+    size = builder.cast(builder.add_size(query, builder.add_constant(np.array(-1, np.int64))), FLOAT64)
+    factor = builder.add("Div", [builder.add_constant(np.array(1.0)), builder.add("Sqrt", [size])])
+    return builder.add("Mul", [query, builder.cast(factor, kind)])
 
 
-def _lower_triangle(builder: LayerOpBuilder, scores: ir.Value) -> ir.Value:
-    """Return which keys a query sees: those up to its own position."""
-    sizes = builder.op(
-        "Slice", [builder.op("Shape", [scores]), builder.integers([-2]), builder.integers([1 << 62])]
+def _make_causal_mask(builder: LayerOpBuilder, scores: ir.Value) -> ir.Value:
+    """Return the mask of the keys that each query attends to: those up to its own position."""
+    sizes = builder.add(
+        "Slice", [builder.add("Shape", [scores]), builder.add_ints([-2]), builder.add_ints([1 << 62])]
     )
-    ones = builder.op("Expand", [builder.constant(np.array(1, np.int64)), sizes])
-    return builder.cast(builder.op("Trilu", [ones], {"upper": 0}), BOOL)
+    ones = builder.add("Expand", [builder.add_constant(np.array(1, np.int64)), sizes])
+    return builder.cast(builder.add("Trilu", [ones], {"upper": 0}), BOOL)
 
 
-def _fourier(
+def _write_dft(
     builder: LayerOpBuilder,
     layer: Layer,
     sources: Sequence[ir.Value],
@@ -93,39 +93,41 @@ def _fourier(
     inverse: bool = False,
     real: bool = False,
 ) -> ir.Value:
-    """Write a transform as one of each axis; of real numbers, half of the last one is left out."""
-    data, given, *stated = sources
-    rank = rank_of(builder, layer, data) - (not real)
-    axes = [axis % rank for axis in axes_of(builder, layer, given)]
-    sizes = axes_of(builder, layer, stated[0], "sizes") if stated else [-1] * len(axes)
+    """Write a transform as one DFT per axis. For ``real`` data, only half of the last axis is returned."""
+    data, axes_input, *lengths = sources
+    rank = get_rank(builder, layer, data) - (not real)
+    axes = [axis % rank for axis in read_integers(builder, layer, axes_input)]
+    sizes = read_integers(builder, layer, lengths[0], "sizes") if lengths else [-1] * len(axes)
     if real:
-        # As complex numbers: OpenVINO's frontend reads half of a transform with an axis too many.
-        data = builder.op("Unsqueeze", [data, builder.integers([-1])])
-        data = builder.op("Pad", [data, builder.integers([*[0] * (2 * rank + 1), 1])])
+        # Transform complex numbers: OpenVINO's frontend adds an axis to one-sided transforms.
+        data = builder.add("Unsqueeze", [data, builder.add_ints([-1])])
+        data = builder.add("Pad", [data, builder.add_ints([*[0] * (2 * rank + 1), 1])])
         length = (
-            builder.integers(sizes[-1:])
+            builder.add_ints(sizes[-1:])
             if sizes[-1] != -1
-            else builder.size(data, builder.integers(axes[-1:]))
+            else builder.add_size(data, builder.add_ints(axes[-1:]))
         )
     for axis, size in zip(axes, sizes, strict=True):
-        stated_size = [] if size == -1 else [builder.constant(np.array(size, np.int64))]
-        data = builder.op("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
+        dft_length = [] if size == -1 else [builder.add_constant(np.array(size, np.int64))]
+        data = builder.add("DFT", [data, *dft_length], {"axis": axis, "inverse": int(inverse)})
     if not real:
         return data
-    half = builder.op("Add", [builder.op("Div", [length, builder.integers([2])]), builder.integers([1])])
-    return builder.part(data, axes[-1], builder.integers([0]), half)
+    half = builder.add("Add", [builder.add("Div", [length, builder.add_ints([2])]), builder.add_ints([1])])
+    return builder.slice_axis(data, axes[-1], builder.add_ints([0]), half)
 
 
 FLOAT64: Final = ELEMENT_TYPES["float64"]
 WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
-"""The floats of which runtimes transform."""
-_transform = partial(LayerForm, opset=17, types=WIDE)
+"""Floating-point types that runtimes support in transforms."""
+_entry = partial(LayerConverter, opset=17, types=WIDE)
 
 PRODUCTS: Final = (
-    LayerForm(layer="MatMul", versions=opsets(1), write=_matmul, types=NUMBERS),
-    LayerForm(layer="Einsum", versions=opsets(7), write=_einsum, types=NUMBERS),
-    LayerForm(layer="ScaledDotProductAttention", versions=opsets(13), write=_attention, types=FLOATS),
-    _transform(layer="DFT", versions=opsets(7), write=_fourier),
-    _transform(layer="IDFT", versions=opsets(7), write=partial(_fourier, inverse=True)),
-    _transform(layer="RDFT", versions=opsets(9), write=partial(_fourier, real=True)),
+    LayerConverter(layer="MatMul", versions=to_opsets(1), write=_write_matmul, types=NUMBERS),
+    LayerConverter(layer="Einsum", versions=to_opsets(7), write=_write_einsum, types=NUMBERS),
+    LayerConverter(
+        layer="ScaledDotProductAttention", versions=to_opsets(13), write=_write_attention, types=FLOATS
+    ),
+    _entry(layer="DFT", versions=to_opsets(7), write=_write_dft),
+    _entry(layer="IDFT", versions=to_opsets(7), write=partial(_write_dft, inverse=True)),
+    _entry(layer="RDFT", versions=to_opsets(9), write=partial(_write_dft, real=True)),
 )

@@ -1,6 +1,6 @@
-"""Layers that read a sequence step by step: LSTM, GRU, RNN.
+"""Converters of recurrent layers: LSTM, GRU and RNN.
 
-OpenVINO has the batch first, and the gates of an LSTM in another order.
+In OpenVINO, the first axis is the batch, and the gates of an LSTM have another order than in ONNX.
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.ops.writing import (
-    FLOATS,
-    INT32,
-    Values,
-    require,
-)
+from splitops.models.ops.writing import FLOATS, INT32, Values, require
 
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
 _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
@@ -29,15 +24,15 @@ _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 @dataclass(frozen=True)
 class _Cell:
-    """Writes a sequence of one kind of cell, or a cell as a sequence of one step."""
+    """Converter of a sequence of one kind of cell, or of a single cell as a sequence of one step."""
 
     operator: str
     gates: tuple[int, ...]
-    """Where OpenVINO has each of ONNX's gates."""
+    """Position in OpenVINO of each gate of ONNX."""
     states: int
-    """The number of states that a step hands on."""
+    """Number of states of a cell."""
     activations: str
-    """Those of a layer that sets none."""
+    """Default activation functions."""
     single: bool = False
 
     def __call__(self, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
@@ -47,34 +42,36 @@ class _Cell:
         require(len(weights) == 3, f"{layer} has {len(sources)} inputs")
         (hidden,) = layer.integers("hidden_size")
         resets = self.operator == "GRU" and layer.boolean("linear_before_reset", default=False)
-        attributes = self._attributes(layer) | {"hidden_size": hidden}
+        attributes = self._read_attributes(layer) | {"hidden_size": hidden}
         if self.single:
             data, *states = (
-                builder.op("Unsqueeze", [value, builder.integers([0])]) for value in (data, *states)
+                builder.add("Unsqueeze", [value, builder.add_ints([0])]) for value in (data, *states)
             )
-            weights = [_with_axis(builder, value) for value in weights]
+            weights = [_add_direction_axis(builder, value) for value in weights]
         else:
-            data, *states = (builder.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
+            data, *states = (builder.add("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
         directions = 2 if attributes["direction"] == "bidirectional" else 1
         order = [gate * hidden + at for gate in self.gates for at in range(hidden)]
         inputs = [
             data,
             *(_reorder_rows(builder, value, order) for value in weights[:2]),
-            self._biases(builder, weights[2], order, hidden, directions, resets=resets),
-            lengths if lengths is None or builder.type_of(lengths) is INT32 else builder.cast(lengths, INT32),
+            self._make_biases(builder, weights[2], order, hidden, directions, resets=resets),
+            lengths
+            if lengths is None or builder.find_type(lengths) is INT32
+            else builder.cast(lengths, INT32),
             *states,
         ]
         if resets:
             attributes["linear_before_reset"] = 1
-        steps, *last = builder.multi(self.operator, inputs, attributes, outputs=1 + self.states)
+        steps, *last = builder.add_node(self.operator, inputs, attributes, outputs=1 + self.states)
         if self.single:
-            return [builder.op("Squeeze", [state, builder.integers([0])]) for state in last]
+            return [builder.add("Squeeze", [state, builder.add_ints([0])]) for state in last]
         return [
-            builder.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
-            *(builder.op("Transpose", [state], _STEPS_FIRST) for state in last),
+            builder.add("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
+            *(builder.add("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
-    def _biases(
+    def _make_biases(
         self,
         builder: LayerOpBuilder,
         value: ir.Value,
@@ -84,58 +81,59 @@ class _Cell:
         *,
         resets: bool,
     ) -> ir.Value:
-        """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
-        kind = builder.type_of(value)
+        """Return the biases of data and state. OpenVINO adds them, but a GRU's last ones if ``resets``."""
+        kind = builder.find_type(value)
         assert kind is not None
-        none = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
+        zeros = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
         kept = [3 * hidden + at for at in range(hidden)] if resets else []
-        array = builder.stored(value)
+        array = builder.read_weights(value)
         if array is not None:
-            return builder.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
-        parts = [_reorder_rows(builder, value, order), builder.constant(none)]
+            columns = [array[:, order], zeros, array[:, kept]]
+            return builder.add_weights(np.concatenate(columns, axis=1), value)
+        parts = [_reorder_rows(builder, value, order), builder.add_constant(zeros)]
         if resets:
             parts.append(_reorder_rows(builder, value, kept))
-        return builder.op("Concat", parts, {"axis": 1})
+        return builder.add("Concat", parts, {"axis": 1})
 
-    def _attributes(self, layer: Layer) -> dict[str, Any]:
-        known = ("forward", "reverse", "bidirectional")
-        direction = "forward" if self.single else layer.read_enum("direction", known)
-        found: dict[str, Any] = {"direction": direction}
+    def _read_attributes(self, layer: Layer) -> dict[str, Any]:
+        directions = ("forward", "reverse", "bidirectional")
+        direction = "forward" if self.single else layer.read_enum("direction", directions)
+        attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             require(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
-        activations = [word.strip() for word in layer.text("activations", self.activations).split(",")]
+        activations = [name.strip() for name in layer.text("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
-            require(same, f"{layer} has activations = {activations}, others in each direction")
+            require(same, f"{layer} has activations = {activations}, which differ by direction")
             activations = activations[:each]
         named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
         require(named, f"{layer} has activations = {activations}")
-        found["activations"] = [_ACTIVATIONS[word] for word in activations] * (
+        attributes["activations"] = [_ACTIVATIONS[name] for name in activations] * (
             2 if direction == "bidirectional" else 1
         )
         if clip := layer.number("clip", 0.0):
-            found["clip"] = clip
-        return found
+            attributes["clip"] = clip
+        return attributes
 
 
-def _with_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
-    """Return the weights of a cell as those of a sequence of one direction."""
-    array = builder.stored(value)
+def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
+    """Add an axis of size 1 for the direction to the weights of a cell."""
+    array = builder.read_weights(value)
     if array is not None:
-        return builder.initializer(array[np.newaxis], value)
-    return builder.op("Unsqueeze", [value, builder.integers([0])])
+        return builder.add_weights(array[np.newaxis], value)
+    return builder.add("Unsqueeze", [value, builder.add_ints([0])])
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
-    """Return the rows of weights, on axis 1, in another order."""
-    array = builder.stored(value)
+    """Reorder the rows of weights, which are on axis 1."""
+    array = builder.read_weights(value)
     if array is not None:
-        return builder.initializer(array[:, order], value)
-    return builder.op("Gather", [value, builder.integers(order)], {"axis": 1})
+        return builder.add_weights(array[:, order], value)
+    return builder.add("Gather", [value, builder.add_ints(order)], {"axis": 1})
 
 
-_form = partial(LayerForm, versions=opsets(5), types=FLOATS)
+_entry = partial(LayerConverter, versions=to_opsets(5), types=FLOATS)
 _LSTM, _GRU, _RNN = (
     partial(_Cell, "LSTM", (1, 3, 0, 2), 2, "sigmoid,tanh,tanh"),
     partial(_Cell, "GRU", (0, 1, 2), 1, "sigmoid,tanh"),
@@ -143,10 +141,10 @@ _LSTM, _GRU, _RNN = (
 )
 
 RECURRENT: Final = (
-    _form(layer="LSTMSequence", write=_LSTM()),
-    _form(layer="GRUSequence", write=_GRU()),
-    _form(layer="RNNSequence", write=_RNN()),
-    _form(layer="LSTMCell", versions=opsets(4), write=_LSTM(single=True)),
-    _form(layer="GRUCell", versions=opsets(3), write=_GRU(single=True)),
-    _form(layer="RNNCell", versions=opsets(1), write=_RNN(single=True)),
+    _entry(layer="LSTMSequence", write=_LSTM()),
+    _entry(layer="GRUSequence", write=_GRU()),
+    _entry(layer="RNNSequence", write=_RNN()),
+    _entry(layer="LSTMCell", versions=to_opsets(4), write=_LSTM(single=True)),
+    _entry(layer="GRUCell", versions=to_opsets(3), write=_GRU(single=True)),
+    _entry(layer="RNNCell", versions=to_opsets(1), write=_RNN(single=True)),
 )

@@ -1,4 +1,4 @@
-"""Layers that make one number of many: reductions and normalisations."""
+"""Converters of reductions and normalisations."""
 
 from __future__ import annotations
 
@@ -10,144 +10,148 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
 from splitops.models.ops.writing import (
     BOOL,
     FLOATS,
     INT32,
     NUMBERS,
-    axes_of,
-    must_know,
-    rank_of,
+    add_scalar,
+    get_rank,
+    read_integers,
     require,
-    scalar,
+    unwrap,
 )
 from splitops.spec.elements.types import ElementType
 
 
-def _reduced(
+def _reduce(
     builder: LayerOpBuilder, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
 ) -> ir.Value:
-    """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
+    """Add a reduction over ``axes``. Empty ``axes`` reduce nothing; in ONNX, they would reduce all axes."""
     if not axes:
-        return builder.op("Identity", [data])
-    if operator == "ReduceSum":  # its axes are an input since opset 13, those of the others since 18
-        return builder.op(operator, [data, builder.integers(axes)], {"keepdims": int(keep)})
-    return builder.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
+        return builder.add("Identity", [data])
+    if operator == "ReduceSum":  # axes are an input since opset 13, in others since 18
+        return builder.add(operator, [data, builder.add_ints(axes)], {"keepdims": int(keep)})
+    return builder.add(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
-def _reduction(operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], axes_of(builder, layer, sources[1])
-    # The text has the identity there, OpenVINO the size of each number.
-    require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
-    return _reduced(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
-
-
-def _logical_reduction(
+def _write_reduction(
     operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
-    """Write a layer as the least or greatest of 0 and 1."""
+    data, axes = sources[0], read_integers(builder, layer, sources[1])
+    # The specification defines the identity, but OpenVINO returns absolute values.
+    require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
+    return _reduce(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
+
+
+def _write_logic(
+    operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
+) -> ir.Value:
+    """Write a logical reduction as the minimum or maximum of 0 and 1."""
     numbers = builder.cast(sources[0], INT32)
-    return builder.cast(_reduction(operator, builder, layer, [numbers, sources[1]]), BOOL)
+    return builder.cast(_write_reduction(operator, builder, layer, [numbers, sources[1]]), BOOL)
 
 
-def _batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if layer.version == "opset1":
         scale, shift, data, mean, variance = sources
     else:
         data, scale, shift, mean, variance = sources
     inputs = [data, scale, shift, mean, variance]
-    return builder.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    return builder.add("BatchNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
 
 
-def _epsilon(layer: Layer, name: str) -> float:
-    """Return a number as ONNX's attributes have it."""
+def _read_float(layer: Layer, name: str) -> float:
+    """Return an attribute rounded to float32, the precision of attributes in ONNX."""
     return float(np.float32(layer.number(name)))
 
 
-def _mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], axes_of(builder, layer, sources[1])
+def _write_mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, axes = sources[0], read_integers(builder, layer, sources[1])
     outside = layer.read_enum("eps_mode", {"inside_sqrt": False, "outside_sqrt": True})
-    return _standardised(builder, layer, data, axes, outside=outside)
+    return _normalise(builder, layer, data, axes, outside=outside)
 
 
-def _mvn_of_images(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_mvn_opset2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     across = layer.boolean("across_channels", default=False)
-    stated = layer.integers("reduction_axes", [])
-    axes = stated or list(range(1 if across else 2, rank_of(builder, layer, data)))
-    return _standardised(builder, layer, data, axes, outside=False)
+    axes = layer.integers("reduction_axes", [])
+    axes = axes or list(range(1 if across else 2, get_rank(builder, layer, data)))
+    return _normalise(builder, layer, data, axes, outside=False)
 
 
-def _standardised(
+def _normalise(
     builder: LayerOpBuilder, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
     require(bool(axes), f"{layer} has no axes")
-    centred = builder.op("Sub", [data, _reduced(builder, "ReduceMean", data, axes)])
+    centred = builder.add("Sub", [data, _reduce(builder, "ReduceMean", data, axes)])
     if not layer.boolean("normalize_variance", default=True):
         return centred
-    epsilon = scalar(builder, layer.number("eps"), data)
-    variance = _reduced(builder, "ReduceMean", builder.op("Mul", [centred, centred]), axes)
+    epsilon = add_scalar(builder, layer.number("eps"), data)
+    variance = _reduce(builder, "ReduceMean", builder.add("Mul", [centred, centred]), axes)
     if outside:
-        deviation = builder.op("Add", [builder.op("Sqrt", [variance]), epsilon])
+        deviation = builder.add("Add", [builder.add("Sqrt", [variance]), epsilon])
     else:
-        deviation = builder.op("Sqrt", [builder.op("Add", [variance, epsilon])])
-    return builder.op("Div", [centred, deviation])
+        deviation = builder.add("Sqrt", [builder.add("Add", [variance, epsilon])])
+    return builder.add("Div", [centred, deviation])
 
 
-def _normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], axes_of(builder, layer, sources[1])
+def _write_normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, axes = sources[0], read_integers(builder, layer, sources[1])
     require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
-    squares = _reduced(builder, "ReduceSum", builder.op("Mul", [data, data]), axes)
-    bounded = builder.op(bound, [squares, scalar(builder, layer.number("eps"), data)])
-    return builder.op("Div", [data, builder.op("Sqrt", [bounded])])
+    squares = _reduce(builder, "ReduceSum", builder.add("Mul", [data, data]), axes)
+    bounded = builder.add(bound, [squares, add_scalar(builder, layer.number("eps"), data)])
+    return builder.add("Div", [data, builder.add("Sqrt", [bounded])])
 
 
-def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), rank = layer.integers("num_groups"), rank_of(builder, layer, data)
-    kind = must_know(builder.type_of(data), "the element type").numpy
-    one, none = np.ones(groups, kind), np.zeros(groups, kind)
-    folded = builder.op("Reshape", [data, builder.integers([0, groups, -1])])
-    inputs = [folded, builder.constant(one), builder.constant(none)]
-    even = builder.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
-    unfolded = builder.op("Reshape", [even, builder.op("Shape", [data])])
-    beside = builder.integers([-1, *[1] * (rank - 2)])
-    scaled = builder.op("Mul", [unfolded, builder.op("Reshape", [scale, beside])])
-    return builder.op("Add", [scaled, builder.op("Reshape", [shift, beside])])
+    (groups,), rank = layer.integers("num_groups"), get_rank(builder, layer, data)
+    kind = unwrap(builder.find_type(data), "the element type").numpy
+    ones, zeros = np.ones(groups, kind), np.zeros(groups, kind)
+    folded = builder.add("Reshape", [data, builder.add_ints([0, groups, -1])])
+    inputs = [folded, builder.add_constant(ones), builder.add_constant(zeros)]
+    even = builder.add("InstanceNormalization", inputs, {"epsilon": _read_float(layer, "epsilon")})
+    unfolded = builder.add("Reshape", [even, builder.add("Shape", [data])])
+    channels = builder.add_ints([-1, *[1] * (rank - 2)])
+    scaled = builder.add("Mul", [unfolded, builder.add("Reshape", [scale, channels])])
+    return builder.add("Add", [scaled, builder.add("Reshape", [shift, channels])])
 
 
-def _local_response(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
     size = layer.integers("size")[0]
-    require(axes_of(builder, layer, axes) == [1], f"{layer} is not across channels alone")
-    require(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
+    require(read_integers(builder, layer, axes) == [1], f"{layer} normalises other axes than channels")
+    require(size % 2 == 1, f"{layer} has an even size, whose center is ambiguous")
     names = ("alpha", "beta", "bias")
-    return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
+    return builder.add("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
 
 
-def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:
-    return LayerForm(layer=layer, versions=versions, write=partial(_reduction, layer), types=types)
+def _make_entry(
+    layer: str, types: frozenset[ElementType], versions: frozenset[str] = to_opsets(1)
+) -> LayerConverter:
+    return LayerConverter(layer=layer, versions=versions, write=partial(_write_reduction, layer), types=types)
 
 
-_form = partial(LayerForm, types=FLOATS)
+_entry = partial(LayerConverter, types=FLOATS)
 
 REDUCTIONS: Final = (
-    _row("ReduceMean", FLOATS),
-    _row("ReduceSum", NUMBERS),
-    _row("ReduceProd", NUMBERS),
-    _row("ReduceMax", NUMBERS),
-    _row("ReduceMin", NUMBERS),
-    _row("ReduceL1", FLOATS, opsets(4)),
-    _row("ReduceL2", FLOATS, opsets(4)),
-    LayerForm(layer="ReduceLogicalAnd", versions=opsets(1), write=partial(_logical_reduction, "ReduceMin")),
-    LayerForm(layer="ReduceLogicalOr", versions=opsets(1), write=partial(_logical_reduction, "ReduceMax")),
-    _form(layer="BatchNormInference", versions=opsets(1, 5), write=_batch_norm),
-    _form(layer="MVN", versions=opsets(6), write=_mvn),
-    _form(layer="MVN", versions=opsets(2), write=_mvn_of_images),
-    _form(layer="NormalizeL2", versions=opsets(1), write=_normalize_l2),
-    _form(layer="GroupNormalization", versions=opsets(12), write=_group_norm),
-    _form(layer="LRN", versions=opsets(1), write=_local_response),
+    _make_entry("ReduceMean", FLOATS),
+    _make_entry("ReduceSum", NUMBERS),
+    _make_entry("ReduceProd", NUMBERS),
+    _make_entry("ReduceMax", NUMBERS),
+    _make_entry("ReduceMin", NUMBERS),
+    _make_entry("ReduceL1", FLOATS, to_opsets(4)),
+    _make_entry("ReduceL2", FLOATS, to_opsets(4)),
+    LayerConverter(layer="ReduceLogicalAnd", versions=to_opsets(1), write=partial(_write_logic, "ReduceMin")),
+    LayerConverter(layer="ReduceLogicalOr", versions=to_opsets(1), write=partial(_write_logic, "ReduceMax")),
+    _entry(layer="BatchNormInference", versions=to_opsets(1, 5), write=_write_batch_norm),
+    _entry(layer="MVN", versions=to_opsets(6), write=_write_mvn),
+    _entry(layer="MVN", versions=to_opsets(2), write=_write_mvn_opset2),
+    _entry(layer="NormalizeL2", versions=to_opsets(1), write=_write_normalize_l2),
+    _entry(layer="GroupNormalization", versions=to_opsets(12), write=_write_group_norm),
+    _entry(layer="LRN", versions=to_opsets(1), write=_write_lrn),
 )

@@ -1,4 +1,4 @@
-"""Layers that slide a window over the data: convolutions and pools."""
+"""Converters of convolutions and pools, which slide a window over the data."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.form import LayerForm, opsets
+from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
-from splitops.models.ops.writing import (
-    FLOATS,
-    INT32,
-    Values,
-    axes_of,
-    rank_of,
-    require,
-)
+from splitops.models.ops.writing import FLOATS, INT32, Values, get_rank, read_integers, require
 from splitops.spec.sizes.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """How a layer moves its window: one number for each spatial axis."""
+    """Strides, dilations and padding of a layer: one number for each spatial axis."""
 
     strides: list[int]
     dilations: list[int]
@@ -34,14 +27,14 @@ class _Window:
     auto_pad: str
 
     @classmethod
-    def of(cls, layer: Layer) -> _Window:
+    def read(cls, layer: Layer) -> _Window:
         strides = layer.integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
         begins, ends = layer.integers("pads_begin", zeros), layer.integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
-            begins, ends = zeros, zeros  # the text ignores them, whatever the file declares
+            begins, ends = zeros, zeros  # the specification ignores them, even if the file sets them
         require(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
         return cls(strides, layer.integers("dilations", ones), begins, ends, auto_pad)
 
@@ -50,49 +43,49 @@ class _Window:
         """Whether the padding depends on the size of the data."""
         return self.auto_pad.startswith("same")
 
-    def padded(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
-        """Return a window whose padding is set, where it depends on sizes that are known.
+    def resolve(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
+        """Replace automatic padding by numbers if all ``sizes`` of the data are known.
 
-        Runtimes take no dilations beside a padding that they are to find themselves.
+        Runtimes reject dilations together with automatic padding.
         """
-        known = [size for size in sizes if isinstance(size, int)]
-        if not self.is_same or len(known) < len(sizes):
+        exact = [size for size in sizes if isinstance(size, int)]
+        if not self.is_same or len(exact) < len(sizes):
             return self
-        rows = zip(known, kernel, self.strides, self.dilations, strict=True)
-        totals = [_total_padding(*row) for row in rows]
+        rows = zip(exact, kernel, self.strides, self.dilations, strict=True)
+        totals = [_compute_padding(*row) for row in rows]
         halves = [total // 2 for total in totals]
         rest = [total - half for total, half in zip(totals, halves, strict=True)]
         begins, ends = (halves, rest) if self.auto_pad == "same_upper" else (rest, halves)
         return replace(self, begins=begins, ends=ends, auto_pad="explicit")
 
-    def attributes(self) -> dict[str, Any]:
-        """Return the attributes of a node for it."""
-        found: dict[str, Any] = {"strides": self.strides}
+    def make_attributes(self) -> dict[str, Any]:
+        """Return the attributes of an ONNX node with this window."""
+        attributes: dict[str, Any] = {"strides": self.strides}
         if any(step != 1 for step in self.dilations):
-            found["dilations"] = self.dilations
+            attributes["dilations"] = self.dilations
         if self.is_same:
-            found["auto_pad"] = self.auto_pad.upper()
+            attributes["auto_pad"] = self.auto_pad.upper()
         elif any(self.begins) or any(self.ends):
-            found["pads"] = [*self.begins, *self.ends]
-        return found
+            attributes["pads"] = [*self.begins, *self.ends]
+        return attributes
 
 
-def _total_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return how much padding gives a window for every so many elements, the last few included."""
+def _compute_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
+    """Return the total padding that an axis needs for ``size / stride`` windows, rounded up."""
     last = -(size // -stride) * stride - stride
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
-def _sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
-    """Return the sizes of the spatial axes."""
-    shape = builder.shape_of(value)
+def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
+    """Return the sizes of the spatial axes, from ``first`` on; None for each if the rank is unknown."""
+    shape = builder.find_shape(value)
     return [None] * axes if shape is None else list(shape[first:])
 
 
 # Convolutions
 
 
-def _convolution(
+def _write_convolution(
     builder: LayerOpBuilder,
     layer: Layer,
     sources: Sequence[ir.Value],
@@ -100,41 +93,39 @@ def _convolution(
     operator: str = "Conv",
     first: int = 2,
 ) -> ir.Value:
-    """Write a convolution; the spatial axes of its filters begin at 2, or at 3 behind one of groups."""
+    """Write a convolution. ``first`` is the first spatial axis of the filters: 3 after an axis of groups."""
     data, filters = sources[:2]
-    read = _moved if operator == "Conv" else _transposed_attributes
+    read = _read_window_attributes if operator == "Conv" else _read_transposed_attributes
     attributes = read(builder, layer, sources, first=first)
     if first == 3:
-        groups, *shape = _grouped(builder, layer, filters)
-        filters = _reshaped(builder, filters, [groups * shape[0], *shape[1:]])
+        groups, *shape = _get_filter_shape(builder, layer, filters)
+        filters = _reshape(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
-    return builder.op(operator, [data, filters], attributes)
+    return builder.add(operator, [data, filters], attributes)
 
 
-def _moved(
+def _read_window_attributes(
     builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
-    window = _Window.of(layer)
-    kernel = [size for size in _sizes(builder, sources[1], 0, first=first) if isinstance(size, int)]
+    window = _Window.read(layer)
+    kernel = [size for size in _get_sizes(builder, sources[1], 0, first=first) if isinstance(size, int)]
     axes = len(window.strides)
-    window = window.padded(kernel, _sizes(builder, sources[0], axes)) if len(kernel) == axes else window
-    return window.attributes()
+    window = window.resolve(kernel, _get_sizes(builder, sources[0], axes)) if len(kernel) == axes else window
+    return window.make_attributes()
 
 
-def _transposed_attributes(
+def _read_transposed_attributes(
     builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
-    window = _Window.of(layer)
+    window = _Window.read(layer)
     added = layer.integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
-        window, added = _of_a_shape(builder, layer, sources, window, added, first)
-    require(
-        not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way"
-    )
-    return window.attributes() | ({"output_padding": added} if any(added) else {})
+        window, added = _pad_to_shape(builder, layer, sources, window, added, first)
+    require(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which differs in ONNX")
+    return window.make_attributes() | ({"output_padding": added} if any(added) else {})
 
 
-def _of_a_shape(
+def _pad_to_shape(
     builder: LayerOpBuilder,
     layer: Layer,
     sources: Sequence[ir.Value],
@@ -142,118 +133,119 @@ def _of_a_shape(
     added: list[int],
     first: int,
 ) -> tuple[_Window, list[int]]:
-    """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is in numbers.
+    """Return the window and the output padding for a given output shape, with explicit padding.
 
-    Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
+    ONNX would distribute the padding differently. If it is odd, OpenVINO's plugin puts the larger half first
+    for same_upper, unlike in a convolution.
     """
-    wanted = axes_of(builder, layer, sources[2], "output shape")
+    wanted = read_integers(builder, layer, sources[2], "output shape")
     axes = len(window.strides)
-    sizes, kernel = _sizes(builder, sources[0], axes), _sizes(builder, sources[1], axes, first=first)
+    sizes, kernel = _get_sizes(builder, sources[0], axes), _get_sizes(builder, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
-        known = isinstance(size, int) and isinstance(width, int)
-        require(known, f"the size of axis {axis + 2} of {layer} is not known, and its output declares one")
+        exact = isinstance(size, int) and isinstance(width, int)
+        require(exact, f"the size of axis {axis + 2} of {layer} is unknown, and its output shape is set")
         assert isinstance(size, int)
         assert isinstance(width, int)
-        whole = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
+        full = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
         if window.is_same:
-            total = max(0, whole - goal)
+            total = max(0, full - goal)
             half = total // 2
             begins[axis] = total - half if window.auto_pad == "same_upper" else half
             ends[axis] = total - begins[axis]
-        missing = goal - (whole - begins[axis] - ends[axis])
-        require(
-            missing >= 0, f"{layer} leaves out the last {-missing} of axis {axis + 2}, which ONNX does not"
-        )
+        missing = goal - (full - begins[axis] - ends[axis])
+        require(missing >= 0, f"{layer} omits the last {-missing} of axis {axis + 2}, which ONNX does not")
         more[axis] += missing
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
-def _grouped(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
-    """Return the shape of filters [groups, ...]."""
-    shape = builder.shape_of(filters) or ()
+def _get_filter_shape(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
+    """Return the shape of filters whose first axis are groups. All sizes must be known."""
+    shape = builder.find_shape(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
-    require(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is not known")
+    require(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is unknown")
     return sizes
 
 
-def _reshaped(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
-    array = builder.stored(value)
+def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """Reshape a value. A constant stays one: runtimes prepare only constant weights."""
+    array = builder.read_weights(value)
     if array is None:
-        return builder.op("Reshape", [value, builder.integers(shape)])
-    return builder.initializer(array.reshape(shape), value)
+        return builder.add("Reshape", [value, builder.add_ints(shape)])
+    return builder.add_weights(array.reshape(shape), value)
 
 
 # Pools
 
 
-def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-    attributes = _pool(builder, layer, sources[0]).attributes
+def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    attributes = _read_pool(builder, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
-        return [builder.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
-    rank = rank_of(builder, layer, sources[0])
+        return [builder.add("MaxPool", sources, attributes), None][: len(layer.outputs)]
+    rank = get_rank(builder, layer, sources[0])
     (axis,) = layer.integers("axis", [0])
-    # ONNX counts positions through the whole tensor.
+    # ONNX returns positions in the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
-    data, positions = builder.multi("MaxPool", sources, attributes, outputs=2)
+    data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
     wide = layer.text("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 
 
-def _average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    pool = _pool(builder, layer, sources[0])
+def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    pool = _read_pool(builder, layer, sources[0])
     counts = not layer.boolean("exclude-pad") and pool.pads
-    # How many numbers a window counts that ends behind the padding, the texts do not say.
+    # The specifications do not define the count of elements of a window that ends after the padding.
     require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
-    return builder.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
+    return builder.add("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The attributes of a pool."""
+    """Attributes of a pool."""
 
     attributes: dict[str, Any]
     pads: bool
     rounds_up: bool
-    """Whether its size may be one that only rounding up gives."""
+    """Whether the output size may be rounded up."""
 
 
-def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
-    """Return the attributes of a pool, without rounding where sizes are known.
+def _read_pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
+    """Return the attributes of a pool, without ``ceil_mode`` if the sizes are known.
 
-    PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
-    ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
+    If the last window begins in the padding, PyTorch (``ceil_torch``) and ONNX runtimes drop it, OpenVINO's
+    ``ceil`` keeps it, and ONNX's inference counts it. They agree on padding up to the end of this window.
     """
     kernel = layer.integers("kernel")
     rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
-    sizes = _sizes(builder, data, len(kernel))
-    window = _Window.of(layer).padded(kernel, sizes)
+    sizes = _get_sizes(builder, data, len(kernel))
+    window = _Window.read(layer).resolve(kernel, sizes)
     pads = window.is_same or any(window.begins) or any(window.ends)
-    stated = window.attributes() | {"kernel_shape": kernel}
+    attributes = window.make_attributes() | {"kernel_shape": kernel}
     rows = zip(sizes, kernel, window.strides, window.dilations, window.begins, window.ends, strict=True)
     axes = [_Axis(*row) for row in rows]
     inside = all(max(axis.begin, axis.end) < axis.span for axis in axes)
-    require(inside, f"{layer} has windows of nothing but padding")
-    if rounding == "floor" or window.is_same or all(axis.divides for axis in axes):
-        return _Pool(stated, pads, rounds_up=False)
+    require(inside, f"{layer} has windows that contain only padding")
+    if rounding == "floor" or window.is_same or all(axis.is_even for axis in axes):
+        return _Pool(attributes, pads, rounds_up=False)
     if not all(isinstance(axis.size, int) for axis in axes):
-        require(all(axis.stays_inside for axis in axes), f"{layer} has windows that may begin in the padding")
-        return _Pool(stated | {"ceil_mode": 1}, pads, rounds_up=True)
+        require(
+            all(axis.is_always_inside for axis in axes), f"{layer} has windows that may begin in the padding"
+        )
+        return _Pool(attributes | {"ceil_mode": 1}, pads, rounds_up=True)
     ends = []
     for axis in axes:
-        begins = axis.last_begin(drops=rounding == "ceil_torch")
+        begins = axis.compute_last_begin(drops=rounding == "ceil_torch")
         require(axis.is_inside(begins), f"{layer} has windows that begin in the padding")
-        ends.append(max(axis.end, axis.end_of(begins)))
+        ends.append(max(axis.end, axis.compute_end(begins)))
     if ends == window.ends:
-        return _Pool(stated, pads, rounds_up=False)
-    wider = replace(window, ends=ends).attributes() | {"kernel_shape": kernel}
+        return _Pool(attributes, pads, rounds_up=False)
+    wider = replace(window, ends=ends).make_attributes() | {"kernel_shape": kernel}
     return _Pool(wider, pads, rounds_up=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis of a pool; a size that is not an integer is not known."""
+    """One axis of a pool. A size that is not an integer is unknown."""
 
     size: Dim | None
     kernel: int
@@ -267,8 +259,8 @@ class _Axis:
         return (self.kernel - 1) * self.dilation + 1
 
     @property
-    def divides(self) -> bool:
-        """Whether rounding up and down are the same."""
+    def is_even(self) -> bool:
+        """Whether rounding the output size up or down returns the same size."""
         if self.stride == 1:
             return True
         return (
@@ -276,50 +268,50 @@ class _Axis:
         )
 
     @property
-    def stays_inside(self) -> bool:
-        """Whether no window begins in the padding, whatever the size."""
+    def is_always_inside(self) -> bool:
+        """Whether no window begins in the padding at the end, for every size."""
         return self.end + self.stride <= self.span
 
-    def last_begin(self, *, drops: bool) -> int:
-        """Return where the last window begins, the padding counted, if the size is rounded up."""
+    def compute_last_begin(self, *, drops: bool) -> int:
+        """Return the position of the last window if the size is rounded up, counted from the padding."""
         assert isinstance(self.size, int)
         last = -((self.size + self.begin + self.end - self.span) // -self.stride) * self.stride
         return last - self.stride if drops and not self.is_inside(last) else last
 
     def is_inside(self, begins: int) -> bool:
-        """Return whether a window begins before the padding behind the data."""
+        """Return whether a window at the position ``begins`` starts before the padding at the end."""
         assert isinstance(self.size, int)
         return begins < self.size + self.begin
 
-    def end_of(self, begins: int) -> int:
-        """Return the padding behind the data that a window takes which begins here."""
+    def compute_end(self, begins: int) -> int:
+        """Return the padding at the end that a window at the position ``begins`` needs."""
         assert isinstance(self.size, int)
         return begins + self.span - self.size - self.begin
 
 
-def _adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
-    outputs = axes_of(builder, layer, wanted, "size")
+    outputs = read_integers(builder, layer, wanted, "size")
     if all(size == 1 for size in outputs):
-        return builder.op("GlobalAveragePool", [data])
-    shape = (builder.shape_of(data) or ())[2:]
+        return builder.add("GlobalAveragePool", [data])
+    shape = (builder.find_shape(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
     require(even, f"{layer} has windows of different sizes")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
-    return builder.op("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
+    return builder.add("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
 
-_form = partial(LayerForm, types=FLOATS)
-_transposed = partial(_convolution, operator="ConvTranspose")
+_entry = partial(LayerConverter, types=FLOATS)
+_transposed = partial(_write_convolution, operator="ConvTranspose")
 
 WINDOWS: Final = (
-    _form(layer="Convolution", versions=opsets(1), write=_convolution),
-    _form(layer="GroupConvolution", versions=opsets(1), write=partial(_convolution, first=3)),
-    _form(layer="ConvolutionBackpropData", versions=opsets(1), write=_transposed),
-    _form(layer="GroupConvolutionBackpropData", versions=opsets(1), write=partial(_transposed, first=3)),
-    _form(layer="MaxPool", versions=opsets(1, 8, 14), write=_max_pool),
-    _form(layer="AvgPool", versions=opsets(1, 14, 16), write=_average_pool),
-    _form(layer="AdaptiveAvgPool", versions=opsets(8), write=_adaptive_average),
+    _entry(layer="Convolution", versions=to_opsets(1), write=_write_convolution),
+    _entry(layer="GroupConvolution", versions=to_opsets(1), write=partial(_write_convolution, first=3)),
+    _entry(layer="ConvolutionBackpropData", versions=to_opsets(1), write=_transposed),
+    _entry(layer="GroupConvolutionBackpropData", versions=to_opsets(1), write=partial(_transposed, first=3)),
+    _entry(layer="MaxPool", versions=to_opsets(1, 8, 14), write=_write_max_pool),
+    _entry(layer="AvgPool", versions=to_opsets(1, 14, 16), write=_write_average_pool),
+    _entry(layer="AdaptiveAvgPool", versions=to_opsets(8), write=_write_adaptive_average),
 )

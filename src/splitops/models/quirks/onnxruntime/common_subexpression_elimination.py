@@ -35,7 +35,7 @@ from splitops.models.formats.walk import (
     unread_attributes,
 )
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import BY_CHANCE, PLAIN, constant_array, is_external
+from splitops.models.graph.onnx import BY_CHANCE, PLAIN, is_external, read_constant
 from splitops.models.quirks.quirk import Match, Quirk, set_lengths
 from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import SourceKind
@@ -203,7 +203,7 @@ def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
     """Return the value number of a value: the content of a small constant, or the value of an input."""
     if value not in seen:
         outside = is_external(value.const_value)
-        array = None if outside else constant_array(value, limit=_MAX_CONSTANT)
+        array = None if outside else read_constant(value, limit=_MAX_CONSTANT)
         if array is None or array.dtype.hasobject:
             seen[value] = value
         else:

@@ -21,7 +21,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.quirks.graph_view import GraphView, get_static_sizes
 from splitops.models.quirks.quirk import Match, Quirk
 
@@ -30,7 +30,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
     """Yield the match that ends at a Concat, if the fusion is wrong."""
     values = [view.skip_idle(value) for value in concat.inputs if value is not None]
     first = _read_channels(view, values[0]) if values and len(values) == len(concat.inputs) else None
-    axis = None if first is None else view.editor.axis(concat)
+    axis = None if first is None else view.editor.find_axis(concat)
     if first is None or axis is None:
         return
     read = [first]
@@ -43,13 +43,13 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
         other = _read_channels(view, value)
         if other is None or other.whole is not first.whole:
             return
-        if view.editor.window(other.convolution) != view.editor.window(first.convolution):
+        if view.editor.get_window(other.convolution) != view.editor.get_window(first.convolution):
             return
         read.append(other)
     kernels = {_read_kernel_shape(one.convolution) for one in read}
     if len(kernels) > 1 or None in kernels or len(values) < 2:
         return
-    rank = len(shape_of(concat.outputs[0]) or next(iter(kernels)) or ())
+    rank = len(find_shape(concat.outputs[0]) or next(iter(kernels)) or ())
     if [one.index for one in read] != list(range(first.count)) or axis not in (1, 1 - rank):
         path = (first.node, *(one.convolution for one in read), concat)
         yield Match(ANY_ORDER, first.node, path, channels=first.span)
@@ -83,7 +83,7 @@ def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
         return None
     if part is not None:
         split, index = part
-        cut, axis = view.editor.read_split_facts(split), view.editor.written_axis(split)
+        cut, axis = view.editor.read_split_facts(split), view.editor.find_signed_axis(split)
         if cut is None:  # computed lengths, which are equal because the kernels are
             count, sizes = len(split.outputs), None
         else:
@@ -105,7 +105,7 @@ def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
 
 def _read_kernel_shape(convolution: ir.Node) -> tuple[int, ...] | None:
     weights = convolution.inputs[1]
-    return None if weights is None else get_static_sizes(shape_of(weights))
+    return None if weights is None else get_static_sizes(find_shape(weights))
 
 
 def _gather_channels(editor: Editor, match: Match) -> str | None:

@@ -20,7 +20,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.quirks.graph_view import GraphView, SliceOfAxis, get_static_sizes
 from splitops.models.quirks.quirk import Match, Quirk
 
@@ -31,12 +31,12 @@ def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
     nodes = [] if data is None else view.sliced.get(data, [])
     if data is None or len(nodes) < 2 or nodes[0] is not node:
         return
-    if not any(0 in (shape_of(one.outputs[0]) or (0,)) for one in nodes):
+    if not any(0 in (find_shape(one.outputs[0]) or (0,)) for one in nodes):
         return  # a Slice that ends before it starts is empty
     found = [one for one in map(view.slice, nodes) if one is not None]
     for axis in dict.fromkeys(one.axis for one in found):
         group = [one for one in found if one.axis == axis]
-        yield from _find_reversed(group, is_known=get_static_sizes(shape_of(data)) is not None)
+        yield from _find_reversed(group, is_known=get_static_sizes(find_shape(data)) is not None)
 
 
 def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[Match]:
@@ -75,8 +75,8 @@ def _read_lengths(spans: Sequence[tuple[int, int]], size: int) -> list[int] | No
 def _set_end_to_start(editor: Editor, match: Match) -> str | None:
     """Set the end of an empty Slice to its start."""
     node, data = match.node, match.node.inputs[0]
-    shape = None if data is None else shape_of(data)
-    bounds = None if shape is None else editor.bounds(node, len(shape))
+    shape = None if data is None else find_shape(data)
+    bounds = None if shape is None else editor.read_slices(node, len(shape))
     if data is None or bounds is None or not editor.can_slice(data):
         return None
     ((axis, one),) = bounds.items()

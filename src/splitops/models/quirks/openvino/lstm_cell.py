@@ -71,7 +71,7 @@ def _read_gate(view: GraphView, found: Bindings, name: str) -> list[ir.Node] | N
 
 def _is_joint(view: GraphView, split: ir.Node) -> bool:
     """Return whether a node splits a product of concatenated inputs into four gates."""
-    cut = view.editor.read_split_facts(split) if view.editor.role(split) is Role.SPLIT else None
+    cut = view.editor.read_split_facts(split) if view.editor.find_role(split) is Role.SPLIT else None
     if cut is None or (cut.axis, cut.rank) != (1, 2) or not view.is_counted(split):
         return False
     total = view.find_producer(split.inputs[0], "Add", "Gemm")

@@ -20,7 +20,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import is_constant, shape_of
+from splitops.models.graph.onnx import find_shape, is_constant
 from splitops.models.quirks.graph_view import Bindings, GraphView, op
 from splitops.models.quirks.quirk import Match, Quirk, count_axis_from_the_front
 from splitops.spec.sizes.dims import Dim, Shape
@@ -43,12 +43,13 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 
 
 def _read(view: GraphView, found: Bindings, total: ir.Node) -> Match | None:
-    x, tables, half = found["x"], (found["cos"], found["sin"]), shape_of(found["first"])
-    shape, concat, product = shape_of(x), found["concat"].producer(), found["product"].producer()
+    x, tables, half = found["x"], (found["cos"], found["sin"]), find_shape(found["first"])
+    shape, concat, product = find_shape(x), found["concat"].producer(), found["product"].producer()
     if shape is None or not half or concat is None or product is None or not _is_of(view, found["first"], x):
         return None
-    certain = _is_misread(shape, half[-1], map(shape_of, tables))
-    if certain is None or view.editor.axis(concat) != -1 or not all(_has_rank(t, len(shape)) for t in tables):
+    certain = _is_misread(shape, half[-1], map(find_shape, tables))
+    axis = view.editor.find_axis(concat)
+    if certain is None or axis != -1 or not all(_has_rank(table, len(shape)) for table in tables):
         return None
     node = _read_halves(view, found["first"], found["second"])
     return None if node is None else Match(ROPE, node, (node, concat, product, total), certain)
@@ -63,7 +64,7 @@ def _read_halves(view: GraphView, first: ir.Value, second: ir.Value) -> ir.Node 
     """Return the split, or the first Slice, of both halves of the last axis, or None."""
     one, other = (view.slice(view.find_producer(value, "Slice")) for value in (first, second))
     if one is not None and other is not None and one.data is other.data and one.axis == other.axis:
-        shape, span = shape_of(one.data), one.span
+        shape, span = find_shape(one.data), one.span
         follows = span is not None and other.bounds.start in (span[1], span[1] - (one.size or 0))
         is_last = shape is not None and one.axis == len(shape) - 1
         return one.node if is_last and span is not None and not span[0] and follows else None
@@ -74,7 +75,7 @@ def _read_halves(view: GraphView, first: ir.Value, second: ir.Value) -> ir.Node 
     cut = view.editor.read_split_facts(split)
     if cut is None or cut.sizes is None or len(cut.sizes) != 2 or view.is_counted(split):
         return None
-    return split if view.editor.written_axis(split) == cut.rank - 1 else None
+    return split if view.editor.find_signed_axis(split) == cut.rank - 1 else None
 
 
 def _is_misread(shape: Shape, half: Dim, tables: Iterable[Shape | None]) -> bool | None:
@@ -103,12 +104,12 @@ def _is_product_larger(table: Shape, shape: Shape) -> bool:
 
 def _has_rank(table: ir.Value, rank: int) -> bool:
     """Return whether a table may have the rank of the data. OpenVINO reshapes constants to it."""
-    shape = shape_of(table)
+    shape = find_shape(table)
     return shape is None or len(shape) == rank or is_constant(table)
 
 
 def _count_concat_axis_from_the_front(editor: Editor, match: Match) -> str | None:
-    concat = next(node for node in match.path if editor.role(node) is Role.CONCAT)
+    concat = next(node for node in match.path if editor.find_role(node) is Role.CONCAT)
     return count_axis_from_the_front(editor, match, concat)
 
 

@@ -31,7 +31,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
     if len(parts) < 2 or parts[0] is None or parts[0] != parts[1]:
         return
     editor, split = view.editor, parts[0][0]
-    cut, axis = editor.read_split_facts(split), editor.axis(concat)
+    cut, axis = editor.read_split_facts(split), editor.find_axis(concat)
     if cut is None or axis is None or cut.rank not in (4, 5) or not view.is_counted(split):
         return
     count = view.count(split)
@@ -43,7 +43,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
         return
     if not all(view.is_only_for(value, concat) for value in split.outputs):
         return
-    written_axis = editor.written_axis(split)
+    written_axis = editor.find_signed_axis(split)
     is_wrong = axis % cut.rank != cut.axis or (written_axis is not None and written_axis < 0)
     if is_wrong or not isinstance(cut.size, int):
         yield Match(INTERPOLATE, split, (split, concat), is_wrong)

@@ -19,7 +19,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import find_shape
 from splitops.models.quirks.graph_view import GraphView, get_static_sizes
 from splitops.models.quirks.quirk import Match, Quirk, count_axis_from_the_front, set_lengths
 
@@ -43,7 +43,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
         if not view.is_only_for(split.outputs[index], squeeze) or not _is_squeeze(view, squeeze, *part):
             return
         squeezes.append(squeeze)
-    axis, shape = view.editor.axis(concat), shape_of(concat.outputs[0])
+    axis, shape = view.editor.find_axis(concat), find_shape(concat.outputs[0])
     if not squeezes or axis is None or view.count(split) != len(squeezes):
         return
     path = (split, *squeezes, concat)
@@ -56,7 +56,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 def _is_squeeze(view: GraphView, squeeze: ir.Node, split: ir.Node, index: int) -> bool:
     """Return whether a node removes the split axis of a part, of size 1, and no other axis."""
     cut = view.editor.read_split_facts(split)
-    before, after = shape_of(split.outputs[index]), shape_of(squeeze.outputs[0])
+    before, after = find_shape(split.outputs[index]), find_shape(squeeze.outputs[0])
     if cut is None or before is None or after is None or len(after) != len(before) - 1:
         return False
     if before[cut.axis] != 1:

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import fixed_integers, shape_of
+from splitops.models.graph.onnx import find_integers, find_shape
 from splitops.models.quirks.graph_view import GraphView, is_same_shape
 from splitops.models.quirks.quirk import Match, Quirk
 from splitops.spec.sizes.dims import Dim
@@ -36,7 +36,7 @@ def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
     """Yield the match that ends at a reduction, if the result may be wrong."""
     data = reduction.inputs[0] if may_drop_axes(reduction) else None
     value = None if data is None else view.skip_idle(data, "Transpose")
-    transpose, shape = (None, None) if value is None else (value.producer(), shape_of(value))
+    transpose, shape = (None, None) if value is None else (value.producer(), find_shape(value))
     if transpose is None or view.name(transpose) != "Transpose" or shape is None:
         return
     reduced, order = _read_axes(reduction, len(shape)), list(range(len(shape)))
@@ -45,7 +45,7 @@ def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
     path, consumer = [reduction], reduction
     # OpenVINO merges a chain of Transposes.
     while transpose is not None and view.is_only_for(transpose.outputs[0], consumer):
-        step = view.editor.permutation(transpose, len(shape))
+        step = view.editor.read_permutation(transpose, len(shape))
         if step is None:
             return
         order, path = [step[axis] for axis in order], [transpose, *path]
@@ -85,7 +85,7 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
     if attribute is not None:
         axes = attribute.value
     elif value is not None:
-        axes = fixed_integers(value)
+        axes = find_integers(value)
     if axes is None or not all(-rank <= axis < rank for axis in axes):
         return None
     if not axes and type(reduction) is not LayerNode:  # the default in ONNX is to reduce all axes
@@ -98,7 +98,7 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
 def _keep_axes(editor: Editor, match: Match) -> str | None:
     """Set keepdims of a reduction, and add Squeezes after it."""
     reduction, data = match.last, match.last.inputs[0]
-    shape = None if data is None else shape_of(data)
+    shape = None if data is None else find_shape(data)
     reduced = None if shape is None else _read_axes(reduction, len(shape))
     keepdims = reduction.attributes.get("keepdims")
     if shape is None or reduced is None or (keepdims is not None and keepdims.is_ref()):

@@ -1,1 +1,1 @@
-"""ONNX models run by onnx's reference evaluator, with the split family ours everywhere."""
+"""Run ONNX models on onnx's reference evaluator, with splitops' own split operators."""

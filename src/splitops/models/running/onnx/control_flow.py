@@ -75,14 +75,14 @@ class _BodyRunner:
     def run_once(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the body once."""
         self.budget.count()
-        outputs: list[Any] = self.body.run(None, self._feeds(inputs), attributes=self.attributes)
+        outputs: list[Any] = self.body.run(None, self._make_feeds(inputs), attributes=self.attributes)
         return outputs
 
     def infer_output(self, output: int, inputs: Sequence[Any]) -> TypeProto:
         """Infer the type of an output of the body for these inputs, without running it."""
-        return self.body.infer_output(output, self._feeds(inputs))
+        return self.body.infer_output(output, self._make_feeds(inputs))
 
-    def _feeds(self, inputs: Sequence[Any]) -> dict[str, Any]:
+    def _make_feeds(self, inputs: Sequence[Any]) -> dict[str, Any]:
         names = self.body.input_names
         if len(names) != len(inputs):
             raise ModelError(f"the body of {self.operator} has {len(names)} inputs, but gets {len(inputs)}")
@@ -220,7 +220,7 @@ class Scan(_WithBody):
 
 
 class SequenceMap(_WithBody):
-    """SequenceMap: run the body on each element of a sequence, with those of others at the same index."""
+    """SequenceMap: run the body on each element of a sequence, and on the elements of others at its index."""
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each element."""

@@ -36,7 +36,7 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
-from splitops.models.infer.onnx_types import types_of_values
+from splitops.models.infer.onnx_types import infer_types
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.legacy_ops import (
     SLICE_WITH_STEPS,
@@ -94,13 +94,13 @@ def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
     return make_model_evaluator(model, Where())
 
 
-def reads(node: NodeProto) -> Iterator[str]:
+def iter_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of the values that a node reads, including outer values that its bodies read."""
     yield from filter(None, node.input)
     for _, graph in subgraphs(node):
         made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
         for inner in graph.node:
-            yield from (name for name in reads(inner) if name not in made)
+            yield from (name for name in iter_reads(inner) if name not in made)
             made.update(inner.output)
         yield from (value.name for value in graph.output if value.name not in made)
 
@@ -126,7 +126,7 @@ class _Step:
         value = getattr(operator, "cst", None)
         constant = value if isinstance(value, np.ndarray) and not linked else None
         inputs, outputs = tuple(operator.input), tuple(operator.output)
-        dropped = tuple({*reads(operator.onnx_node), *outputs} - later)
+        dropped = tuple({*iter_reads(operator.onnx_node), *outputs} - later)
         later.update(dropped)
         return cls(operator, inputs, outputs, dropped, operator.need_context(), linked, constant)
 
@@ -176,7 +176,7 @@ class Evaluator(ReferenceEvaluator):
             own = {
                 "evaluator_cls": self._make_evaluator_class(node),
                 "where": self.scope.where,
-                "log": _no_log,
+                "log": _discard_log,
             }
             params = run_params | own
             domain = canonical(node.domain)
@@ -294,7 +294,7 @@ class Evaluator(ReferenceEvaluator):
             if name and name not in made and kind is not None and kind.onnx_number is not None:
                 model.graph.input.append(make_tensor_value_info(name, kind.onnx_number, value.shape))
         declared: TypeProto = self.output_types[output]
-        return types_of_values(model).get((None, self.output_names[output]), declared)
+        return infer_types(model).get((None, self.output_names[output]), declared)
 
     def _call_guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function for a node. Add the node to SplitErrors; turn other exceptions into ModelErrors."""
@@ -329,7 +329,7 @@ class Evaluator(ReferenceEvaluator):
         return ModelError(f"operator {shown(node.op_type)} {problem}", where)
 
 
-def _no_log(*_: Any) -> None:
+def _discard_log(*_: Any) -> None:
     """Print nothing."""
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from onnx import NodeProto, defs
 from onnx.reference.op_run import OpRun
 
-from splitops.models.ops.shapes import clamped
+from splitops.models.ops.shapes import clamp
 
 _FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ALONG_ONE_AXIS: Final = 13
-"""The first opset in which they reduce one axis; before, they reduce all axes from ``axis`` on."""
+"""The first opset in which these operators reduce one axis, not all axes from ``axis`` on."""
 
 
 def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
@@ -96,7 +96,7 @@ class Slice(OpRun):
         steps = [1] * len(starts) if steps is None else steps
         index = [slice(None)] * data.ndim
         for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
-            index[axis] = clamped(data.shape[axis], slice(*map(int, bounds)))
+            index[axis] = clamp(data.shape[axis], slice(*map(int, bounds)))
         return (data[tuple(index)],)
 
 

@@ -20,7 +20,7 @@ from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.models.ops.element_conversion import convert, is_convertible
-from splitops.models.ops.shapes import axis_within, gathered
+from splitops.models.ops.shapes import gather, normalise_axis
 from splitops.models.running.onnx.control_flow import FunctionCallBase
 from splitops.native.resources import read_memory_limit
 from splitops.spec.elements.types import element_type_of, from_openvino
@@ -66,8 +66,8 @@ class _Gather(_Layer):
             raise ModelError(f"indices are {kinds[0]} and the axis {kinds[1]}, not integers", self.where)
         if axes.size != 1:
             raise ModelError(f"axis = {axes.reshape(-1)[:8].tolist()} is not one axis", self.where)
-        axis = axis_within(int(axes.item()), data.ndim)
-        shape = gathered(data.shape, axis, positions.shape)
+        axis = normalise_axis(int(axes.item()), data.ndim)
+        shape = gather(data.shape, axis, positions.shape)
         if len(shape) > MAX_RANK:
             raise ModelError(f"the result has more than {MAX_RANK} dimensions", self.where)
         _check_size(shape, data.dtype.itemsize, self.where)
@@ -117,13 +117,13 @@ class _Reshape(_Layer):
 
 
 def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
-    """Return the shape that OpenVINO gives data of an exact shape.
+    """Return the shape of an OpenVINO Reshape of data of a static shape.
 
-    Unlike :func:`~splitops.models.ops.shapes.reshaped` it says what a pattern lacks, and what -1 is among
-    no elements.
+    Unlike :func:`~splitops.models.ops.shapes.resolve_reshape`, this rejects invalid patterns, and resolves -1
+    in an empty shape.
     """
     result: list[int] = []
-    known, rest = 1, list(shape)
+    product, rest = 1, list(shape)
     for index, size in enumerate(pattern):
         if size == 0 and copies_zero:
             if index >= len(rest):
@@ -136,19 +136,19 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
             raise ModelError(f"pattern {pattern} has the negative size {size}")
         else:
             result.append(size)
-            known *= size if size >= 0 else 1
+            product *= size if size >= 0 else 1
     misfit = ModelError(f"pattern {pattern} does not fit shape {list(shape)}")
     if pattern.count(-1) > 1:
         raise ModelError(f"pattern {pattern} has two -1")
     if -1 in pattern:
-        left = math.prod(rest)
-        # Nothing can be divided among no elements: OpenVINO takes 1.
-        if known == 0 and left == 0:
+        count = math.prod(rest)
+        # For empty data, OpenVINO resolves an ambiguous -1 to 1.
+        if product == 0 and count == 0:
             result[pattern.index(-1)] = 1
-        elif known == 0 or left % known:
+        elif product == 0 or count % product:
             raise misfit
         else:
-            result[pattern.index(-1)] = left // known
+            result[pattern.index(-1)] = count // product
     if math.prod(result) != math.prod(shape) or max(result, default=0) > _INT64_MAX:
         raise misfit
     return result

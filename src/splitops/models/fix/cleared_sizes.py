@@ -1,4 +1,4 @@
-"""Relax the declared shapes after a split that now accepts other sizes."""
+"""Clear the declared sizes after a split that now accepts other sizes, and infer them again."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from splitops.models.formats.walk import (
     owners_of,
     subgraphs,
 )
-from splitops.models.graph.onnx import annotate, declared
+from splitops.models.graph.onnx import annotate, get_declared
 from splitops.models.infer.interpreter import ForwardInterpreter
-from splitops.models.infer.layers import with_shapes
+from splitops.models.infer.layers import declare_shapes
 from splitops.spec.sizes.dims import Dim
 
-_LOOSENED: Final = "splitops.loosened"
+_CLEARED: Final = "splitops.cleared"
 
 
-def loosen_after(model: ir.Model, node: ir.Node) -> None:
-    """Reduce the declared shapes of all values that depend on a split to their rank: sizes may differ now."""
+def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
+    """Reduce the declared shapes of all values that depend on a split to their rank."""
     functions = functions_of(model)
-    behind: set[ir.Value] = set(node.outputs)
+    dependents: set[ir.Value] = set(node.outputs)
     count = 0
-    while len(behind) > count:  # repeat until nothing is added: a loop reads its own outputs
-        count = len(behind)
+    while len(dependents) > count:  # repeat until nothing is added: a loop reads its own outputs
+        count = len(dependents)
         for _, owner in owners_of(model):
-            _spread(owner, behind, functions)
-    for value in behind:
-        _loosen(value)
+            _grow(owner, dependents, functions)
+    for value in dependents:
+        _clear_sizes(value)
 
 
-def _spread(graph: AnyGraph, behind: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
-    """Add the outputs of nodes that read a value in ``behind``. Return whether the graph has any."""
+def _grow(graph: AnyGraph, dependents: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
+    """Add the values that depend on ``dependents``. Return whether the graph has any."""
     found = False
     for node in graph:
-        reached = any(value in behind for value in node.inputs)
+        reached = any(value in dependents for value in node.inputs)
         function = functions.get(function_key(node)) if functions else None
         if function is not None:
-            behind.update(function.inputs if reached else ())
-            reached |= any(value in behind for value in function.outputs)
+            dependents.update(function.inputs if reached else ())
+            reached |= any(value in dependents for value in function.outputs)
         for _, inner in subgraphs(node) if node.attributes.data else ():
-            behind.update(inner.inputs if reached else ())
-            behind.update(_list_parameters(inner) if reached else ())
-            reached |= _spread(inner, behind, functions)
-        behind.update(node.outputs if reached else ())
-        found |= reached or any(value in behind for value in node.outputs)
+            dependents.update(inner.inputs if reached else ())
+            dependents.update(_list_parameters(inner) if reached else ())
+            reached |= _grow(inner, dependents, functions)
+        dependents.update(node.outputs if reached else ())
+        found |= reached or any(value in dependents for value in node.outputs)
     return found
 
 
@@ -63,7 +63,7 @@ def _list_parameters(graph: ir.Graph) -> list[ir.Value]:
     return [node.outputs[0] for node in graph if type(node) is LayerNode and node.op_type == "Parameter"]
 
 
-def _loosen(value: ir.Value) -> None:
+def _clear_sizes(value: ir.Value) -> None:
     node = value.producer()
     if type(node) is LayerNode:
         layer = node.layer
@@ -80,16 +80,16 @@ def _loosen(value: ir.Value) -> None:
         value.shape = ir.Shape([None] * len(value.shape))
     else:
         return
-    value.meta[_LOOSENED] = True
-    annotate(value, declared(value))
+    value.meta[_CLEARED] = True
+    annotate(value, get_declared(value))
 
 
-def declare_loosened(model: ir.Model, where: Where) -> None:
-    """Declare the inferred shapes of the values of :func:`loosen_after`."""
-    values = ForwardInterpreter(model, where, lambda site: None).run().values
-    found = {value: known for value, known in values.items() if value.meta.get(_LOOSENED)}
+def declare_cleared(model: ir.Model, where: Where) -> None:
+    """Declare the inferred shapes of the values that :func:`clear_sizes_after` has cleared."""
+    values = ForwardInterpreter(model, where, lambda _: None).run().values
+    found = {value: known for value, known in values.items() if value.meta.get(_CLEARED)}
     if type(next(iter(model.graph), None)) is LayerNode:
-        with_shapes(model, found)
+        declare_shapes(model, found)
         return
     for value, known in found.items():
         if isinstance(known, AbstractTensor) and known.shape is not None and value.shape is not None:

@@ -1,4 +1,4 @@
-"""One entry of the table of layers that are only written as nodes."""
+"""Entry of the table of layers that are converted to nodes, but not back."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Write = Callable[[Any, "Layer", Sequence["ir.Value"]], "ir.Value | Values"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerForm:
-    """How a layer of some operation sets is written as nodes of an opset, which move to the target."""
+class LayerConverter:
+    """Converter of one type of layer to nodes of ``opset``, which are then converted to the target."""
 
     layer: str
     versions: frozenset[str]
     write: Write
     opset: int = ONNX_OPSET
     types: frozenset[ElementType] | None = None
-    """The element types of the first input for which both mean the same; None are all."""
+    """Element types of the first input for which both mean the same; None for all."""
     broadcasts: bool = False
 
     def to_onnx(self, builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-        """Write a layer as nodes."""
+        """Write a layer as nodes, and return the values of its outputs."""
         if self.types is not None:
             require_types(builder, layer, sources[:1], self.types)
         if self.broadcasts:
@@ -39,6 +39,6 @@ class LayerForm:
         return made if isinstance(made, Sequence) else [made]
 
 
-def opsets(*numbers: int) -> frozenset[str]:
-    """Return operation sets as layers name them."""
+def to_opsets(*numbers: int) -> frozenset[str]:
+    """Return the names of operation sets, such as ``"opset1"``."""
     return frozenset(f"opset{number}" for number in numbers)

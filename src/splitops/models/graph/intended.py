@@ -1,4 +1,4 @@
-"""Splits whose lengths break a rule of form alone, and can mean only one thing."""
+"""Find the intended meaning of splits that only break rules about types, ranks or a length of -1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from splitops.errors import Rule, RuleError
 from splitops.models.formats.openvino.nodes import LayerNode
-from splitops.models.graph.onnx import fixed_array
+from splitops.models.graph.onnx import find_elements
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import Kind, Way, iter_ways
@@ -23,22 +23,22 @@ from splitops.splitting.binding import Fact
 from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_LENGTHS: Final = 1 << 16
-MEANT_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
-"""The rules that a split breaks whose meaning is clear all the same."""
+CLEAR_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
+"""Broken rules that can leave the meaning of a split clear."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.integer}
 
 
 def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
-    """Return a split as it can only be meant; None if it is valid, or if it has no meaning or several.
+    """Return the valid split that an invalid one can only mean; None if it is valid or ambiguous.
 
-    Lengths of another integer type are these lengths, and one -1 among them is what the others leave. Lengths
-    in one row of a matrix are a list. A scalar is the list that it stands for, if only one list fits the axis
-    and the outputs: one length, a chunk size or a number of parts.
+    Lengths of another integer type keep their values, and one -1 is the rest of the axis. Lengths in one row
+    of a matrix are a list. A scalar is a list if only one list fits the axis and the outputs: one length, a
+    chunk size or a number of parts.
 
     Returns:
-        The split in a version that takes what is given, with what is known of it in the form that is meant.
+        The split in a version that accepts these inputs, with facts of the valid lengths.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -48,17 +48,17 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
         ((4,), (2,))
     """
     error = split_node.error
-    if not isinstance(error, RuleError) or error.rule not in MEANT_RULES or split_node.unread is not None:
+    if not isinstance(error, RuleError) or error.rule not in CLEAR_RULES or split_node.unread is not None:
         return None
     if not {source.name for source in split_node.schema.lengths}.isdisjoint(split_node.references):
-        return None  # a caller of the function says so, and others say something else
+        return None  # each call of the function may set other lengths
     facts: list[Fact | None] = list(split_node.facts)
     if error.rule is Rule.AXIS_RANK:
         index = split_node.schema.input_index(split_node.schema.axis.name)
         axis = facts[index]
         if axis is None or axis.shape is None or any(size != 1 for size in axis.shape):
             return None
-        numbers = _numbers(split_node, index, 1)
+        numbers = _read_elements(split_node, index, 1)
         facts[index] = replace(axis, shape=(), value=None if numbers is None else numbers[0])
     lengths: Any = None
     for source in split_node.schema.lengths:
@@ -68,28 +68,28 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
         index = split_node.schema.input_index(source.name)
         given = facts[index] if index < len(facts) else None
         if given is not None:
-            listed = _listed(split_node, source, index, given)
+            listed = _convert_to_list(split_node, source, index, given)
             if listed is None or (listed.type in FLOATS and listed.value is None):
                 return None
             facts[index], lengths = listed, listed.value
     remainder = isinstance(lengths, tuple | list) and list(lengths).count(-1) == 1
-    made = replace(split_node, schema=_lenient(split_node.schema, remainder=remainder), facts=tuple(facts))
+    made = replace(split_node, schema=_relax(split_node.schema, remainder=remainder), facts=tuple(facts))
     return made if made.error is None else None
 
 
-def find_intended_way(meant: SplitNode, opset: int) -> Way | str:
-    """Find how a split as it is meant is written as one node of ONNX at an opset, or say why it is not."""
-    for way in iter_ways(meant, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
+def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
+    """Return a way to write an intended split as one ONNX node, or a message if there is none."""
+    for way in iter_ways(intended, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
         if way.kind is Kind.NODE:
             return way
-    schema = meant.schema
+    schema = intended.schema
     computed = any(source.kind is SourceKind.INPUT for source in schema.lengths) and not schema.gives_sequence
     cure = "" if computed or schema.gives_sequence else ", or convert the model to opset 13 or newer first"
     return f"the size of the axis is not known, and {schema} cannot compute the lengths: set the size{cure}"
 
 
-def _listed(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
-    """Return lengths as a list; None if they are in no one row."""
+def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
+    """Return the fact of lengths as a list, or None if they are not a single row."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given
@@ -97,32 +97,32 @@ def _listed(split_node: SplitNode, source: ValueSource, index: int, given: Fact)
         lists = (
             set()
             if isinstance(given.value, tuple) or given.value is None
-            else set(_lists(split_node, given.value))
+            else set(_iter_candidates(split_node, given.value))
         )
-        (one,) = lists if len(lists) == 1 else (None,)
-        return None if one is None else Fact(_INT64, (len(one),), one)
+        (lengths,) = lists if len(lists) == 1 else (None,)
+        return None if lengths is None else Fact(_INT64, (len(lengths),), lengths)
     long = [size for size in given.shape if size != 1]
     count = long[0] if long else 1
     if len(long) > 1 or (count == 1 and split_node.schema.scalar_rule is not None):
         return None
-    return Fact(given.type, (count,), _numbers(split_node, index, count))
+    return Fact(given.type, (count,), _read_elements(split_node, index, count))
 
 
-def _numbers(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
-    """Return the numbers of a constant input of any rank, or those that follow from shapes."""
+def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
+    """Return the ``count`` elements of an input of any rank, or None if they are not known."""
     if split_node.node is None or not isinstance(count, int) or count > _MAX_LENGTHS:
         return None
     value = split_node.node.inputs[index]
-    maker = value.producer()
-    if type(maker) is LayerNode and maker.layer.constant is not None:
-        array: Any = maker.layer.constant.array(maker.layer.where)
+    producer = value.producer()
+    if type(producer) is LayerNode and producer.layer.constant is not None:
+        array: Any = producer.layer.constant.array(producer.layer.where)
     else:
-        array = fixed_array(value)
+        array = find_elements(value)
     return None if array is None else tuple(array.reshape(-1).tolist())
 
 
-def _lists(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
-    """Yield the lengths that one number may stand for."""
+def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
+    """Yield the lists of lengths that a scalar can mean."""
     data, outputs = split_node.facts[0], len(split_node.outputs)
     row, axis = (
         split_node.schema.axis,
@@ -146,8 +146,8 @@ def _lists(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ..
 
 
 @cache
-def _lenient(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
-    """Return a version that takes lengths of all types of numbers, and one -1 among them if asked."""
+def _relax(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
+    """Make a version that accepts lengths of all numeric types, and one -1 with ``remainder``."""
     least = -1 if remainder else 0
     names = {source.name for source in schema.lengths}
     attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in schema.attributes)
